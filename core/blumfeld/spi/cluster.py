@@ -1,0 +1,103 @@
+"""The cluster as every node sees it: values that consensus makes and everyone else reads.
+
+Nothing here assumes one metadata log: in ZooKeeper mode each broker gets these by pushes that arrive on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+BROKER_RESOURCE = 4
+TOPIC_RESOURCE = 2
+GROUP_RESOURCE = 32
+"""Config resource types (KIP-133, KIP-848)."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a broker can be reached on one listener."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+class BrokerImage(msgspec.Struct, frozen=True, kw_only=True):
+    """One registered broker."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[bytes, ...] = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Its endpoint on the named listener."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+class PartitionImage(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as the controller has it."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    """-1 when there is none."""
+    leader_epoch: int
+    partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    directories: tuple[bytes, ...] = ()
+
+
+class TopicImage(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic. ``partitions`` has every number from 0 on; it is replaced, never changed."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionImage]
+
+
+class ClusterImage(Protocol):
+    """What is committed, as of now. Read-only for all but its maker; read it anew each time, keep nothing of it over an await."""
+
+    cluster_id: str
+    brokers: Mapping[int, BrokerImage]
+    topics: Mapping[str, TopicImage]
+    features: Mapping[str, int]
+    """Finalized levels, 0 left out."""
+    features_epoch: int
+    """-1 when unknown."""
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with this id."""
+        ...
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Dynamic overrides of a resource; broker ``""`` is the cluster-wide default. Empty when there are none."""
+        ...
+
+
+class ImageDelta(msgspec.Struct, kw_only=True):
+    """What a step of the image changed. All tuples in a fixed order."""
+
+    topics_created: tuple[TopicImage, ...] = ()
+    topics_deleted: tuple[TopicImage, ...] = ()
+    partitions_changed: tuple[tuple[TopicImage, PartitionImage], ...] = ()
+    """New and changed partitions, those of created topics included."""
+    brokers_changed: tuple[int, ...] = ()
+    configs_changed: tuple[tuple[int, str], ...] = ()
+    """(resource type, name)."""
+    features_changed: bool = False
+    first: bool = False
+    """The first delta: everything that there is."""

@@ -1,0 +1,80 @@
+"""The consensus role: who is controller, what the cluster is, and how it is changed.
+
+A command is a request message of the wire protocol and its result the response message, in KRaft as in ZooKeeper mode: CreateTopics, DeleteTopics,
+CreatePartitions, IncrementalAlterConfigs, AlterConfigs, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AlterPartition, UpdateFeatures….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.schema import Message
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """Who is controller, with the epoch that fences the ones before it."""
+
+    node_id: int
+    epoch: int
+
+
+class Quorum(msgspec.Struct, frozen=True, kw_only=True):
+    """State of the consensus, for DescribeQuorum and ``plan``; ``None`` fields where a consensus has no such thing."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    voters: tuple[int, ...]
+    voter_directory_ids: tuple[bytes, ...] = ()
+
+
+ImageListener = Callable[[ClusterImage, ImageDelta], None]
+
+
+class ClusterMetadata(Protocol):
+    """Made by ``blumfeld_make_consensus``. Made → started → stopped."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed and known to this node."""
+        ...
+
+    @property
+    def controller(self) -> Controller | None:
+        """Who is controller as far as this node knows."""
+        ...
+
+    def quorum(self) -> Quorum | None:
+        """For DescribeQuorum; ``None`` where the consensus has no quorum of its own."""
+        ...
+
+    async def start(self) -> None:
+        """Load what is on disk (format first when there is nothing yet), join, and return when the committed image is loaded.
+
+        :raises OSError: the metadata directory can't be used
+        :raises ValueError: it belongs to another cluster or node, or can't be read: the message says what and where
+        """
+        ...
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        """Have the controller decide on a command, wherever the controller is.
+
+        Completes with the response when what it changed is committed *and* in this node's image (so that who asked can read it).
+        Errors of single items are in the response. Fails with ``BrokerError``: NOT_CONTROLLER (retriable), REQUEST_TIMED_OUT,
+        UNSUPPORTED_VERSION for a command that no controller of this build knows.
+        """
+        ...
+
+    def subscribe(self, listener: ImageListener) -> None:
+        """Call ``listener(image, delta)`` after each step of the image, in order; the first call (``delta.first``) comes at once if loaded."""
+        ...
+
+    async def stop(self) -> None:
+        """Leave; close files. Legal without start."""
+        ...

@@ -1,0 +1,113 @@
+"""What a handler is handed with each request, and what it may give back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.transport import Listener
+from blumfeld.wire.schema import Message
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who is asking: ``User:ANONYMOUS`` where nobody authenticated."""
+
+    name: str = "ANONYMOUS"
+    type: str = "User"
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal()
+
+
+class RequestContext(Protocol):
+    """One request's circumstances. Lives as long as the request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    """"" when the client sent null."""
+    listener: Listener
+    peer_host: str
+    peer_port: int
+    connection_id: int
+    received_ms: float
+    """``Runtime.monotonic_ms()`` when the frame was cut."""
+
+    @property
+    def principal(self) -> Principal:
+        """Of the connection now: it may change on a live connection (re-authentication)."""
+        ...
+
+    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+        """Whether the principal may do ``operation`` (``"Read"``, ``"Write"``, ``"Describe"``…) on the resource (``"Topic"``, ``"Group"``,
+        ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while everything is allowed.
+        """
+        ...
+
+    def close_connection(self, reason: str) -> None:
+        """Close it instead of answering: what Kafka does where no error response is possible."""
+        ...
+
+    def let_next_start(self) -> None:
+        """Of Produce with its batches placed: the next request of the connection may start."""
+        ...
+
+
+class NoAnswer:
+    """What a handler returns for a request without a response (Produce with acks=0)."""
+
+
+NO_ANSWER = NoAnswer()
+
+Answer: TypeAlias = Message | Completion[Message] | NoAnswer | Completion[NoAnswer]
+Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Completion[Any]"]
+
+
+class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler for some versions of an API on some kinds of listener.
+
+    ``handle(request, context)`` gives the response message, a completion of it, or ``NO_ANSWER``. It must not block. ``BrokerError`` that
+    escapes becomes the response's error where the message has a place for one (``error_response``); any other exception is logged and
+    becomes UNKNOWN_SERVER_ERROR likewise.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: Handle
+    error_response: Callable[[Any, int, str | None], Message]
+    """(request, error code, message) → the response that says so for everything asked."""
+    listeners: tuple[str, ...] = ("broker",)
+    advertised_min: int | None = None
+    """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
+
+
+class ParkedOperation(Protocol):
+    """A request that can't be answered yet. The purgatory calls these; none may raise."""
+
+    def try_complete(self) -> bool:
+        """Check whether it can be answered now, and if so answer it and return True. Called on each wake, and once when parked."""
+        ...
+
+    def expire(self) -> None:
+        """The deadline has passed: answer with what there is."""
+        ...
+
+
+class Parking(Protocol):
+    """The purgatory, as a plug-in is handed it (design rule 6)."""
+
+    def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
+        """Try to complete it now; if it can't be, keep it until a key wakes it or ``timeout_ms`` has passed."""
+        ...
+
+    def wake(self, key: Hashable) -> None:
+        """Something changed for ``key``: its watchers are tried again in Phase.COMPLETE of this turn, in the order in which they parked."""
+        ...

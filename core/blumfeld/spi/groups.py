@@ -1,0 +1,173 @@
+"""Group protocols and transaction coordination: shards on the coordinator runtime (design rule 3).
+
+A command reads state and gives records and a reply; only ``replay`` writes state. The runtime appends the records, replays them when
+they are placed, and holds the reply until the high watermark has passed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.schema import Message
+
+
+class CoordinatorRecord(msgspec.Struct, frozen=True):
+    """One record of a coordinator's log, encoded: Kafka's key (int16 type, body) and value (int16 version, body; ``None`` deletes)."""
+
+    key: bytes
+    value: bytes | None
+
+
+class TimerOrder(msgspec.Struct, frozen=True):
+    """An order to the runtime: come back with ``command`` in ``delay_ms`` (replacing the timer of that key), or cancel it (``None``)."""
+
+    key: tuple[str, ...]
+    delay_ms: int | None
+    command: Any = None
+
+
+class Decision(msgspec.Struct):
+    """What a command came to, in this order: append ``records``, replay them, set ``timers``, and reply when they are committed.
+
+    ``reply`` may be a value, or ``None`` with ``deferred`` set: the shard answers later, by the ``answers`` of another decision.
+    """
+
+    records: Sequence[CoordinatorRecord] = ()
+    reply: Message | None = None
+    timers: Sequence[TimerOrder] = ()
+    deferred: Any = None
+    """A token of the shard's own under which this request waits."""
+    answers: Sequence[tuple[Any, Message]] = ()
+    """(token, reply) of requests that waited until now."""
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A group for ListGroups and DescribeGroups, whatever its type."""
+
+    group_id: str
+    group_type: str
+    """``classic``, ``consumer``, …"""
+    state: str
+    protocol_type: str
+
+
+class MemberExport(msgspec.Struct, frozen=True, kw_only=True):
+    """One member as a neutral value: for the migration between group types (formats.md §20)."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole group as a neutral value."""
+
+    group_id: str
+    protocol_type: str
+    protocol_name: str | None
+    generation: int
+    leader_id: str | None
+    members: tuple[MemberExport, ...]
+
+
+class GroupShard(Protocol):
+    """One group type's state for one partition of ``__consumer_offsets``. Pure: the time is an argument."""
+
+    def replay(self, record_type: int, key: Message, value: Message | None) -> None:
+        """Apply one record. Never fails, never decides."""
+        ...
+
+    def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on a request of one of the type's APIs, or on a timer's command (``context`` is ``None``).
+
+        :raises BrokerError: the request's error
+        """
+        ...
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Replay has ended and this node leads: set timers."""
+        ...
+
+    def owns(self, group_id: str) -> bool:
+        """Whether the group is of this type here."""
+        ...
+
+    def summaries(self) -> Sequence[GroupSummary]:
+        """All groups of this type here."""
+        ...
+
+    def describe(self, group_id: str) -> Message | None:
+        """A ``DescribedGroup`` of DescribeGroups, or ``None``."""
+        ...
+
+    def check_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        now_ms: int,
+    ) -> Decision:
+        """May this member commit offsets now? Raises ``BrokerError`` as formats.md §18 says; the decision may reset a session timer."""
+        ...
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether an active member reads the topic: its offsets don't expire and can't be deleted."""
+        ...
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether the group has no members."""
+        ...
+
+    def delete(self, group_id: str) -> Sequence[CoordinatorRecord]:
+        """Tombstones that end an empty group, in Kafka's order."""
+        ...
+
+    def export_group(self, group_id: str) -> GroupExport:
+        """The group as a neutral value."""
+        ...
+
+    def import_group(self, group: GroupExport) -> Sequence[CoordinatorRecord]:
+        """Records that make this group one of this type."""
+        ...
+
+
+class GroupProtocol(Protocol):
+    """A group *type*. Made by ``blumfeld_make_group_protocol``; a build may have one or several."""
+
+    name: str
+    """``classic``, ``consumer``."""
+    record_types: Mapping[int, tuple[type[Message], type[Message]]]
+    """Key type → (key message, value message) of the records that its shard replays."""
+    apis: Mapping[int, tuple[int, int]]
+    """API key → versions whose requests go to :meth:`GroupShard.command` of the group's shard."""
+
+    def new_shard(self, config: Any, new_member_id: Callable[[str], str]) -> GroupShard:
+        """A fresh shard. ``new_member_id(prefix)`` gives a unique id; it is the shard's only source of chance."""
+        ...
+
+    def error_response(self, request: Message, code: int, message: str | None) -> Message:
+        """The response that says so, for any of ``apis``."""
+        ...
+
+
+class TransactionCoordinator(Protocol):
+    """Made by ``blumfeld_make_transactions``: a shard type on ``__transaction_state``, with its handlers."""
+
+    def handlers(self) -> Sequence[ApiHandler]:
+        """Its API handlers: InitProducerId with a transactional id, AddPartitionsToTxn, EndTxn…."""
+        ...
+
+    def new_shard(self) -> Any:
+        """A fresh shard with ``replay`` and ``command`` as in :class:`GroupShard`."""
+        ...

@@ -1,0 +1,290 @@
+"""The hooks, in the order of a broker's life. pluggy composes; direct calls serve (design rule 1): none is called on the path of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import pluggy
+
+from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.context import ApiHandler, Parking
+from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.replication import Replicas, Replication
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.security import Security
+from blumfeld.spi.sink import Sink
+from blumfeld.spi.storage import LogStorage, TopicPartition
+from blumfeld.spi.transport import Listener, LoopFactory, Transport
+
+if TYPE_CHECKING:
+    from blumfeld.spi.config import BrokerConfig
+
+hookspec = pluggy.HookspecMarker("blumfeld")
+hookimpl = pluggy.HookimplMarker("blumfeld")
+
+
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a plug-in that has none."""
+
+
+class Composition(Protocol):
+    """What a making hook is handed: the node's parts so far. Reading a part that is made later raises ``PluginContractError``.
+
+    Parts are made in the order: transport, storage, consensus, replication, security, group protocols, transactions.
+    """
+
+    runtime: Runtime
+    config: BrokerConfig
+    node_id: int
+    roles: tuple[str, ...]
+    """``broker``, ``controller``, or both."""
+    data_dir: str
+    cluster_id: str
+    incarnation_id: bytes
+    """Fresh for each process: BrokerRegistration's."""
+    options: Any
+    """This plug-in's section of the manifest, decoded to its ``options_class``."""
+    listeners: Sequence[Listener]
+    """With the ports that were bound, once the transport listens."""
+
+    @property
+    def transport(self) -> Transport:
+        """Made first."""
+        ...
+
+    @property
+    def storage(self) -> LogStorage:
+        """The node's outermost storage."""
+        ...
+
+    @property
+    def local_storage(self) -> LogStorage:
+        """The innermost storage: where ``__cluster_metadata`` lies, and what a wrapping storage wraps."""
+        ...
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The node's consensus."""
+        ...
+
+    @property
+    def parking(self) -> Parking:
+        """The purgatory."""
+        ...
+
+    @property
+    def replicas(self) -> Replicas:
+        """Make this node's replicas leader or follower."""
+        ...
+
+    @property
+    def peers(self) -> PeerClient:
+        """Requests to other nodes."""
+        ...
+
+    def log(self, name: str) -> EventLog:
+        """A log of events for people, under this name."""
+        ...
+
+
+class EventLog(Protocol):
+    """Events with values, for people and machines: structlog's manner. Cheap before logging is set up: events are kept until then."""
+
+    def debug(self, event: str, **values: Any) -> Any:
+        """Of interest to who debugs this."""
+        ...
+
+    def info(self, event: str, **values: Any) -> Any:
+        """Something rare happened as it should."""
+        ...
+
+    def warning(self, event: str, **values: Any) -> Any:
+        """Something is not as it should be; the broker serves on."""
+        ...
+
+    def error(self, event: str, **values: Any) -> Any:
+        """Something failed that someone must look at."""
+        ...
+
+
+class Feature(msgspec.Struct, frozen=True):
+    """A feature level that a plug-in brings (KIP-584): ``group.version`` 0–1."""
+
+    name: str
+    min_level: int
+    max_level: int
+    default_level: int
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A value read when somebody scrapes; never pushed."""
+
+    name: str
+    """Prometheus's form, with the unit last: ``blumfeld_log_flush_seconds_total``."""
+    help: str
+    kind: str
+    """``counter`` or ``gauge``."""
+    read: Callable[[], float]
+
+
+class Plugin(Protocol):
+    """What an entry point of the group ``blumfeld.plugins`` names: a class. Importing and making it open nothing.
+
+    Life: made (for each node) → its hooks make parts → parts are started → stopped, in reverse. The hooks it
+    implements are marked with ``hookimpl`` from this module. Stop without start is legal.
+    """
+
+    options_class: type[msgspec.Struct]
+    """Decodes the role's ``options`` in the manifest; unknown keys are refused with their path. ``NoOptions`` when there are none."""
+    roles: tuple[str, ...]
+    """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``, ``groups``, ``transactions``, ``security``, ``sink``."""
+
+
+class Hooks:
+    """The hook specs. A hook that makes something is called for the plug-in that the manifest names for the role, and no other."""
+
+    @hookspec
+    def blumfeld_cli_commands(self) -> Sequence[Any]:  # type: ignore[empty-body]
+        """Called by ``blumfeld --help`` and for a verb that the kernel doesn't have: typer apps, each with its name set.
+
+        Not called by ``run``. Must import nothing heavy at the top of its module.
+
+        :return: the commands to add
+        """
+
+    @hookspec
+    def blumfeld_features(self) -> Sequence[Feature]:  # type: ignore[empty-body]
+        """Called once at composition, before anything is made: feature levels that this plug-in can do.
+
+        ApiVersions shows them; formatting finalizes their default levels.
+
+        :return: the features
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_loop_factory(self) -> LoopFactory | None:
+        """Called once, before there is a loop: the transport's event loop. ``None`` is asyncio's own.
+
+        :return: a function that makes the loop
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_transport(self, composition: Composition) -> Transport | None:
+        """Called once for a node with the running loop. Opens nothing.
+
+        :param composition: has runtime, config, options and nothing that is made
+        :return: what passes ``blumfeld.testing.TransportContract``
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_storage(self, composition: Composition) -> LogStorage | None:
+        """Called once for a node, innermost storage first; a wrapping one finds the inner in ``composition.local_storage``. Opens nothing.
+
+        :param composition: has the transport
+        :return: what passes ``blumfeld.testing.StorageContract``
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_consensus(self, composition: Composition) -> ClusterMetadata | None:
+        """Called once for a node. Opens nothing.
+
+        :param composition: has transport and storage
+        :return: the node's view of the cluster
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_replication(self, composition: Composition) -> Replication | None:
+        """Called once for a node with the broker role. Starts nothing.
+
+        :param composition: has transport, storage and consensus
+        :return: the node's replication
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_security(self, composition: Composition) -> Security | None:
+        """Called once, if the manifest names a security plug-in; otherwise everything is allowed.
+
+        :param composition: has all but groups and transactions
+        :return: authenticators and authorizer
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_group_protocol(self, composition: Composition) -> GroupProtocol | None:
+        """Called once for each plug-in that ``[groups] plugins`` names.
+
+        :param composition: has all parts but transactions
+        :return: one group type
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_transactions(self, composition: Composition) -> TransactionCoordinator | None:
+        """Called once, if the manifest names a transactions plug-in.
+
+        :param composition: has all parts
+        :return: the shard type and its handlers
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_sink(self, composition: Composition) -> Sink | None:
+        """Called once by a sink's own command, never by ``run``.
+
+        :param composition: has runtime, config and options only
+        :return: the pipeline
+        """
+
+    @hookspec
+    def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:  # type: ignore[empty-body]
+        """Called once for a node after all parts are made: API handlers that the plug-in brings.
+
+        ApiVersions is what is registered. Two handlers for one (key, version, listener kind) fail the composition.
+
+        :param composition: has all parts
+        :return: the handlers
+        """
+
+    @hookspec
+    def blumfeld_metrics(self) -> Sequence[Metric]:  # type: ignore[empty-body]
+        """Called once when the metrics endpoint opens, if it is on.
+
+        :return: metrics of the plug-in
+        """
+
+    @hookspec
+    def blumfeld_node_started(self, composition: Composition) -> None:
+        """Called once when every part has started and the listeners are open, before the ready line.
+
+        :param composition: has all parts
+        """
+
+    @hookspec
+    def blumfeld_topic_created(self, topic: TopicImage) -> None:
+        """Called after the topic is in this node's image.
+
+        :param topic: as it was created
+        """
+
+    @hookspec
+    def blumfeld_topic_deleted(self, topic: TopicImage) -> None:
+        """Called after the topic has left this node's image; its logs may still be on disk.
+
+        :param topic: as it last was
+        """
+
+    @hookspec
+    def blumfeld_leader_changed(self, partition: TopicPartition, image: PartitionImage) -> None:
+        """Called on every node that has the partition when its leader or leader epoch changed.
+
+        :param partition: which
+        :param image: as it now is
+        """
+
+    @hookspec
+    def blumfeld_node_stopping(self, composition: Composition) -> None:
+        """Called once when a stop begins, before any part is stopped; not called when a start failed.
+
+        :param composition: has all parts
+        """

@@ -1,0 +1,44 @@
+"""The security role: authenticators, byte layers and an authorizer. Until a plug-in fills it, everyone is ANONYMOUS and may do everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from blumfeld.spi.context import Principal
+from blumfeld.spi.transport import ByteLayer, Listener
+
+
+class Authorizer(Protocol):
+    """Decides on one operation. Called by every handler; must not block."""
+
+    def authorize(
+        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        """Whether the principal, from this address, may do it."""
+        ...
+
+
+class Authenticator(Protocol):
+    """One SASL exchange on one connection, without I/O (formats.md §28)."""
+
+    def step(self, token: bytes) -> tuple[bytes, Principal | None]:
+        """Take the client's token: (challenge or last message, the principal once it is known).
+
+        :raises BrokerError: SASL_AUTHENTICATION_FAILED
+        """
+        ...
+
+
+class Security(Protocol):
+    """Made by ``blumfeld_make_security``."""
+
+    authorizer: Authorizer
+
+    def byte_layer(self, listener: Listener) -> Callable[[], ByteLayer] | None:
+        """The TLS layer of a listener, or ``None``."""
+        ...
+
+    def mechanisms(self, listener: Listener) -> dict[str, Callable[[], Authenticator]]:
+        """SASL mechanisms by name; empty on a PLAINTEXT listener."""
+        ...

@@ -1,0 +1,284 @@
+"""The storage role: a :class:`LogStorage` opens a :class:`PartitionLog` for each partition. **It only stores.**
+
+A partition has three ends: placed ≥ written ≥ flushed (design.md, "The turn"). Producer state, leader epochs, retention and
+compaction decisions are not storage: they live in :mod:`blumfeld.log` and above, and keep small files beside the log by
+:class:`AuxFiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.parts import Part
+from blumfeld.wire.record_batch import RecordBatch
+
+
+class TopicPartition(msgspec.Struct, frozen=True, order=True):
+    """A topic's name and a partition's number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class LogRead(msgspec.Struct):
+    """Bytes of whole or cut batches, in offset order, from one read."""
+
+    parts: list[Part]
+    """Empty when there is nothing below the limit. The first batch is whole if ``minimum_one_batch``; the last one may be cut."""
+    size_bytes: int
+    end_offset: int
+    """Every record in ``parts`` has a lower offset: the bound for aborted transactions."""
+
+
+class TimestampOffset(msgspec.Struct, frozen=True):
+    """A record's timestamp and offset, with the leader epoch of its batch."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one segment, active or sealed. The last of a log is the active one."""
+
+    base_offset: int
+    next_offset: int
+    """One past its last offset."""
+    size_bytes: int
+    max_timestamp_ms: int
+    """-1 when empty; the file's time of change stands in where no record has one."""
+    created_ms: int
+    modified_ms: int
+    sealed: bool
+    files: tuple[str, ...]
+    """Paths of its files, log first; empty for a storage without files."""
+
+
+class WriteOutcome(msgspec.Struct, frozen=True):
+    """How the write of a turn ended."""
+
+    written_end_offset: int
+    """Everything below it is written."""
+    error: OSError | None = None
+    """If set: all that was placed from ``written_end_offset`` on is gone, the placed end is back at it, the file was cut back."""
+
+
+LogReadOutcome: TypeAlias = LogRead | Completion[LogRead]
+
+
+class AuxFiles(Protocol):
+    """Small named files beside a log: ``leader-epoch-checkpoint``, ``<offset>.snapshot``, ``partition.metadata``, ``<offset>.txnindex``.
+
+    A storage in memory keeps them too. Writes replace the whole file atomically.
+    """
+
+    def names(self) -> list[str]:
+        """All of them, sorted."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """The file's bytes, or ``None``."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace it. Raises ``OSError``."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove it; it may be absent."""
+        ...
+
+
+class LogListener(Protocol):
+    """What a log tells its owner. Called on the loop's thread."""
+
+    def rolled(self, base_offset: int) -> None:
+        """A new active segment starts at ``base_offset``: write a producer snapshot for that offset."""
+        ...
+
+    def recovered(self, batch: RecordBatch) -> None:
+        """A batch that recovery walked over, in order, during ``open_log``: its bytes are valid during the call."""
+        ...
+
+
+class PartitionLog(Protocol):
+    """The log of one replica. Every method is called on the loop's thread and never blocks for long.
+
+    ``OSError`` from any method means the log directory is bad: its partitions go offline with KAFKA_STORAGE_ERROR.
+    """
+
+    log_start_offset: int
+    """Reads below it answer OFFSET_OUT_OF_RANGE. May be inside a segment (DeleteRecords)."""
+    placed_end_offset: int
+    written_end_offset: int
+    """The log end offset: only what is written is seen by Fetch, followers, ListOffsets and the high watermark."""
+    flushed_end_offset: int
+    aux: AuxFiles
+
+    def place(self, batch: RecordBatch, leader_epoch: int) -> int:
+        """Give the batch the next offsets; the base offset that it got.
+
+        Base offset and leader epoch are patched into the batch's own buffer, which stays pinned (unmoved, unchanged) until the
+        outcome of the next :meth:`write`. Nothing is promised yet and no reader sees it.
+        """
+        ...
+
+    def place_as_is(self, batch: RecordBatch) -> None:
+        """Place a batch that has its offsets already (a follower, a replayed raft log).
+
+        :raises ValueError: its base offset is below the placed end
+        """
+        ...
+
+    def write(self, done: Callable[[WriteOutcome], None]) -> None:
+        """Write all that was placed since the last write, in one gather write (split at IOV_MAX), rolling where the rules say.
+
+        ``done`` is called once, maybe before this returns. On success the written end is the placed end and readers see the
+        records; they survive a crash of the process, and a power cut only after :meth:`flush`. A failed or short write cuts the
+        file back to the written end, drops what was placed behind it, and reports it in the outcome.
+        """
+        ...
+
+    def flush(self) -> Completion[int]:
+        """Make what is written now last (fdatasync, off the loop); completes with the new flushed end.
+
+        A failure fails the completion and takes the log offline; it is never retried as if it had worked.
+        """
+        ...
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
+        """Bytes from the batch that contains ``offset`` up to, not including, ``end_offset`` (which must be ≤ written end).
+
+        ``end_offset`` inside a batch excludes that batch. ``bytes_max`` is soft for the first batch when ``minimum_one_batch``.
+        Example: batches [0..4] [5..9], ``read(7, 1, 10, True)`` gives the whole of [5..9], ``end_offset`` 10.
+
+        :raises LookupError: ``offset`` is below the log start or above the written end: OFFSET_OUT_OF_RANGE
+        """
+        ...
+
+    def batches(self, offset: int) -> Iterator[RecordBatch]:
+        """Written batches from the one that contains ``offset`` on: replay. A batch's bytes are valid until the next step."""
+        ...
+
+    def offset_for_time(
+        self, timestamp_ms: int
+    ) -> TimestampOffset | Completion[TimestampOffset | None] | None:
+        """The first record with a timestamp ≥ ``timestamp_ms``, looked up inside its batch; ``None`` if there is none (§15)."""
+        ...
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The record with the highest timestamp, the first such; ``None`` in an empty log."""
+        ...
+
+    def segments(self) -> Sequence[SegmentInfo]:
+        """All segments, oldest first, the active one last."""
+        ...
+
+    def size_bytes(self) -> int:
+        """Bytes of record batches in all segments."""
+        ...
+
+    def roll(self) -> None:
+        """Seal the active segment now (nothing may be placed and unwritten). No-op on an empty active segment."""
+        ...
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all batches with an offset ≥ ``offset``. A no-op above the written end. What was placed is dropped too."""
+        ...
+
+    def truncate_fully(self, start_offset: int) -> None:
+        """Drop everything; the log is empty and starts at ``start_offset``."""
+        ...
+
+    def advance_log_start(self, offset: int) -> None:
+        """The log starts at ``offset`` now (≤ written end); whole segments below it are deleted later by :meth:`drop_segments`."""
+        ...
+
+    def drop_segments(self, end_offset: int) -> int:
+        """Delete sealed segments whose ``next_offset`` ≤ ``end_offset``; the number deleted. Moves the log start if it must.
+
+        Files are renamed ``.deleted`` and removed after ``file.delete.delay.ms``; regions in flight keep theirs open.
+        """
+        ...
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close: the log was shut down cleanly. May be called twice."""
+        ...
+
+
+class LogDirInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One log directory, for DescribeLogDirs and the broker's registration."""
+
+    path: str
+    directory_id: bytes
+    online: bool
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class LogStorage(Protocol):
+    """Made by ``blumfeld_make_storage``. Made → started → stopped."""
+
+    def promise(self) -> str:
+        """What "written" and "flushed" mean on it, for ``plan``: ``"page cache; flushed by the operating system"``."""
+        ...
+
+    async def start(self, cluster_id: str, node_id: int) -> None:
+        """Take the directories (lock files), check or write their ``meta.properties``, read checkpoints; was the last stop clean?
+
+        :raises OSError: a directory can't be used; the node doesn't start when none is left
+        :raises ValueError: a directory belongs to another cluster or node
+        """
+        ...
+
+    def log_dirs(self) -> Sequence[LogDirInfo]:
+        """All directories, also offline ones."""
+        ...
+
+    def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
+        """(partition, topic id) of every log found at start, before any is opened: to find strays."""
+        ...
+
+    async def open_log(
+        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+    ) -> PartitionLog:
+        """Open, or create, the log of one partition; recover it if the last stop was not clean (off the loop).
+
+        Never called twice at once for the same partition.
+
+        :raises OSError: KAFKA_STORAGE_ERROR for the partition
+        :raises ValueError: the directory holds another topic id: INCONSISTENT_TOPIC_ID
+        """
+        ...
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        """Rename to ``…-delete`` at once (the name is free when this returns), remove after ``file.delete.delay.ms``."""
+        ...
+
+    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
+        """Write recovery points, log start offsets and these high watermarks to the checkpoint files."""
+        ...
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """High watermarks as of the last checkpoint."""
+        ...
+
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch in the clean-shutdown file that was found at start, or -1: KIP-966's unclean restart."""
+        ...
+
+    async def stop(self, broker_epoch: int) -> None:
+        """Close every log, checkpoint, write the clean-shutdown file, release the lock. Legal without start."""
+        ...

@@ -1,0 +1,199 @@
+"""The network role: listens, dials, cuts frames, writes answers in order, sends file regions without copying.
+
+Frames are Kafka's: int32 size, then that many bytes (formats.md §2). The transport knows nothing else of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from blumfeld.spi.parts import Parts
+
+
+class Listener(msgspec.Struct, frozen=True, kw_only=True):
+    """A named place to listen on, as the manifest has it."""
+
+    name: str
+    """``PLAINTEXT``, ``CONTROLLER``, or any name of ``[A-Z0-9_]+``."""
+    kind: str
+    """``broker`` or ``controller``: which handlers answer on it."""
+    host: str
+    port: int
+    """0 asks for a free one."""
+    advertised_host: str | None = None
+    """What clients are told to connect to; ``None`` is ``host``."""
+    advertised_port: int | None = None
+    inter_broker: bool = False
+    security_protocol: str = "PLAINTEXT"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a transport. Names and defaults are Kafka's where it has them."""
+
+    frame_bytes_max: int = 104_857_600
+    """``socket.request.max.bytes``: a larger or a negative size closes the connection."""
+    idle_ms_max: int = 600_000
+    """``connections.max.idle.ms``."""
+    connections_max: int = 2_147_483_647
+    """``max.connections``: the connection that would go past it is closed at once."""
+    connections_per_ip_max: int = 2_147_483_647
+    """``max.connections.per.ip``."""
+    in_flight_max: int = 64
+    """Exchanges open on one connection before its socket is no longer read. Kafka has 1; ours are cheap, and only Produce starts early."""
+    unsent_bytes_max: int = 1 << 20
+    """Answers not yet taken by the socket before the connection is no longer read (backpressure)."""
+    listen_backlog: int = 50
+    """``socket.listen.backlog.size``."""
+
+
+class ByteLayer(Protocol):
+    """Between socket and framer, without I/O: what TLS fills. One for each connection."""
+
+    def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
+        """Take bytes of the socket: (plain bytes for the framer, bytes to send back now).
+
+        :raises ConnectionError: the peer broke the layer's protocol; the connection is closed after what is unsent was tried
+        """
+        ...
+
+    def to_send(self, plain: bytes | memoryview) -> bytes:
+        """What goes to the socket for these plain bytes."""
+        ...
+
+    def closing(self) -> bytes:
+        """Last bytes to send before an orderly close."""
+        ...
+
+
+class Connection(Protocol):
+    """An accepted connection, as the dispatcher sees it. It lives until ``ConnectionHandler.closed``."""
+
+    id: int
+    """Unique within the process."""
+    listener: Listener
+    peer_host: str
+    peer_port: int
+    state: Any
+    """The handler's own: the transport never reads it. ``None`` at first."""
+
+    def mute(self, until_ms: float) -> None:
+        """Read no more from the socket until ``Runtime.monotonic_ms()`` reaches ``until_ms``: quotas."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Send answers that are ready, then close. May be called twice."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """Close now: what is unsent is dropped, its regions released."""
+        ...
+
+
+class Exchange(Protocol):
+    """One request and the place of its answer among the connection's answers.
+
+    Exactly one of :meth:`answer` and :meth:`no_answer` is called, once, at any later time. After the connection has gone
+    both are still legal: the parts are released.
+    """
+
+    connection: Connection
+
+    def answer(self, parts: Parts) -> None:
+        """The answer, without the size field, which the transport writes. Sent in Phase.ANSWER, after all answers before it."""
+        ...
+
+    def no_answer(self) -> None:
+        """The request has none (acks=0)."""
+        ...
+
+    def let_next_start(self) -> None:
+        """The next request of this connection may start although this one is open: only for Produce with its batches placed."""
+        ...
+
+
+class ConnectionHandler(Protocol):
+    """What the transport calls: the broker's dispatcher, or a test's echo. None of these may raise or block."""
+
+    def opened(self, connection: Connection) -> None:
+        """A connection was accepted, before its first request."""
+        ...
+
+    def request(self, exchange: Exchange, frame: memoryview) -> None:
+        """One frame, without its size field.
+
+        ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have run); who needs bytes for
+        longer copies them. The next request of the connection is not started until this one is answered,
+        has no answer, or called ``let_next_start``.
+        """
+        ...
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """The connection has gone. Called once, also when we closed it."""
+        ...
+
+
+class FrameReceiver(Protocol):
+    """What a dialled connection calls."""
+
+    def frame(self, frame: memoryview) -> None:
+        """One frame from the peer; valid during the call."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The connection has gone. Called once."""
+        ...
+
+
+class DialedConnection(Protocol):
+    """A connection that we opened."""
+
+    def send(self, parts: Parts) -> None:
+        """Send one frame: size, then the parts. Never blocks; after the connection was lost it only releases."""
+        ...
+
+    def close(self) -> None:
+        """Close after what is unsent has gone."""
+        ...
+
+
+class Transport(Protocol):
+    """Made by ``blumfeld_make_transport``. Made → started → stopped; stop without start is legal."""
+
+    def driver(self) -> str:
+        """What drives the sockets, for ``plan`` and the log: ``"epoll"``, ``"io_uring (5.19: …)"``."""
+        ...
+
+    async def listen(
+        self,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> int:
+        """Bind and accept; the port that was bound. When this returns, a client can connect.
+
+        :raises OSError: port in use, address not ours: the node does not start, the message names the listener
+        """
+        ...
+
+    async def dial(
+        self,
+        host: str,
+        port: int,
+        receiver: FrameReceiver,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> DialedConnection:
+        """Connect. Raises ``OSError``; the caller decides on timeouts and retries."""
+        ...
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept and read no more; wait up to ``grace_ms`` for open exchanges to be answered and sent; close everything."""
+        ...
+
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
