@@ -1,6 +1,7 @@
 """The cluster as every node sees it: values that consensus makes and everyone else reads.
 
-Nothing here assumes one metadata log: in ZooKeeper mode each broker gets these by pushes that arrive on their own.
+Nothing here assumes one metadata log: in ZooKeeper mode each broker gets these by pushes that arrive on their
+own.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class TopicImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterImage(Protocol):
-    """What is committed, as of now. Read-only for all but its maker; read it anew each time, keep nothing of it over an await."""
+    """What is committed, as of now. Read-only for all but its maker; read it anew each time, keep nothing of it
+    over an await.
+    """
 
     cluster_id: str
     brokers: Mapping[int, BrokerImage]

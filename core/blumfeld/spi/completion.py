@@ -1,7 +1,7 @@
 """An answer that may not be there yet: the one way in which anything here is asynchronous outside a task.
 
-A :class:`Completion` costs one small object and no task, so it may be used for every request. It is single-threaded:
-completed and read on the loop's thread only.
+A :class:`Completion` costs one small object and no task, so it may be used for every request. It is
+single-threaded: completed and read on the loop's thread only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The consensus role: who is controller, what the cluster is, and how it is changed.
 
-A command is a request message of the wire protocol and its result the response message, in KRaft as in ZooKeeper mode: CreateTopics, DeleteTopics,
-CreatePartitions, IncrementalAlterConfigs, AlterConfigs, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AlterPartition, UpdateFeatures….
+A command is a request message of the wire protocol and its result the response message, in KRaft as in
+ZooKeeper mode: CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, AlterConfigs,
+BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AlterPartition, UpdateFeatures….
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class Quorum(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the consensus, for DescribeQuorum and ``plan``; ``None`` fields where a consensus has no such thing."""
+    """State of the consensus, for DescribeQuorum and ``plan``; ``None`` fields where a consensus has no such
+    thing.
+    """
 
     leader_id: int
     leader_epoch: int
@@ -55,24 +58,29 @@ class ClusterMetadata(Protocol):
         ...
 
     async def start(self) -> None:
-        """Load what is on disk (format first when there is nothing yet), join, and return when the committed image is loaded.
+        """Load what is on disk (format first when there is nothing yet), join, and return when the committed
+        image is loaded.
 
         :raises OSError: the metadata directory can't be used
-        :raises ValueError: it belongs to another cluster or node, or can't be read: the message says what and where
+        :raises ValueError: it belongs to another cluster or node, or can't be read: the message says what and
+            where
         """
         ...
 
     def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
         """Have the controller decide on a command, wherever the controller is.
 
-        Completes with the response when what it changed is committed *and* in this node's image (so that who asked can read it).
-        Errors of single items are in the response. Fails with ``BrokerError``: NOT_CONTROLLER (retriable), REQUEST_TIMED_OUT,
-        UNSUPPORTED_VERSION for a command that no controller of this build knows.
+        Completes with the response when what it changed is committed *and* in this node's image (so that who
+        asked can read it). Errors of single items are in the response. Fails with ``BrokerError``:
+        NOT_CONTROLLER (retriable), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION for a command that no controller of
+        this build knows.
         """
         ...
 
     def subscribe(self, listener: ImageListener) -> None:
-        """Call ``listener(image, delta)`` after each step of the image, in order; the first call (``delta.first``) comes at once if loaded."""
+        """Call ``listener(image, delta)`` after each step of the image, in order; the first call
+        (``delta.first``) comes at once if loaded.
+        """
         ...
 
     async def stop(self) -> None:

@@ -46,8 +46,9 @@ class RequestContext(Protocol):
         ...
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
-        """Whether the principal may do ``operation`` (``"Read"``, ``"Write"``, ``"Describe"``…) on the resource (``"Topic"``, ``"Group"``,
-        ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while everything is allowed.
+        """Whether the principal may do ``operation`` (``"Read"``, ``"Write"``, ``"Describe"``…) on the resource
+        (``"Topic"``, ``"Group"``, ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while
+        everything is allowed.
         """
         ...
 
@@ -73,9 +74,9 @@ Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Comple
 class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     """A handler for some versions of an API on some kinds of listener.
 
-    ``handle(request, context)`` gives the response message, a completion of it, or ``NO_ANSWER``. It must not block. ``BrokerError`` that
-    escapes becomes the response's error where the message has a place for one (``error_response``); any other exception is logged and
-    becomes UNKNOWN_SERVER_ERROR likewise.
+    ``handle(request, context)`` gives the response message, a completion of it, or ``NO_ANSWER``. It must not
+    block. ``BrokerError`` that escapes becomes the response's error where the message has a place for one
+    (``error_response``); any other exception is logged and becomes UNKNOWN_SERVER_ERROR likewise.
     """
 
     key: int
@@ -93,7 +94,9 @@ class ParkedOperation(Protocol):
     """A request that can't be answered yet. The purgatory calls these; none may raise."""
 
     def try_complete(self) -> bool:
-        """Check whether it can be answered now, and if so answer it and return True. Called on each wake, and once when parked."""
+        """Check whether it can be answered now, and if so answer it and return True. Called on each wake, and
+        once when parked.
+        """
         ...
 
     def expire(self) -> None:
@@ -109,5 +112,7 @@ class Parking(Protocol):
         ...
 
     def wake(self, key: Hashable) -> None:
-        """Something changed for ``key``: its watchers are tried again in Phase.COMPLETE of this turn, in the order in which they parked."""
+        """Something changed for ``key``: its watchers are tried again in Phase.COMPLETE of this turn, in the
+        order in which they parked.
+        """
         ...

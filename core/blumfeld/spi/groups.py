@@ -1,7 +1,7 @@
 """Group protocols and transaction coordination: shards on the coordinator runtime (design rule 3).
 
-A command reads state and gives records and a reply; only ``replay`` writes state. The runtime appends the records, replays them when
-they are placed, and holds the reply until the high watermark has passed them.
+A command reads state and gives records and a reply; only ``replay`` writes state. The runtime appends the
+records, replays them when they are placed, and holds the reply until the high watermark has passed them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from blumfeld.wire.schema import Message
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
-    """One record of a coordinator's log, encoded: Kafka's key (int16 type, body) and value (int16 version, body; ``None`` deletes)."""
+    """One record of a coordinator's log, encoded: Kafka's key (int16 type, body) and value (int16 version, body;
+    ``None`` deletes).
+    """
 
     key: bytes
     value: bytes | None
 
 
 class TimerOrder(msgspec.Struct, frozen=True):
-    """An order to the runtime: come back with ``command`` in ``delay_ms`` (replacing the timer of that key), or cancel it (``None``)."""
+    """An order to the runtime: come back with ``command`` in ``delay_ms`` (replacing the timer of that key), or
+    cancel it (``None``).
+    """
 
     key: tuple[str, ...]
     delay_ms: int | None
@@ -31,9 +35,11 @@ class TimerOrder(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct):
-    """What a command came to, in this order: append ``records``, replay them, set ``timers``, and reply when they are committed.
+    """What a command came to, in this order: append ``records``, replay them, set ``timers``, and reply when
+    they are committed.
 
-    ``reply`` may be a value, or ``None`` with ``deferred`` set: the shard answers later, by the ``answers`` of another decision.
+    ``reply`` may be a value, or ``None`` with ``deferred`` set: the shard answers later, by the ``answers``
+    of another decision.
     """
 
     records: Sequence[CoordinatorRecord] = ()
@@ -118,7 +124,9 @@ class GroupShard(Protocol):
         version: int,
         now_ms: int,
     ) -> Decision:
-        """May this member commit offsets now? Raises ``BrokerError`` as formats.md §18 says; the decision may reset a session timer."""
+        """May this member commit offsets now? Raises ``BrokerError`` as formats.md §18 says; the decision may
+        reset a session timer.
+        """
         ...
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:

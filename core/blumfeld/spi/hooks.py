@@ -1,4 +1,6 @@
-"""The hooks, in the order of a broker's life. pluggy composes; direct calls serve (design rule 1): none is called on the path of a record."""
+"""The hooks, in the order of a broker's life. pluggy composes; direct calls serve (design rule 1): none is
+called on the path of a record.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Composition(Protocol):
-    """What a making hook is handed: the node's parts so far. Reading a part that is made later raises ``PluginContractError``.
+    """What a making hook is handed: the node's parts so far. Reading a part that is made later raises
+    ``PluginContractError``.
 
-    Parts are made in the order: transport, storage, consensus, replication, security, group protocols, transactions.
+    Parts are made in the order: transport, storage, consensus, replication, security, group protocols,
+    transactions.
     """
 
     runtime: Runtime
@@ -92,7 +96,9 @@ class Composition(Protocol):
 
 
 class EventLog(Protocol):
-    """Events with values, for people and machines: structlog's manner. Cheap before logging is set up: events are kept until then."""
+    """Events with values, for people and machines: structlog's manner. Cheap before logging is set up: events
+    are kept until then.
+    """
 
     def debug(self, event: str, **values: Any) -> Any:
         """Of interest to who debugs this."""
@@ -132,24 +138,32 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Plugin(Protocol):
-    """What an entry point of the group ``blumfeld.plugins`` names: a class. Importing and making it open nothing.
+    """What an entry point of the group ``blumfeld.plugins`` names: a class. Importing and making it open
+    nothing.
 
     Life: made (for each node) → its hooks make parts → parts are started → stopped, in reverse. The hooks it
     implements are marked with ``hookimpl`` from this module. Stop without start is legal.
     """
 
     options_class: type[msgspec.Struct]
-    """Decodes the role's ``options`` in the manifest; unknown keys are refused with their path. ``NoOptions`` when there are none."""
+    """Decodes the role's ``options`` in the manifest; unknown keys are refused with their path. ``NoOptions``
+    when there are none.
+    """
     roles: tuple[str, ...]
-    """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``, ``groups``, ``transactions``, ``security``, ``sink``."""
+    """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``,
+    ``groups``, ``transactions``, ``security``, ``sink``.
+    """
 
 
 class Hooks:
-    """The hook specs. A hook that makes something is called for the plug-in that the manifest names for the role, and no other."""
+    """The hook specs. A hook that makes something is called for the plug-in that the manifest names for the
+    role, and no other.
+    """
 
     @hookspec
     def blumfeld_cli_commands(self) -> Sequence[Any]:  # type: ignore[empty-body]
-        """Called by ``blumfeld --help`` and for a verb that the kernel doesn't have: typer apps, each with its name set.
+        """Called by ``blumfeld --help`` and for a verb that the kernel doesn't have: typer apps, each with its
+        name set.
 
         Not called by ``run``. Must import nothing heavy at the top of its module.
 
@@ -182,7 +196,8 @@ class Hooks:
 
     @hookspec(firstresult=True)
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage | None:
-        """Called once for a node, innermost storage first; a wrapping one finds the inner in ``composition.local_storage``. Opens nothing.
+        """Called once for a node, innermost storage first; a wrapping one finds the inner in
+        ``composition.local_storage``. Opens nothing.
 
         :param composition: has the transport
         :return: what passes ``blumfeld.testing.StorageContract``
@@ -240,7 +255,8 @@ class Hooks:
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:  # type: ignore[empty-body]
         """Called once for a node after all parts are made: API handlers that the plug-in brings.
 
-        ApiVersions is what is registered. Two handlers for one (key, version, listener kind) fail the composition.
+        ApiVersions is what is registered. Two handlers for one (key, version, listener kind) fail the
+        composition.
 
         :param composition: has all parts
         :return: the handlers

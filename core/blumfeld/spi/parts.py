@@ -1,4 +1,6 @@
-"""Answers are parts, not bytes (design rule 5): buffers and regions of files, which the transport gathers and sends."""
+"""Answers are parts, not bytes (design rule 5): buffers and regions of files, which the transport gathers and
+sends.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,18 @@ from typing import Protocol, TypeAlias
 class FileRegion(Protocol):
     """``size_bytes`` bytes of a file from ``position``, sent without being copied.
 
-    It keeps its file open, and its bytes unchanged, until :meth:`release`, even when the segment is deleted meanwhile.
-    Whoever holds it calls ``release`` exactly once, also when the connection dies before it is sent.
+    It keeps its file open, and its bytes unchanged, until :meth:`release`, even when the segment is deleted
+    meanwhile. Whoever holds it calls ``release`` exactly once, also when the connection dies before it is
+    sent.
     """
 
     size_bytes: int
     position: int
 
     def fileno(self) -> int:
-        """The descriptor for ``sendfile``/``splice``. Raises ``OSError`` where there is none (memory, simulation)."""
+        """The descriptor for ``sendfile``/``splice``. Raises ``OSError`` where there is none (memory,
+        simulation).
+        """
         ...
 
     def pread(self, offset: int = 0, size: int | None = None) -> bytes:

@@ -40,7 +40,9 @@ class LeaderReplica(Protocol):
         ...
 
     def check_committed(self, end_offset: int) -> ErrorCode | None:
-        """Is everything below ``end_offset`` committed: ``None`` not yet, NONE, or NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+        """Is everything below ``end_offset`` committed: ``None`` not yet, NONE, or
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        """
         ...
 
     def follower_fetched(self, replica_id: int, broker_epoch: int, fetch_offset: int) -> ErrorCode:
@@ -78,7 +80,9 @@ class Replication(Protocol):
         ...
 
     def become_leader(self, host: ReplicaHost, image: PartitionImage, high_watermark: int) -> LeaderReplica:
-        """This node leads ``host.partition`` in ``image.leader_epoch``; the checkpointed high watermark is where it begins."""
+        """This node leads ``host.partition`` in ``image.leader_epoch``; the checkpointed high watermark is where
+        it begins.
+        """
         ...
 
     def become_follower(
@@ -93,10 +97,14 @@ class Replication(Protocol):
 
 
 class Replicas(Protocol):
-    """Make this node's replicas leader or follower: for a consensus whose controller pushes (ZooKeeper mode), handed to it."""
+    """Make this node's replicas leader or follower: for a consensus whose controller pushes (ZooKeeper mode),
+    handed to it.
+    """
 
     def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
-        """Lead, follow or (``None``) stop the replica. STALE epochs answer FENCED_LEADER_EPOCH and change nothing."""
+        """Lead, follow or (``None``) stop the replica. STALE epochs answer FENCED_LEADER_EPOCH and change
+        nothing.
+        """
         ...
 
 

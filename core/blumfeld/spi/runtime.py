@@ -1,6 +1,7 @@
 """The runtime seam: everything that a broker may ask of the world. A simulation replaces it, and nothing else.
 
-No code outside the named edge modules reads a clock, draws a random number, opens a file or starts a thread but through this.
+No code outside the named edge modules reads a clock, draws a random number, opens a file or starts a thread
+but through this.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ class Phase(IntEnum):
     HIGH_WATERMARK = 1
     """Replication moves high watermarks."""
     COMPLETE = 2
-    """Purgatory and coordinators. They may place again: the runtime goes back to WRITE, at most TURN_ROUNDS_MAX times."""
+    """Purgatory and coordinators. They may place again: the runtime goes back to WRITE, at most TURN_ROUNDS_MAX
+    times.
+    """
     ANSWER = 3
     """Transports send. Runs once, after the other phases came to rest (or their bound was reached)."""
 
 
 TURN_ROUNDS_MAX = 16
-"""Rounds of WRITE, HIGH_WATERMARK, COMPLETE in one turn; what is left then has its own turn, after the answers."""
+"""Rounds of WRITE, HIGH_WATERMARK, COMPLETE in one turn; what is left then has its own turn, after the answers.
+"""
 
 
 class Timer(Protocol):
@@ -68,7 +72,9 @@ class Random(Protocol):
 
 
 class File(Protocol):
-    """One open file. All methods raise ``OSError``; after a simulated crash every handle of the old incarnation does."""
+    """One open file. All methods raise ``OSError``; after a simulated crash every handle of the old incarnation
+    does.
+    """
 
     path: str
 
@@ -79,7 +85,8 @@ class File(Protocol):
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
         """Write the buffers one after the other at ``position``; the bytes written, maybe fewer than asked.
 
-        At most ``IOV_MAX`` (1024) buffers. In the page cache when it returns: seen by every reader, lost in a power cut.
+        At most ``IOV_MAX`` (1024) buffers. In the page cache when it returns: seen by every reader, lost in a
+        power cut.
         """
         ...
 
@@ -198,16 +205,21 @@ class Runtime(Protocol):
         ...
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run what may block in a worker thread (in the simulation: at once). ``work`` touches no state of the loop."""
+        """Run what may block in a worker thread (in the simulation: at once). ``work`` touches no state of the
+        loop.
+        """
         ...
 
     def at_end_of_turn(self, phase: Phase, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` once in ``phase`` at the end of this turn, in order of registration within a phase.
+        """Call ``callback()`` once in ``phase`` at the end of this turn, in order of registration within a
+        phase.
 
         Registering for a phase that has passed makes another round, bounded by ``TURN_ROUNDS_MAX``.
         """
         ...
 
     def in_thread(self, callback: Callable[[], None]) -> None:
-        """From another thread: call ``callback()`` on the loop soon. The only method that other threads may call."""
+        """From another thread: call ``callback()`` on the loop soon. The only method that other threads may
+        call.
+        """
         ...

@@ -1,4 +1,6 @@
-"""The security role: authenticators, byte layers and an authorizer. Until a plug-in fills it, everyone is ANONYMOUS and may do everything."""
+"""The security role: authenticators, byte layers and an authorizer. Until a plug-in fills it, everyone is
+ANONYMOUS and may do everything.
+"""
 
 from __future__ import annotations
 

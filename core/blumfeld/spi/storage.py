@@ -1,7 +1,8 @@
 """The storage role: a :class:`LogStorage` opens a :class:`PartitionLog` for each partition. **It only stores.**
 
-A partition has three ends: placed ≥ written ≥ flushed (design.md, "The turn"). Producer state, leader epochs, retention and
-compaction decisions are not storage: they live in :mod:`blumfeld.log` and above, and keep small files beside the log by
+A partition has three ends: placed ≥ written ≥ flushed (design.md, "The turn"). Producer state, leader epochs,
+retention and compaction decisions are not storage: they live in :mod:`blumfeld.log` and above, and keep small
+files beside the log by
 :class:`AuxFiles`.
 """
 
@@ -32,7 +33,9 @@ class LogRead(msgspec.Struct):
     """Bytes of whole or cut batches, in offset order, from one read."""
 
     parts: list[Part]
-    """Empty when there is nothing below the limit. The first batch is whole if ``minimum_one_batch``; the last one may be cut."""
+    """Empty when there is nothing below the limit. The first batch is whole if ``minimum_one_batch``; the last
+    one may be cut.
+    """
     size_bytes: int
     end_offset: int
     """Every record in ``parts`` has a lower offset: the bound for aborted transactions."""
@@ -68,14 +71,17 @@ class WriteOutcome(msgspec.Struct, frozen=True):
     written_end_offset: int
     """Everything below it is written."""
     error: OSError | None = None
-    """If set: all that was placed from ``written_end_offset`` on is gone, the placed end is back at it, the file was cut back."""
+    """If set: all that was placed from ``written_end_offset`` on is gone, the placed end is back at it, the file
+    was cut back.
+    """
 
 
 LogReadOutcome: TypeAlias = LogRead | Completion[LogRead]
 
 
 class AuxFiles(Protocol):
-    """Small named files beside a log: ``leader-epoch-checkpoint``, ``<offset>.snapshot``, ``partition.metadata``, ``<offset>.txnindex``.
+    """Small named files beside a log: ``leader-epoch-checkpoint``, ``<offset>.snapshot``,
+    ``partition.metadata``, ``<offset>.txnindex``.
 
     A storage in memory keeps them too. Writes replace the whole file atomically.
     """
@@ -112,22 +118,24 @@ class LogListener(Protocol):
 class PartitionLog(Protocol):
     """The log of one replica. Every method is called on the loop's thread and never blocks for long.
 
-    ``OSError`` from any method means the log directory is bad: its partitions go offline with KAFKA_STORAGE_ERROR.
+    ``OSError`` from any method means the log directory is bad: its partitions go offline with
+    KAFKA_STORAGE_ERROR.
     """
 
     log_start_offset: int
     """Reads below it answer OFFSET_OUT_OF_RANGE. May be inside a segment (DeleteRecords)."""
     placed_end_offset: int
     written_end_offset: int
-    """The log end offset: only what is written is seen by Fetch, followers, ListOffsets and the high watermark."""
+    """The log end offset: only what is written is seen by Fetch, followers, ListOffsets and the high watermark.
+    """
     flushed_end_offset: int
     aux: AuxFiles
 
     def place(self, batch: RecordBatch, leader_epoch: int) -> int:
         """Give the batch the next offsets; the base offset that it got.
 
-        Base offset and leader epoch are patched into the batch's own buffer, which stays pinned (unmoved, unchanged) until the
-        outcome of the next :meth:`write`. Nothing is promised yet and no reader sees it.
+        Base offset and leader epoch are patched into the batch's own buffer, which stays pinned (unmoved,
+        unchanged) until the outcome of the next :meth:`write`. Nothing is promised yet and no reader sees it.
         """
         ...
 
@@ -139,11 +147,13 @@ class PartitionLog(Protocol):
         ...
 
     def write(self, done: Callable[[WriteOutcome], None]) -> None:
-        """Write all that was placed since the last write, in one gather write (split at IOV_MAX), rolling where the rules say.
+        """Write all that was placed since the last write, in one gather write (split at IOV_MAX), rolling where
+        the rules say.
 
-        ``done`` is called once, maybe before this returns. On success the written end is the placed end and readers see the
-        records; they survive a crash of the process, and a power cut only after :meth:`flush`. A failed or short write cuts the
-        file back to the written end, drops what was placed behind it, and reports it in the outcome.
+        ``done`` is called once, maybe before this returns. On success the written end is the placed end and
+        readers see the records; they survive a crash of the process, and a power cut only after
+        :meth:`flush`. A failed or short write cuts the file back to the written end, drops what was placed
+        behind it, and reports it in the outcome.
         """
         ...
 
@@ -155,23 +165,29 @@ class PartitionLog(Protocol):
         ...
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
-        """Bytes from the batch that contains ``offset`` up to, not including, ``end_offset`` (which must be ≤ written end).
+        """Bytes from the batch that contains ``offset`` up to, not including, ``end_offset`` (which must be ≤
+        written end).
 
-        ``end_offset`` inside a batch excludes that batch. ``bytes_max`` is soft for the first batch when ``minimum_one_batch``.
-        Example: batches [0..4] [5..9], ``read(7, 1, 10, True)`` gives the whole of [5..9], ``end_offset`` 10.
+        ``end_offset`` inside a batch excludes that batch. ``bytes_max`` is soft for the first batch when
+        ``minimum_one_batch``. Example: batches [0..4] [5..9], ``read(7, 1, 10, True)`` gives the whole of
+        [5..9], ``end_offset`` 10.
 
         :raises LookupError: ``offset`` is below the log start or above the written end: OFFSET_OUT_OF_RANGE
         """
         ...
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
-        """Written batches from the one that contains ``offset`` on: replay. A batch's bytes are valid until the next step."""
+        """Written batches from the one that contains ``offset`` on: replay. A batch's bytes are valid until the
+        next step.
+        """
         ...
 
     def offset_for_time(
         self, timestamp_ms: int
     ) -> TimestampOffset | Completion[TimestampOffset | None] | None:
-        """The first record with a timestamp ≥ ``timestamp_ms``, looked up inside its batch; ``None`` if there is none (§15)."""
+        """The first record with a timestamp ≥ ``timestamp_ms``, looked up inside its batch; ``None`` if there is
+        none (§15).
+        """
         ...
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -191,7 +207,9 @@ class PartitionLog(Protocol):
         ...
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all batches with an offset ≥ ``offset``. A no-op above the written end. What was placed is dropped too."""
+        """Drop all batches with an offset ≥ ``offset``. A no-op above the written end. What was placed is
+        dropped too.
+        """
         ...
 
     def truncate_fully(self, start_offset: int) -> None:
@@ -199,13 +217,17 @@ class PartitionLog(Protocol):
         ...
 
     def advance_log_start(self, offset: int) -> None:
-        """The log starts at ``offset`` now (≤ written end); whole segments below it are deleted later by :meth:`drop_segments`."""
+        """The log starts at ``offset`` now (≤ written end); whole segments below it are deleted later by
+        :meth:`drop_segments`.
+        """
         ...
 
     def drop_segments(self, end_offset: int) -> int:
-        """Delete sealed segments whose ``next_offset`` ≤ ``end_offset``; the number deleted. Moves the log start if it must.
+        """Delete sealed segments whose ``next_offset`` ≤ ``end_offset``; the number deleted. Moves the log start
+        if it must.
 
-        Files are renamed ``.deleted`` and removed after ``file.delete.delay.ms``; regions in flight keep theirs open.
+        Files are renamed ``.deleted`` and removed after ``file.delete.delay.ms``; regions in flight keep
+        theirs open.
         """
         ...
 
@@ -232,11 +254,14 @@ class LogStorage(Protocol):
     """Made by ``blumfeld_make_storage``. Made → started → stopped."""
 
     def promise(self) -> str:
-        """What "written" and "flushed" mean on it, for ``plan``: ``"page cache; flushed by the operating system"``."""
+        """What "written" and "flushed" mean on it, for ``plan``: ``"page cache; flushed by the operating
+        system"``.
+        """
         ...
 
     async def start(self, cluster_id: str, node_id: int) -> None:
-        """Take the directories (lock files), check or write their ``meta.properties``, read checkpoints; was the last stop clean?
+        """Take the directories (lock files), check or write their ``meta.properties``, read checkpoints; was the
+        last stop clean?
 
         :raises OSError: a directory can't be used; the node doesn't start when none is left
         :raises ValueError: a directory belongs to another cluster or node
@@ -264,7 +289,9 @@ class LogStorage(Protocol):
         ...
 
     def delete_log(self, partition: TopicPartition) -> None:
-        """Rename to ``…-delete`` at once (the name is free when this returns), remove after ``file.delete.delay.ms``."""
+        """Rename to ``…-delete`` at once (the name is free when this returns), remove after
+        ``file.delete.delay.ms``.
+        """
         ...
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:

@@ -1,6 +1,7 @@
 """The network role: listens, dials, cuts frames, writes answers in order, sends file regions without copying.
 
-Frames are Kafka's: int32 size, then that many bytes (formats.md §2). The transport knows nothing else of the protocol.
+Frames are Kafka's: int32 size, then that many bytes (formats.md §2). The transport knows nothing else of the
+protocol.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections_per_ip_max: int = 2_147_483_647
     """``max.connections.per.ip``."""
     in_flight_max: int = 64
-    """Exchanges open on one connection before its socket is no longer read. Kafka has 1; ours are cheap, and only Produce starts early."""
+    """Exchanges open on one connection before its socket is no longer read. Kafka has 1; ours are cheap, and
+    only Produce starts early.
+    """
     unsent_bytes_max: int = 1 << 20
     """Answers not yet taken by the socket before the connection is no longer read (backpressure)."""
     listen_backlog: int = 50
@@ -56,7 +59,8 @@ class ByteLayer(Protocol):
     def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
         """Take bytes of the socket: (plain bytes for the framer, bytes to send back now).
 
-        :raises ConnectionError: the peer broke the layer's protocol; the connection is closed after what is unsent was tried
+        :raises ConnectionError: the peer broke the layer's protocol; the connection is closed after what is
+            unsent was tried
         """
         ...
 
@@ -96,14 +100,16 @@ class Connection(Protocol):
 class Exchange(Protocol):
     """One request and the place of its answer among the connection's answers.
 
-    Exactly one of :meth:`answer` and :meth:`no_answer` is called, once, at any later time. After the connection has gone
-    both are still legal: the parts are released.
+    Exactly one of :meth:`answer` and :meth:`no_answer` is called, once, at any later time. After the
+    connection has gone both are still legal: the parts are released.
     """
 
     connection: Connection
 
     def answer(self, parts: Parts) -> None:
-        """The answer, without the size field, which the transport writes. Sent in Phase.ANSWER, after all answers before it."""
+        """The answer, without the size field, which the transport writes. Sent in Phase.ANSWER, after all
+        answers before it.
+        """
         ...
 
     def no_answer(self) -> None:
@@ -111,7 +117,9 @@ class Exchange(Protocol):
         ...
 
     def let_next_start(self) -> None:
-        """The next request of this connection may start although this one is open: only for Produce with its batches placed."""
+        """The next request of this connection may start although this one is open: only for Produce with its
+        batches placed.
+        """
         ...
 
 
@@ -125,9 +133,9 @@ class ConnectionHandler(Protocol):
     def request(self, exchange: Exchange, frame: memoryview) -> None:
         """One frame, without its size field.
 
-        ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have run); who needs bytes for
-        longer copies them. The next request of the connection is not started until this one is answered,
-        has no answer, or called ``let_next_start``.
+        ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have
+        run); who needs bytes for longer copies them. The next request of the connection is not started until
+        this one is answered, has no answer, or called ``let_next_start``.
         """
         ...
 
@@ -176,7 +184,8 @@ class Transport(Protocol):
     ) -> int:
         """Bind and accept; the port that was bound. When this returns, a client can connect.
 
-        :raises OSError: port in use, address not ours: the node does not start, the message names the listener
+        :raises OSError: port in use, address not ours: the node does not start, the message names the
+            listener
         """
         ...
 
@@ -192,7 +201,9 @@ class Transport(Protocol):
         ...
 
     async def stop(self, grace_ms: int) -> None:
-        """Accept and read no more; wait up to ``grace_ms`` for open exchanges to be answered and sent; close everything."""
+        """Accept and read no more; wait up to ``grace_ms`` for open exchanges to be answered and sent; close
+        everything.
+        """
         ...
 
 
