@@ -1,0 +1,207 @@
+"""House rules that no linter knows. Each has its reason beside it, and its message names what to do instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = ROOT / "core" / "blumfeld"
+
+# A pure module must replay: no clock, no chance, no I/O. The driver has those.
+PURE_ROOMS = ("wire", "spi", "log", "metadata", "coordinator")
+IMPURE_MODULES = {
+    "asyncio": "return effects, or take a Completion",
+    "anyio": "return effects, or take a Completion",
+    "datetime": "take the time as an argument",
+    "os": "ask Runtime.files",
+    "pathlib": "ask Runtime.files",
+    "random": "ask Runtime.random",
+    "secrets": "ask Runtime.random",
+    "selectors": "that is a transport's",
+    "shutil": "ask Runtime.files",
+    "socket": "that is a transport's",
+    "tempfile": "ask Runtime.files",
+    "threading": "use Runtime.offload",
+    "time": "take the time as an argument",
+    "uuid": "ask Runtime.new_uuid",
+}
+
+# Everything that serves goes through the runtime seam, or the simulation is a lie. These stand on the edge of the world.
+EDGE_MODULES = {
+    "core/blumfeld/kernel/asyncio_runtime.py": "is the runtime",
+    "core/blumfeld/kernel/real_files.py": "is the runtime's files",
+    "core/blumfeld/kernel/event_log.py": "stamps events for people, and imports structlog off the loop",
+    "core/blumfeld/kernel/metrics_endpoint.py": "an HTTP port of its own",
+    "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
+}
+EDGE_PLUGINS = {"net_asyncio": "sockets"}
+
+LINES_MAX = 400  # a longer module is two rooms
+FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea
+
+
+def python_files(*roots: str) -> list[Path]:
+    """All Python files below these folders of the project, sorted."""
+    return sorted(path for root in roots for path in (ROOT / root).rglob("*.py"))
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import in the file, also inside functions; not under TYPE_CHECKING."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.lineno, node.module
+
+
+def named(path: Path) -> str:
+    """The path within the project."""
+    return str(path.relative_to(ROOT))
+
+
+def test_pure_rooms_read_no_clock_and_open_nothing() -> None:
+    """wire, spi, log, metadata and coordinator import nothing that touches the world."""
+    allowed = {("core/blumfeld/spi/completion.py", "asyncio"), ("core/blumfeld/spi/transport.py", "asyncio")}
+    found = [
+        f"{named(path)}:{line} imports {module}: {IMPURE_MODULES[module.split('.')[0]]}"
+        for path in python_files(*(f"core/blumfeld/{room}" for room in PURE_ROOMS))
+        for line, module in imports_of(path)
+        if module.split(".")[0] in IMPURE_MODULES and (named(path), module) not in allowed
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_nothing_serves_behind_the_runtimes_back() -> None:
+    """broker, kernel and plug-ins ask the runtime for time, chance, files and threads; edge modules are listed."""
+    forbidden = {"time", "random", "threading", "os", "socket", "shutil", "tempfile", "secrets", "uuid", "datetime"}
+    found = []
+    for path in python_files("core/blumfeld/broker", "core/blumfeld/kernel", "plugins"):
+        if named(path) in EDGE_MODULES or path.relative_to(ROOT).parts[1] in EDGE_PLUGINS:
+            continue
+        found += [f"{named(path)}:{line} imports {m}" for line, m in imports_of(path) if m in forbidden]
+        source = path.read_text()
+        tree = ast.parse(source)
+        found += [
+            f"{named(path)}:{node.lineno} calls open(): ask Runtime.files"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+        ]
+    assert not found, "\n".join(found)
+
+
+def test_every_edge_module_is_there() -> None:
+    """The list of edge modules names only what exists."""
+    missing = [name for name in EDGE_MODULES if not (ROOT / name).exists()]
+    assert not missing, missing
+
+
+def test_modules_and_functions_stay_small() -> None:
+    """A limit on length, tables of facts excepted."""
+    tables = re.compile(r"wire/messages/|_table\.py$|wire/api\.py$|wire/errors\.py$|spi/hooks\.py$|spi/storage\.py$")
+    found = []
+    for path in python_files("core", "plugins"):
+        if tables.search(named(path)):
+            continue
+        source = path.read_text()
+        if (count := source.count("\n")) > LINES_MAX:
+            found.append(f"{named(path)} has {count} lines: it is two rooms")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno:
+                length = node.end_lineno - node.lineno + 1
+                if length > FUNCTION_LINES_MAX:
+                    found.append(f"{named(path)}:{node.lineno} {node.name} has {length} lines")
+    assert not found, "\n".join(found)
+
+
+def test_every_public_thing_says_what_it_guarantees() -> None:
+    """Modules, public classes and public functions of core and plug-ins have a docstring."""
+    found = []
+    for path in python_files("core", "plugins"):
+        tree = ast.parse(path.read_text())
+        if not (ast.get_docstring(tree) or "").strip():
+            found.append(f"{named(path)} has no module docstring")
+        for node in tree.body:
+            if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            if not node.name.startswith("_") and not ast.get_docstring(node):
+                found.append(f"{named(path)}:{node.lineno} {node.name} has no docstring")
+    assert not found, "\n".join(found)
+
+
+def test_no_init_file_where_a_folder_is_no_package() -> None:
+    """An `__init__.py` in core/ or plugins/ would make mypy see `core.blumfeld`."""
+    folders = [ROOT / "core", ROOT / "plugins", *(p for p in (ROOT / "plugins").iterdir() if p.is_dir())]
+    assert not [named(f) for f in folders if (f / "__init__.py").exists()]
+
+
+def plugin_folders() -> list[Path]:
+    """The folders below plugins/."""
+    return sorted(p for p in (ROOT / "plugins").iterdir() if p.is_dir())
+
+
+@pytest.mark.parametrize("folder", plugin_folders(), ids=lambda p: p.name)
+def test_a_plugin_folder_holds_its_package_and_a_readme(folder: Path) -> None:
+    """In an editable install the folder is on sys.path: anything else in it would be importable by its bare name."""
+    names = {p.name for p in folder.iterdir()} - {"__pycache__", "pyproject.toml"}
+    assert names == {"README.md", f"blumfeld_{folder.name}"}
+    assert (folder / f"blumfeld_{folder.name}" / "py.typed").exists()
+
+
+def test_every_plugin_is_packaged_and_has_its_entry_point() -> None:
+    """hatchling says nothing when a path in `packages` does not exist."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    entry_points = project["project"]["entry-points"]["blumfeld.plugins"]
+    for folder in plugin_folders():
+        assert f"plugins/{folder.name}/blumfeld_{folder.name}" in packages
+        assert entry_points[folder.name] == f"blumfeld_{folder.name}:Plugin"
+    assert all((ROOT / package).is_dir() for package in packages)
+
+
+def tracked_text_files() -> list[Path]:
+    """What git tracks, less pictures and other binaries; everything on disk where there is no git."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / n for n in listed.stdout.splitlines() if not n.endswith((".png", ".gz")) and (ROOT / n).is_file()]
+
+
+def test_tracked_files_name_no_registry_and_no_path_of_a_machine() -> None:
+    """A fresh clone must work anywhere; a lock file or a log pasted in breaks that."""
+    hosts = ("p" + "ypi.org", "python" + "hosted.org", "registry.n" + "pmjs", "/wo" + "rk/main", "/fa" + "rm/")
+    found = [
+        f"{named(path)} names {host}"
+        for path in tracked_text_files()
+        for host in hosts
+        if host in path.read_text(errors="replace")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_each_markdown_file_has_one_title() -> None:
+    """One `#` heading, the first line."""
+    found = []
+    for path in tracked_text_files():
+        if path.suffix != ".md":
+            continue
+        fenced = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+        titles = re.findall(r"^# ", fenced, flags=re.M)
+        if len(titles) != 1 or not fenced.startswith("# "):
+            found.append(named(path))
+    assert not found, found
