@@ -253,14 +253,24 @@ class BrokerError(Exception):
         return f"{self.code.name}: {self.message or message_of(self.code)}"
 
 
-class CorruptBatch(BrokerError):
-    """Bytes that are no record batch: cut off, wrong checksum, impossible lengths. CORRUPT_MESSAGE."""
+class CorruptBatch(BrokerError):  # noqa: N818 - the noun says whose fault it is
+    """Bytes that are no record batch: cut off, wrong checksum, impossible lengths. CORRUPT_MESSAGE.
+
+    Retriable: what was damaged on the way may arrive whole the next time.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
-    def __reduce__(self) -> tuple[type[CorruptBatch], tuple[str]]:
-        return type(self), (self.message or "",)
+
+class InvalidRecord(BrokerError):  # noqa: N818 - as above
+    """A batch that arrived as it was sent, but whose records break the format. INVALID_RECORD.
+
+    Not retriable: the same bytes would fail again.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 class PluginContractError(Exception):

@@ -1,0 +1,311 @@
+"""Record batch v2 (magic 2): a view of the 61-byte header over the bytes as they came.
+
+The broker treats a batch as opaque (design rule 4): it reads this header, checks the CRC, and patches
+offset and leader epoch in place, which lie outside of the CRC. Decoding records is in
+:mod:`blumfeld.wire.records`, building batches in :mod:`blumfeld.wire.batch_builder`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.errors import CorruptBatch, InvalidRecord
+
+MAGIC = 2
+HEADER_BYTES = 61
+"""Size of the header; a batch without records is exactly this long."""
+LOG_OVERHEAD_BYTES = 12
+"""``baseOffset`` and ``batchLength``, which ``batchLength`` does not count."""
+CRC_FROM = 21
+"""The CRC-32C covers the batch from its attributes to its end."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_PLACE = struct.Struct(">qii")
+_I64 = struct.Struct(">q")
+_U32 = struct.Struct(">I")
+_CODECS = tuple(Codec)
+_MAGIC_AT = 16
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+
+
+class TruncatedBatch(CorruptBatch):
+    """The bytes end before the batch does: at the end of a fetch answer or a crashed log that is normal."""
+
+
+class UnsupportedMagic(InvalidRecord):
+    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.legacy`), or of none known. INVALID_RECORD."""
+
+    def __init__(self, magic: int) -> None:
+        super().__init__(f"record format {magic} where only format {MAGIC} may stand")
+        self.magic = magic
+
+
+class RecordBatch:
+    """The header of the batch that starts at ``data[offset]``, and the view of exactly its bytes.
+
+    Nothing is copied: ``data`` keeps the buffer alive. Only the length and the magic have been looked at;
+    the CRC is checked by :meth:`verify_crc`, the records by nobody.
+
+    :raises TruncatedBatch: ``data`` ends before the batch does
+    :raises CorruptBatch: a length that no batch can have
+    :raises UnsupportedMagic: not format 2
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "data",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+    )
+
+    data: memoryview
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    size_bytes: int
+    """Of the whole batch, header included: ``batch_length + 12``."""
+
+    def __init__(self, data: memoryview, offset: int = 0) -> None:
+        try:
+            (
+                self.base_offset,
+                self.batch_length,
+                self.partition_leader_epoch,
+                self.magic,
+                self.crc,
+                self.attributes,
+                self.last_offset_delta,
+                self.base_timestamp,
+                self.max_timestamp,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                self.record_count,
+            ) = HEADER.unpack_from(data, offset)
+        except struct.error:
+            raise _unreadable(data, offset) from None
+        self.size_bytes = size = self.batch_length + 12
+        self.data = batch = data[offset : offset + size]
+        if self.magic != MAGIC or size < HEADER_BYTES or len(batch) != size:
+            raise _unreadable(data, offset)
+
+    @classmethod
+    def peek(cls, header: memoryview) -> RecordBatch:
+        """The header alone, for who walks a file without reading the records.
+
+        ``header`` holds at least 61 bytes; ``data`` of what is returned is the header only, so that
+        neither the CRC nor the records can be read from it.
+
+        :raises CorruptBatch: as the constructor; fewer than 61 bytes are TruncatedBatch
+        """
+        batch = cls.__new__(cls)
+        if len(header) < HEADER_BYTES:
+            raise _unreadable(header, 0)
+        fields = HEADER.unpack_from(header)
+        for name, value in zip(_FIELDS, fields, strict=True):
+            setattr(batch, name, value)
+        batch.size_bytes = batch.batch_length + LOG_OVERHEAD_BYTES
+        batch.data = header[:HEADER_BYTES]
+        if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES:
+            raise _unreadable(header, 0)
+        return batch
+
+    def verify_crc(self) -> None:
+        """Check the CRC-32C, without a copy.
+
+        :raises CorruptBatch: it is not what the header says
+        """
+        found = crc32c(self.data[CRC_FROM:])
+        if found != self.crc:
+            raise CorruptBatch(f"the batch's CRC is {found:08x}, its header says {self.crc:08x}")
+
+    def assign_offset(self, base_offset: int, leader_epoch: int) -> None:
+        """Patch offset and leader epoch into the bytes and into this view; the CRC stays valid.
+
+        :raises TypeError: ``data`` is read-only
+        """
+        _PLACE.pack_into(self.data, 0, base_offset, self.batch_length, leader_epoch)
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
+    def set_log_append_time(self, timestamp_ms: int) -> None:
+        """Make the broker's clock the time of every record, in the bytes and in this view; new CRC.
+
+        :raises TypeError: ``data`` is read-only
+        """
+        set_log_append_time(self.data, timestamp_ms)
+        self.attributes |= LOG_APPEND_TIME_BIT
+        self.max_timestamp = timestamp_ms
+        (self.crc,) = _U32.unpack_from(self.data, _CRC_AT)
+
+    @property
+    def records_data(self) -> memoryview:
+        """What follows the header: the records, compressed if the codec says so."""
+        return self.data[HEADER_BYTES:]
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, or where it was before compaction took it away."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; past 2**31-1 it goes on with 0. -1: there is none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed.
+
+        :raises InvalidRecord: the three bits name no codec
+        """
+        bits = self.attributes & CODEC_MASK
+        if bits >= len(_CODECS):
+            raise InvalidRecord(f"no codec has the number {bits}")
+        return _CODECS[bits]
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction, or the marker that ends one."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds one control record instead of a client's (see :mod:`blumfeld.wire.control_records`)."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Every record's time is ``max_timestamp``, whatever its delta says."""
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop this batch's tombstones or marker; None before its first pass."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Written by an idempotent or transactional producer."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets={self.base_offset}..{self.last_offset}, records={self.record_count}, "
+            f"epoch={self.partition_leader_epoch}, attributes={self.attributes:#x}, bytes={self.size_bytes})"
+        )
+
+
+_FIELDS = (
+    "base_offset",
+    "batch_length",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
+
+
+def _unreadable(data: memoryview, offset: int) -> CorruptBatch | UnsupportedMagic:
+    there = len(data) - offset
+    if there > _MAGIC_AT and data[offset + _MAGIC_AT] != MAGIC:
+        magic = data[offset + _MAGIC_AT]
+        return UnsupportedMagic(magic - 256 if magic > 127 else magic)
+    if there < LOG_OVERHEAD_BYTES:
+        return TruncatedBatch(f"{there} bytes are too few for a batch")
+    length = int.from_bytes(data[offset + 8 : offset + 12], "big", signed=True)
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        return CorruptBatch(f"a batch length of {length}, where the header alone takes 49")
+    return TruncatedBatch(f"{there} of the batch's {length + LOG_OVERHEAD_BYTES} bytes are there")
+
+
+def split_batches(data: memoryview, *, allow_partial: bool = False) -> Iterator[RecordBatch]:
+    """The batches that stand one after the other in ``data``.
+
+    :param allow_partial: end quietly before a batch that is cut off, as fetched data may be
+    :raises TruncatedBatch: the last one is cut off, and that was not allowed
+    :raises CorruptBatch, UnsupportedMagic: as :class:`RecordBatch`
+    """
+    offset, end = 0, len(data)
+    while offset < end:
+        try:
+            batch = RecordBatch(data, offset)
+        except TruncatedBatch:
+            if allow_partial:
+                return
+            raise
+        offset += batch.size_bytes
+        yield batch
+
+
+def assign_offset(data: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Patch offset and leader epoch into the batch at the start of ``data``; the CRC stays valid.
+
+    :raises TypeError: ``data`` is read-only
+    """
+    _I64.pack_into(data, 0, base_offset)
+    data[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
+
+
+def set_log_append_time(data: memoryview, timestamp_ms: int) -> None:
+    """Set the LogAppendTime bit and the maximum timestamp of the one batch in ``data``, and its CRC.
+
+    :param data: exactly the batch
+    :raises TypeError: ``data`` is read-only
+    """
+    data[_ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_BIT
+    _I64.pack_into(data, _MAX_TIMESTAMP_AT, timestamp_ms)
+    _U32.pack_into(data, _CRC_AT, crc32c(data[CRC_FROM:]))
