@@ -33,7 +33,7 @@ IMPURE_MODULES = {
     "uuid": "ask Runtime.new_uuid",
 }
 
-# Everything that serves goes through the runtime seam, or the simulation is a lie. These stand on the edge of the world.
+# What serves goes through the runtime seam, or the simulation is a lie. These stand on the edge of the world.
 EDGE_MODULES = {
     "core/blumfeld/kernel/asyncio_runtime.py": "is the runtime",
     "core/blumfeld/kernel/real_files.py": "is the runtime's files",
@@ -89,7 +89,18 @@ def test_pure_rooms_read_no_clock_and_open_nothing() -> None:
 
 def test_nothing_serves_behind_the_runtimes_back() -> None:
     """broker, kernel and plug-ins ask the runtime for time, chance, files and threads; edge modules are listed."""
-    forbidden = {"time", "random", "threading", "os", "socket", "shutil", "tempfile", "secrets", "uuid", "datetime"}
+    forbidden = {
+        "time",
+        "random",
+        "threading",
+        "os",
+        "socket",
+        "shutil",
+        "tempfile",
+        "secrets",
+        "uuid",
+        "datetime",
+    }
     found = []
     for path in python_files("core/blumfeld/broker", "core/blumfeld/kernel", "plugins"):
         if named(path) in EDGE_MODULES or path.relative_to(ROOT).parts[1] in EDGE_PLUGINS:
@@ -113,7 +124,9 @@ def test_every_edge_module_is_there() -> None:
 
 def test_modules_and_functions_stay_small() -> None:
     """A limit on length, tables of facts excepted."""
-    tables = re.compile(r"wire/messages/|_table\.py$|wire/api\.py$|wire/errors\.py$|spi/hooks\.py$|spi/storage\.py$")
+    tables = re.compile(
+        r"wire/messages/|_table\.py$|wire/api\.py$|wire/errors\.py$|spi/hooks\.py$|spi/storage\.py$"
+    )
     found = []
     for path in python_files("core", "plugins"):
         if tables.search(named(path)):
@@ -179,12 +192,22 @@ def tracked_text_files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
-    return [ROOT / n for n in listed.stdout.splitlines() if not n.endswith((".png", ".gz")) and (ROOT / n).is_file()]
+    return [
+        ROOT / n
+        for n in listed.stdout.splitlines()
+        if not n.endswith((".png", ".gz")) and (ROOT / n).is_file()
+    ]
 
 
 def test_tracked_files_name_no_registry_and_no_path_of_a_machine() -> None:
     """A fresh clone must work anywhere; a lock file or a log pasted in breaks that."""
-    hosts = ("p" + "ypi.org", "python" + "hosted.org", "registry.n" + "pmjs", "/wo" + "rk/main", "/fa" + "rm/")
+    hosts = (
+        "p" + "ypi.org",
+        "python" + "hosted.org",
+        "registry.n" + "pmjs",
+        "/wo" + "rk/main",
+        "/fa" + "rm/",
+    )
     found = [
         f"{named(path)} names {host}"
         for path in tracked_text_files()

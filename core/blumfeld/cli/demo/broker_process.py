@@ -1,0 +1,90 @@
+"""A broker of this build in a process of its own, so that it can be killed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 20.0
+
+
+class BrokerProcess:
+    """``blumfeld run MANIFEST`` on a free loopback port; data and log below ``folder``."""
+
+    def __init__(self, folder: Path, manifest: Path | None = None, port: int | None = None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.port = port or free_port()
+        self.ready_line = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for a client's ``bootstrap.servers``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        """What the broker printed."""
+        return self.folder / "broker.log"
+
+    def start(self) -> None:
+        """Start it and wait for its ready line.
+
+        :raises RuntimeError: it stopped, or wasn't ready in time; the message ends with what it printed
+        """
+        arguments = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+        if self.manifest is not None:
+            arguments.append(str(self.manifest))
+        arguments += ["--data-dir", str(self.folder / "data"), "--listen", self.address]
+        mark = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as out:
+            self._process = subprocess.Popen(arguments, stdout=out, stderr=out)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            printed = self.log_path.read_bytes()[mark:].decode(errors="replace")
+            ready = [line for line in printed.splitlines() if "ready" in line]
+            if ready:
+                self.ready_line = ready[0]
+                return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise RuntimeError(f"the broker did not start:\n{self.log_path.read_text(errors='replace')[-2000:]}")
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the broker, or 0 where the system has no /proc."""
+        status = Path(f"/proc/{self._process.pid}/status") if self._process else None
+        if status is None or not status.exists():
+            return 0
+        line = next(row for row in status.read_text().splitlines() if row.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    def kill(self) -> None:
+        """``kill -9``, and wait for the process to be gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status. Killed if it takes longer than ``STOP_TIMEOUT_S``."""
+        if self._process is None or self._process.poll() is not None:
+            return self._process.returncode if self._process else 0
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -9
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,106 @@
+"""What went in and what came out, held against each other. Pure: the demo's verdict is tested without a broker."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+
+import attrs
+
+
+@attrs.define
+class Partition:
+    """One partition's side of the ledger."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    received: int = 0
+    repeated: int = 0
+    """Read again after a restart of broker or consumer; counted once by (partition, offset)."""
+    bytes_sent: int = 0
+    last_offset: int = -1
+    sent_digest: hashlib._Hash = attrs.field(factory=hashlib.sha256)
+    received_digest: hashlib._Hash = attrs.field(factory=hashlib.sha256)
+    sent_at_s: array[float] = attrs.field(factory=lambda: array("d"))
+    """When the n-th message of this partition was sent: its offset is n, if nothing is lost or doubled."""
+
+
+class Ledger:
+    """Every message sent and received, by partition, with a running SHA-256 of each side."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = [Partition() for _ in range(partitions)]
+        self.faults: list[str] = []
+
+    def sent(self, partition: int, value: bytes, now_s: float) -> None:
+        """``value`` was handed to the producer."""
+        side = self.partitions[partition]
+        side.sent += 1
+        side.bytes_sent += len(value)
+        side.sent_digest.update(len(value).to_bytes(4) + value)
+        side.sent_at_s.append(now_s)
+
+    def acknowledged(self, partition: int) -> None:
+        """The broker acknowledged one."""
+        self.partitions[partition].acknowledged += 1
+
+    def failed(self, partition: int, why: str) -> None:
+        """The producer gave one up."""
+        self._fault(f"partition {partition}: not acknowledged: {why}")
+
+    def received(self, partition: int, offset: int, value: bytes, now_s: float) -> float | None:
+        """The consumer was given a record: its latency in seconds, or ``None`` for one that was read before."""
+        side = self.partitions[partition]
+        if offset <= side.last_offset:
+            side.repeated += 1
+            return None
+        if offset != side.last_offset + 1:
+            self._fault(f"partition {partition}: a hole, offset {offset} follows {side.last_offset}")
+        side.last_offset = offset
+        side.received += 1
+        side.received_digest.update(len(value).to_bytes(4) + value)
+        return now_s - side.sent_at_s[offset] if offset < len(side.sent_at_s) else 0.0
+
+    @property
+    def count_sent(self) -> int:
+        """Messages sent."""
+        return sum(side.sent for side in self.partitions)
+
+    @property
+    def count_received(self) -> int:
+        """Distinct messages received."""
+        return sum(side.received for side in self.partitions)
+
+    @property
+    def count_repeated(self) -> int:
+        """Messages that were read more than once."""
+        return sum(side.repeated for side in self.partitions)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of all values."""
+        return sum(side.bytes_sent for side in self.partitions)
+
+    def digest(self) -> tuple[str, str]:
+        """SHA-256 over the partitions' digests: what went in, what came out."""
+        into, out = hashlib.sha256(), hashlib.sha256()
+        for side in self.partitions:
+            into.update(side.sent_digest.digest())
+            out.update(side.received_digest.digest())
+        return into.hexdigest(), out.hexdigest()
+
+    def verdict(self) -> list[str]:
+        """What is wrong, empty if nothing is: lost, doubled, reordered, changed or unacknowledged messages."""
+        wrong = list(self.faults)
+        for number, side in enumerate(self.partitions):
+            if side.acknowledged != side.sent:
+                wrong.append(f"partition {number}: {side.sent} sent, {side.acknowledged} acknowledged")
+            if side.received != side.sent:
+                wrong.append(f"partition {number}: {side.sent} sent, {side.received} received")
+            elif side.received_digest.digest() != side.sent_digest.digest():
+                wrong.append(f"partition {number}: what came out differs from what went in (SHA-256)")
+        return wrong
+
+    def _fault(self, text: str) -> None:
+        if len(self.faults) < 20:
+            self.faults.append(text)
