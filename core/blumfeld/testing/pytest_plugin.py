@@ -1,4 +1,6 @@
-"""Loaded by pytest through its entry point: the contract kits' assertions are rewritten, so that a failure says what it saw."""
+"""Loaded by pytest through its entry point: assertions of the contract kits are rewritten, so that a failure
+shows values.
+"""
 
 from __future__ import annotations
 
