@@ -1,0 +1,216 @@
+"""Files on a real disk: the narrow file API of :mod:`blumfeld.spi.runtime` by the system calls it is named after.
+
+An edge module: it may open files.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+FILE_MODE = 0o644
+DIRECTORY_MODE = 0o755
+
+
+class RealFileRegion:
+    """A part of a :class:`RealFile` that ``sendfile`` can take; it holds the descriptor until released."""
+
+    __slots__ = ("_fd", "_file", "position", "size_bytes")
+
+    def __init__(self, file: RealFile, fd: int, position: int, size_bytes: int) -> None:
+        self._file: RealFile | None = file
+        self._fd = fd
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def fileno(self) -> int:
+        """The descriptor. Raises ``OSError`` after the release."""
+        if self._file is None:
+            raise OSError(errno.EBADF, "the file region was released")
+        return self._fd
+
+    def pread(self, offset: int = 0, size: int | None = None) -> bytes:
+        """Bytes within the region; fewer only where the file ends before the region does."""
+        left = max(self.size_bytes - offset, 0)
+        wanted = left if size is None else min(size, left)
+        return os.pread(self.fileno(), wanted, self.position + offset)
+
+    def release(self) -> None:
+        """Give the descriptor back. A second call raises ``RuntimeError``."""
+        file, self._file = self._file, None
+        if file is None:
+            raise RuntimeError("the file region was released before")
+        self._fd = -1
+        file.region_released()
+
+
+class RealFile:
+    """One open file. Its descriptor is closed when :meth:`close` was called and no region holds it any more.
+
+    Only ``pread`` and ``fdatasync`` may run in a worker thread; who offloads a read holds a region meanwhile, so that
+    the descriptor can't be given to another file under it.
+    """
+
+    __slots__ = ("_fd", "_held_fd", "_regions", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        """-1 once closed, so that every method then fails with EBADF."""
+        self._held_fd = fd
+        self._regions = 0
+
+    def pread(self, size: int, position: int) -> bytes:
+        """At most ``size`` bytes; fewer at the end of the file."""
+        return os.pread(self._fd, size, position)
+
+    def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
+        """One gather write; the bytes written, maybe fewer than asked."""
+        return os.pwritev(self._fd, buffers, position)
+
+    def fdatasync(self) -> None:
+        """Bytes and size are on the device when it returns. Blocks."""
+        fd = self._fd
+        if fd < 0:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        os.fdatasync(fd)
+
+    def truncate(self, size: int) -> None:
+        """Cut, or extend with zeros."""
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._fd).st_size
+
+    def mmap_read(self) -> memoryview:
+        """The whole file, read-only; it stays mapped as long as a view of it lives."""
+        if self.size() == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+
+    def region(self, position: int, size: int) -> RealFileRegion:
+        """A part for an answer, which holds the descriptor."""
+        fd = self._fd
+        if fd < 0:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        self._regions += 1
+        return RealFileRegion(self, fd, position, size)
+
+    def region_released(self) -> None:
+        """A region of this file was released; called by the region only."""
+        self._regions -= 1
+        if self._fd < 0:
+            self._close_unless_held()
+
+    def close(self) -> None:
+        """Give the descriptor back once no region holds it. May be called twice."""
+        if self._fd >= 0:
+            self._fd = -1
+            self._close_unless_held()
+
+    def _close_unless_held(self) -> None:
+        if self._regions == 0 and self._held_fd >= 0:
+            fd, self._held_fd = self._held_fd, -1
+            os.close(fd)
+
+
+class RealFiles:
+    """The file system of this machine."""
+
+    def open(
+        self, path: str, *, create: bool = False, exclusive: bool = False, write: bool = True
+    ) -> RealFile:
+        """Open for reading and, unless ``write=False``, writing. Never truncates."""
+        flags = os.O_RDWR if write else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_CREAT | os.O_EXCL
+        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
+
+    def read_bytes(self, path: str) -> bytes:
+        """A small file, whole."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace a small file by a new one that is on the device before it takes the name."""
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory is there."""
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its parents; it may exist."""
+        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces ``new``."""
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all in it; it may be absent."""
+        if os.path.lexists(path):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Names in this directory are on the device when it returns."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change, ms since the epoch."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Set that time."""
+        time_ns = time_ms * 1_000_000
+        os.utime(path, ns=(time_ns, time_ns))
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Hold a lock file exclusively, by both kinds of lock that Linux has; the function that releases it.
+
+        ``flock`` keeps out another node of this process; the POSIX lock is the one that Kafka's ``.lock`` takes, so
+        that neither starts on a directory in which the other runs.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise OSError(errno.EWOULDBLOCK, "locked by another process", path) from error
+        held = [fd]
+
+        def release() -> None:
+            if held:
+                os.close(held.pop())
+
+        return release
