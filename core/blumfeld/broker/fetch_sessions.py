@@ -1,0 +1,231 @@
+"""Fetch sessions (KIP-227), pure: what an incremental fetch asks for, and what of the answer must be sent.
+
+A session keeps the partitions that a consumer or follower reads, so that it need not name them each time, and
+gets back only those where something changed. The time is an argument; the source of ids is handed in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+SESSION_NONE = 0
+EPOCH_INITIAL = 0
+EPOCH_FINAL = -1
+EPOCH_MAX = 0x7FFFFFFF
+SLOTS_MAX = 1000
+"""``max.incremental.fetch.session.cache.slots``."""
+EVICTION_MS = 120_000
+"""Idle for that long, a session may go; that old, a larger or a follower's one may push it out."""
+
+PartitionKey: TypeAlias = "tuple[str | bytes, int]"
+"""Topic name (below v13) or topic id, and partition."""
+
+
+class FetchPartition:
+    """One partition that is fetched: what was asked, and what was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_bytes_max",
+        "told_log_start_offset",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str | bytes,
+        partition: int,
+        fetch_offset: int,
+        partition_bytes_max: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.partition_bytes_max = partition_bytes_max
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.high_watermark = -1
+        self.told_log_start_offset = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        """Under which a session holds it."""
+        return self.topic, self.partition
+
+    def ask_again(self, asked: FetchPartition) -> None:
+        """The client named it again: take what it asks now, keep what it was told."""
+        self.fetch_offset = asked.fetch_offset
+        self.partition_bytes_max = asked.partition_bytes_max
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+
+    def changed(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether these differ from what was last told; they count as told from now on."""
+        if high_watermark == self.high_watermark and log_start_offset == self.told_log_start_offset:
+            return False
+        self.high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
+        return True
+
+
+class FetchSession:
+    """The partitions of one client's fetches, in the order in which they are served."""
+
+    __slots__ = (
+        "created_ms",
+        "id",
+        "last_used_ms",
+        "next_epoch",
+        "partitions",
+        "privileged",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, privileged: bool, uses_topic_ids: bool, now_ms: float) -> None:
+        self.id = session_id
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.next_epoch = 1
+        self.partitions: dict[PartitionKey, FetchPartition] = {}
+
+
+class FetchPlan:
+    """One fetch request as it is to be served."""
+
+    __slots__ = ("incremental", "makes_session", "partitions", "privileged", "session", "uses_topic_ids")
+
+    def __init__(
+        self,
+        partitions: Sequence[FetchPartition],
+        session: FetchSession | None = None,
+        *,
+        makes_session: bool = False,
+        privileged: bool = False,
+        uses_topic_ids: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.session = session
+        self.incremental = session is not None
+        """Only what changed is answered."""
+        self.makes_session = makes_session
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+
+
+class FetchSessions:
+    """All sessions of a node. ``random_id()`` gives a positive int32; taken ones are drawn again."""
+
+    def __init__(self, random_id: Callable[[], int], slots_max: int = SLOTS_MAX) -> None:
+        self._random_id = random_id
+        self._slots_max = slots_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: Sequence[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        *,
+        uses_topic_ids: bool,
+        privileged: bool,
+        now_ms: float,
+    ) -> FetchPlan:
+        """Say what a request fetches.
+
+        Epoch 0 is a full request that wants a session; -1 a full one that wants none; both close the session
+        they name. Any other goes on with a session, whose epoch moves.
+
+        :raises BrokerError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+            FETCH_SESSION_TOPIC_ID_ERROR: the top-level error of an empty answer
+        """
+        if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+            if session_id != SESSION_NONE:
+                self._sessions.pop(session_id, None)
+            return FetchPlan(
+                asked,
+                makes_session=epoch == EPOCH_INITIAL,
+                privileged=privileged,
+                uses_topic_ids=uses_topic_ids,
+            )
+        session = self._continued(session_id, epoch, uses_topic_ids)
+        for partition in asked:
+            known = session.partitions.get(partition.key)
+            if known is None:
+                session.partitions[partition.key] = partition
+            else:
+                known.ask_again(partition)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchPlan(())
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        session.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return FetchPlan(list(session.partitions.values()), session)
+
+    def _continued(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.next_epoch != epoch:
+            raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return session
+
+    def finish_full(self, plan: FetchPlan, now_ms: float) -> int:
+        """The answer to a full request is made: the id of the session to tell, 0 for none.
+
+        The plan's partitions become the session's; what they were told (``changed``) was this answer.
+        """
+        if not plan.makes_session or not plan.partitions or not self._make_room(plan, now_ms):
+            return SESSION_NONE
+        session_id = self._random_id()
+        while session_id in self._sessions or session_id <= 0:
+            session_id = self._random_id()
+        session = FetchSession(session_id, plan.privileged, plan.uses_topic_ids, now_ms)
+        session.partitions = {p.key: p for p in plan.partitions}
+        self._sessions[session_id] = session
+        return session_id
+
+    def rotate(self, session: FetchSession, partition: FetchPartition) -> None:
+        """A partition gave data: it goes behind the others, so that all get their turn under a byte limit."""
+        if session.partitions.pop(partition.key, None) is not None:
+            session.partitions[partition.key] = partition
+
+    def _make_room(self, plan: FetchPlan, now_ms: float) -> bool:
+        if len(self._sessions) < self._slots_max:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms < EVICTION_MS:
+            old = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_MS]
+            if not old:
+                return False
+            oldest = min(old, key=lambda s: (s.privileged, len(s.partitions)))
+            if (oldest.privileged, len(oldest.partitions)) >= (plan.privileged, len(plan.partitions)):
+                return False
+        del self._sessions[oldest.id]
+        return True
