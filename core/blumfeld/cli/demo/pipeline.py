@@ -18,6 +18,8 @@ from blumfeld.cli.demo.ledger import Ledger
 
 TOPIC = "market-data"
 GROUP = "demo-archive"
+SETTLE_S = 0.7
+"""After its first assignment librdkafka takes half a second to begin to fetch: not latency of the broker's."""
 DRAIN_TIMEOUT_S = 60.0
 """Without a new record for so long, what is missing is missing."""
 
@@ -71,6 +73,7 @@ class Pipeline:
         if not self._assigned.wait(30):
             self.trouble.append("the consumer group got no assignment within 30 s")
             self._failed.set()
+        time.sleep(SETTLE_S)
         started = time.perf_counter()
         try:
             self._produce(feed, halfway, count // 2)
@@ -136,9 +139,11 @@ class Pipeline:
         try:
             quiet_since = time.monotonic()
             while not self._failed.is_set():
-                batch = consumer.consume(500, timeout=0.05)
+                first = consumer.poll(0.05)
+                batch = [first, *consumer.consume(500, timeout=0)] if first is not None else []
                 now = time.perf_counter()
-                if any(self._received(message, now) for message in batch):
+                fresh = [self._received(message, now) for message in batch]
+                if any(fresh):
                     quiet_since = time.monotonic()
                 if self._sending_done.is_set():
                     if self.ledger.count_received >= self.ledger.count_sent:
