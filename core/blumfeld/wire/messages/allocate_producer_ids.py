@@ -1,0 +1,27 @@
+"""AllocateProducerIds, API key 67: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from blumfeld.wire.schema import Api, Message, Wire
+
+
+class AllocateProducerIdsRequest(Message):
+    """API 67, request: version 0, flexible."""
+
+    meta: ClassVar[Api] = Api("AllocateProducerIdsRequest", 67, "request", valid="0", flexible="0+")
+
+    broker_id: Annotated[int, Wire("int32")] = 0
+    broker_epoch: Annotated[int, Wire("int64")] = -1
+
+
+class AllocateProducerIdsResponse(Message):
+    """API 67, response: version 0, flexible."""
+
+    meta: ClassVar[Api] = Api("AllocateProducerIdsResponse", 67, "response", valid="0", flexible="0+")
+
+    throttle_time_ms: Annotated[int, Wire("int32")] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    producer_id_start: Annotated[int, Wire("int64")] = 0
+    producer_id_len: Annotated[int, Wire("int32")] = 0

@@ -1,0 +1,83 @@
+"""BeginQuorumEpoch, API key 53: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.primitives import ZERO_UUID
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class RequestPartitionData(Struct):
+    """Part of BeginQuorumEpochRequest."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    voter_directory_id: Annotated[bytes, Wire("uuid", versions="1+", ignorable=True)] = ZERO_UUID
+    leader_id: Annotated[int, Wire("int32")] = 0
+    leader_epoch: Annotated[int, Wire("int32")] = 0
+
+
+class RequestTopicData(Struct):
+    """Part of BeginQuorumEpochRequest."""
+
+    topic_name: Annotated[str, Wire("string")] = ""
+    partitions: Annotated[list[RequestPartitionData], Wire("[]struct")] = field(default_factory=list)
+
+
+class LeaderEndpoint(Struct):
+    """Part of BeginQuorumEpochRequest."""
+
+    name: Annotated[str, Wire("string", versions="1+")] = ""
+    host: Annotated[str, Wire("string", versions="1+")] = ""
+    port: Annotated[int, Wire("uint16", versions="1+")] = 0
+
+
+class BeginQuorumEpochRequest(Message):
+    """API 53, request: versions 0-1, flexible from 1."""
+
+    meta: ClassVar[Api] = Api("BeginQuorumEpochRequest", 53, "request", valid="0-1", flexible="1+")
+
+    cluster_id: Annotated[str | None, Wire("string", nullable="0+")] = None
+    voter_id: Annotated[int, Wire("int32", versions="1+", ignorable=True)] = -1
+    topics: Annotated[list[RequestTopicData], Wire("[]struct")] = field(default_factory=list)
+    leader_endpoints: Annotated[list[LeaderEndpoint], Wire("[]struct", versions="1+", ignorable=True)] = (
+        field(default_factory=list)
+    )
+
+
+class ResponsePartitionData(Struct):
+    """Part of BeginQuorumEpochResponse."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    leader_id: Annotated[int, Wire("int32")] = 0
+    leader_epoch: Annotated[int, Wire("int32")] = 0
+
+
+class ResponseTopicData(Struct):
+    """Part of BeginQuorumEpochResponse."""
+
+    topic_name: Annotated[str, Wire("string")] = ""
+    partitions: Annotated[list[ResponsePartitionData], Wire("[]struct")] = field(default_factory=list)
+
+
+class NodeEndpoint(Struct):
+    """Part of BeginQuorumEpochResponse."""
+
+    node_id: Annotated[int, Wire("int32", versions="1+")] = 0
+    host: Annotated[str, Wire("string", versions="1+")] = ""
+    port: Annotated[int, Wire("uint16", versions="1+")] = 0
+
+
+class BeginQuorumEpochResponse(Message):
+    """API 53, response: versions 0-1, flexible from 1."""
+
+    meta: ClassVar[Api] = Api("BeginQuorumEpochResponse", 53, "response", valid="0-1", flexible="1+")
+
+    error_code: Annotated[int, Wire("int16")] = 0
+    topics: Annotated[list[ResponseTopicData], Wire("[]struct")] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", versions="1+", tag=0, tagged="1+")] = (
+        field(default_factory=list)
+    )

@@ -1,0 +1,23 @@
+"""Key and value of the control records that end a transaction."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from blumfeld.wire.schema import Api, Message, Wire
+
+
+class ControlRecordTypeSchema(Message):
+    """Data: version 0, never flexible."""
+
+    meta: ClassVar[Api] = Api("ControlRecordTypeSchema", None, "data", valid="0", flexible="none")
+
+    type: Annotated[int, Wire("int16")] = 0
+
+
+class EndTxnMarker(Message):
+    """Data: version 0, never flexible."""
+
+    meta: ClassVar[Api] = Api("EndTxnMarker", None, "data", valid="0", flexible="none")
+
+    coordinator_epoch: Annotated[int, Wire("int32")] = 0

@@ -1,0 +1,80 @@
+"""CreateTopics, API key 19: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.primitives import ZERO_UUID
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class CreatableReplicaAssignment(Struct):
+    """Part of CreateTopicsRequest."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    broker_ids: Annotated[list[int], Wire("[]int32")] = field(default_factory=list)
+
+
+class CreatableTopicConfig(Struct):
+    """Part of CreateTopicsRequest."""
+
+    name: Annotated[str, Wire("string")] = ""
+    value: Annotated[str | None, Wire("string", nullable="0+")] = ""
+
+
+class CreatableTopic(Struct):
+    """Part of CreateTopicsRequest."""
+
+    name: Annotated[str, Wire("string")] = ""
+    num_partitions: Annotated[int, Wire("int32")] = 0
+    replication_factor: Annotated[int, Wire("int16")] = 0
+    assignments: Annotated[list[CreatableReplicaAssignment], Wire("[]struct")] = field(default_factory=list)
+    configs: Annotated[list[CreatableTopicConfig], Wire("[]struct")] = field(default_factory=list)
+
+
+class CreateTopicsRequest(Message):
+    """API 19, request: versions 2-7, flexible from 5."""
+
+    meta: ClassVar[Api] = Api("CreateTopicsRequest", 19, "request", valid="2-7", flexible="5+")
+
+    topics: Annotated[list[CreatableTopic], Wire("[]struct")] = field(default_factory=list)
+    timeout_ms: Annotated[int, Wire("int32")] = 60000
+    validate_only: Annotated[bool, Wire("bool", versions="1+")] = False
+
+
+class CreatableTopicConfigs(Struct):
+    """Part of CreateTopicsResponse."""
+
+    name: Annotated[str, Wire("string", versions="5+")] = ""
+    value: Annotated[str | None, Wire("string", versions="5+", nullable="5+")] = ""
+    read_only: Annotated[bool, Wire("bool", versions="5+")] = False
+    config_source: Annotated[int, Wire("int8", versions="5+", ignorable=True)] = -1
+    is_sensitive: Annotated[bool, Wire("bool", versions="5+")] = False
+
+
+class CreatableTopicResult(Struct):
+    """Part of CreateTopicsResponse."""
+
+    name: Annotated[str, Wire("string")] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="7+", ignorable=True)] = ZERO_UUID
+    error_code: Annotated[int, Wire("int16")] = 0
+    error_message: Annotated[str | None, Wire("string", versions="1+", nullable="0+", ignorable=True)] = ""
+    topic_config_error_code: Annotated[
+        int, Wire("int16", versions="5+", tag=0, tagged="5+", ignorable=True)
+    ] = 0
+    num_partitions: Annotated[int, Wire("int32", versions="5+", ignorable=True)] = -1
+    replication_factor: Annotated[int, Wire("int16", versions="5+", ignorable=True)] = -1
+    configs: Annotated[
+        list[CreatableTopicConfigs] | None, Wire("[]struct", versions="5+", nullable="5+", ignorable=True)
+    ] = field(default_factory=list)
+
+
+class CreateTopicsResponse(Message):
+    """API 19, response: versions 2-7, flexible from 5."""
+
+    meta: ClassVar[Api] = Api("CreateTopicsResponse", 19, "response", valid="2-7", flexible="5+")
+
+    throttle_time_ms: Annotated[int, Wire("int32", versions="2+", ignorable=True)] = 0
+    topics: Annotated[list[CreatableTopicResult], Wire("[]struct")] = field(default_factory=list)

@@ -1,0 +1,17 @@
+"""A principal as it travels in Envelope requests and delegation tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from blumfeld.wire.schema import Api, Message, Wire
+
+
+class DefaultPrincipalData(Message):
+    """Data: version 0, flexible."""
+
+    meta: ClassVar[Api] = Api("DefaultPrincipalData", None, "data", valid="0", flexible="0+")
+
+    type: Annotated[str, Wire("string")] = ""
+    name: Annotated[str, Wire("string")] = ""
+    token_authenticated: Annotated[bool, Wire("bool")] = False

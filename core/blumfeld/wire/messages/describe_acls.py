@@ -1,0 +1,52 @@
+"""DescribeAcls, API key 29: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class DescribeAclsRequest(Message):
+    """API 29, request: versions 1-3, flexible from 2."""
+
+    meta: ClassVar[Api] = Api("DescribeAclsRequest", 29, "request", valid="1-3", flexible="2+")
+
+    resource_type_filter: Annotated[int, Wire("int8")] = 0
+    resource_name_filter: Annotated[str | None, Wire("string", nullable="0+")] = ""
+    pattern_type_filter: Annotated[int, Wire("int8", versions="1+")] = 3
+    principal_filter: Annotated[str | None, Wire("string", nullable="0+")] = ""
+    host_filter: Annotated[str | None, Wire("string", nullable="0+")] = ""
+    operation: Annotated[int, Wire("int8")] = 0
+    permission_type: Annotated[int, Wire("int8")] = 0
+
+
+class AclDescription(Struct):
+    """Part of DescribeAclsResponse."""
+
+    principal: Annotated[str, Wire("string")] = ""
+    host: Annotated[str, Wire("string")] = ""
+    operation: Annotated[int, Wire("int8")] = 0
+    permission_type: Annotated[int, Wire("int8")] = 0
+
+
+class DescribeAclsResource(Struct):
+    """Part of DescribeAclsResponse."""
+
+    resource_type: Annotated[int, Wire("int8")] = 0
+    resource_name: Annotated[str, Wire("string")] = ""
+    pattern_type: Annotated[int, Wire("int8", versions="1+")] = 3
+    acls: Annotated[list[AclDescription], Wire("[]struct")] = field(default_factory=list)
+
+
+class DescribeAclsResponse(Message):
+    """API 29, response: versions 1-3, flexible from 2."""
+
+    meta: ClassVar[Api] = Api("DescribeAclsResponse", 29, "response", valid="1-3", flexible="2+")
+
+    throttle_time_ms: Annotated[int, Wire("int32")] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    error_message: Annotated[str | None, Wire("string", nullable="0+")] = ""
+    resources: Annotated[list[DescribeAclsResource], Wire("[]struct")] = field(default_factory=list)

@@ -1,0 +1,158 @@
+"""Fetch, API key 1: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.primitives import ZERO_UUID, Records
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class ReplicaState(Struct):
+    """Part of FetchRequest."""
+
+    replica_id: Annotated[int, Wire("int32", versions="15+")] = -1
+    replica_epoch: Annotated[int, Wire("int64", versions="15+")] = -1
+
+
+class FetchPartition(Struct):
+    """Part of FetchRequest."""
+
+    partition: Annotated[int, Wire("int32")] = 0
+    current_leader_epoch: Annotated[int, Wire("int32", versions="9+", ignorable=True)] = -1
+    fetch_offset: Annotated[int, Wire("int64")] = 0
+    last_fetched_epoch: Annotated[int, Wire("int32", versions="12+")] = -1
+    log_start_offset: Annotated[int, Wire("int64", versions="5+", ignorable=True)] = -1
+    partition_max_bytes: Annotated[int, Wire("int32")] = 0
+    replica_directory_id: Annotated[
+        bytes, Wire("uuid", versions="17+", tag=0, tagged="17+", ignorable=True)
+    ] = ZERO_UUID
+    high_watermark: Annotated[int, Wire("int64", versions="18+", tag=1, tagged="18+", ignorable=True)] = (
+        2**63 - 1
+    )
+
+
+class FetchTopic(Struct):
+    """Part of FetchRequest."""
+
+    topic: Annotated[str, Wire("string", versions="0-12", ignorable=True)] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="13+", ignorable=True)] = ZERO_UUID
+    partitions: Annotated[list[FetchPartition], Wire("[]struct")] = field(default_factory=list)
+
+
+class ForgottenTopic(Struct):
+    """Part of FetchRequest."""
+
+    topic: Annotated[str, Wire("string", versions="7-12", ignorable=True)] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="13+", ignorable=True)] = ZERO_UUID
+    partitions: Annotated[list[int], Wire("[]int32", versions="7+")] = field(default_factory=list)
+
+
+class FetchRequest(Message):
+    """API 1, request: versions 4-18, flexible from 12."""
+
+    meta: ClassVar[Api] = Api("FetchRequest", 1, "request", valid="4-18", flexible="12+")
+
+    cluster_id: Annotated[
+        str | None, Wire("string", versions="12+", nullable="12+", tag=0, tagged="12+", ignorable=True)
+    ] = None
+    replica_id: Annotated[int, Wire("int32", versions="0-14")] = -1
+    replica_state: Annotated[ReplicaState, Wire("struct", versions="15+", tag=1, tagged="15+")] = field(
+        default_factory=ReplicaState
+    )
+    max_wait_ms: Annotated[int, Wire("int32")] = 0
+    min_bytes: Annotated[int, Wire("int32")] = 0
+    max_bytes: Annotated[int, Wire("int32", versions="3+", ignorable=True)] = 2**31 - 1
+    isolation_level: Annotated[int, Wire("int8", versions="4+", ignorable=True)] = 0
+    session_id: Annotated[int, Wire("int32", versions="7+", ignorable=True)] = 0
+    session_epoch: Annotated[int, Wire("int32", versions="7+", ignorable=True)] = -1
+    topics: Annotated[list[FetchTopic], Wire("[]struct")] = field(default_factory=list)
+    forgotten_topics_data: Annotated[list[ForgottenTopic], Wire("[]struct", versions="7+")] = field(
+        default_factory=list
+    )
+    rack_id: Annotated[str, Wire("string", versions="11+", ignorable=True)] = ""
+
+
+class EpochEndOffset(Struct):
+    """Part of FetchResponse."""
+
+    epoch: Annotated[int, Wire("int32", versions="12+")] = -1
+    end_offset: Annotated[int, Wire("int64", versions="12+")] = -1
+
+
+class LeaderIdAndEpoch(Struct):
+    """Part of FetchResponse."""
+
+    leader_id: Annotated[int, Wire("int32", versions="12+")] = -1
+    leader_epoch: Annotated[int, Wire("int32", versions="12+")] = -1
+
+
+class SnapshotId(Struct):
+    """Part of FetchResponse."""
+
+    end_offset: Annotated[int, Wire("int64")] = -1
+    epoch: Annotated[int, Wire("int32")] = -1
+
+
+class AbortedTransaction(Struct):
+    """Part of FetchResponse."""
+
+    producer_id: Annotated[int, Wire("int64", versions="4+")] = 0
+    first_offset: Annotated[int, Wire("int64", versions="4+")] = 0
+
+
+class PartitionData(Struct):
+    """Part of FetchResponse."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    high_watermark: Annotated[int, Wire("int64")] = 0
+    last_stable_offset: Annotated[int, Wire("int64", versions="4+", ignorable=True)] = -1
+    log_start_offset: Annotated[int, Wire("int64", versions="5+", ignorable=True)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, Wire("struct", versions="12+", tag=0, tagged="12+")] = field(
+        default_factory=EpochEndOffset
+    )
+    current_leader: Annotated[LeaderIdAndEpoch, Wire("struct", versions="12+", tag=1, tagged="12+")] = field(
+        default_factory=LeaderIdAndEpoch
+    )
+    snapshot_id: Annotated[SnapshotId, Wire("struct", versions="12+", tag=2, tagged="12+")] = field(
+        default_factory=SnapshotId
+    )
+    aborted_transactions: Annotated[
+        list[AbortedTransaction] | None, Wire("[]struct", versions="4+", nullable="4+", ignorable=True)
+    ] = field(default_factory=list)
+    preferred_read_replica: Annotated[int, Wire("int32", versions="11+")] = -1
+    records: Annotated[Records | None, Wire("records", nullable="0+")] = None
+
+
+class FetchableTopicResponse(Struct):
+    """Part of FetchResponse."""
+
+    topic: Annotated[str, Wire("string", versions="0-12", ignorable=True)] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="13+", ignorable=True)] = ZERO_UUID
+    partitions: Annotated[list[PartitionData], Wire("[]struct")] = field(default_factory=list)
+
+
+class NodeEndpoint(Struct):
+    """Part of FetchResponse."""
+
+    node_id: Annotated[int, Wire("int32", versions="16+")] = 0
+    host: Annotated[str, Wire("string", versions="16+")] = ""
+    port: Annotated[int, Wire("int32", versions="16+")] = 0
+    rack: Annotated[str | None, Wire("string", versions="16+", nullable="16+")] = None
+
+
+class FetchResponse(Message):
+    """API 1, response: versions 4-18, flexible from 12."""
+
+    meta: ClassVar[Api] = Api("FetchResponse", 1, "response", valid="4-18", flexible="12+")
+
+    throttle_time_ms: Annotated[int, Wire("int32", versions="1+", ignorable=True)] = 0
+    error_code: Annotated[int, Wire("int16", versions="7+", ignorable=True)] = 0
+    session_id: Annotated[int, Wire("int32", versions="7+")] = 0
+    responses: Annotated[list[FetchableTopicResponse], Wire("[]struct")] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", versions="16+", tag=0, tagged="16+")] = (
+        field(default_factory=list)
+    )

@@ -1,0 +1,26 @@
+"""The headers before every request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from blumfeld.wire.schema import Api, Message, Wire
+
+
+class RequestHeader(Message):
+    """Header: versions 1-2, flexible from 2."""
+
+    meta: ClassVar[Api] = Api("RequestHeader", None, "header", valid="1-2", flexible="2+")
+
+    request_api_key: Annotated[int, Wire("int16")] = 0
+    request_api_version: Annotated[int, Wire("int16")] = 0
+    correlation_id: Annotated[int, Wire("int32")] = 0
+    client_id: Annotated[str | None, Wire("string", versions="1+", nullable="1+", flexible="none")] = ""
+
+
+class ResponseHeader(Message):
+    """Header: versions 0-1, flexible from 1."""
+
+    meta: ClassVar[Api] = Api("ResponseHeader", None, "header", valid="0-1", flexible="1+")
+
+    correlation_id: Annotated[int, Wire("int32")] = 0

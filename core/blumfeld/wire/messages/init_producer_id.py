@@ -1,0 +1,33 @@
+"""InitProducerId, API key 22: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from blumfeld.wire.schema import Api, Message, Wire
+
+
+class InitProducerIdRequest(Message):
+    """API 22, request: versions 0-6, flexible from 2."""
+
+    meta: ClassVar[Api] = Api("InitProducerIdRequest", 22, "request", valid="0-6", flexible="2+")
+
+    transactional_id: Annotated[str | None, Wire("string", nullable="0+")] = ""
+    transaction_timeout_ms: Annotated[int, Wire("int32")] = 0
+    producer_id: Annotated[int, Wire("int64", versions="3+")] = -1
+    producer_epoch: Annotated[int, Wire("int16", versions="3+")] = -1
+    enable_2pc: Annotated[bool, Wire("bool", versions="6+", name="enable2Pc")] = False
+    keep_prepared_txn: Annotated[bool, Wire("bool", versions="6+")] = False
+
+
+class InitProducerIdResponse(Message):
+    """API 22, response: versions 0-6, flexible from 2."""
+
+    meta: ClassVar[Api] = Api("InitProducerIdResponse", 22, "response", valid="0-6", flexible="2+")
+
+    throttle_time_ms: Annotated[int, Wire("int32", ignorable=True)] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    producer_id: Annotated[int, Wire("int64")] = -1
+    producer_epoch: Annotated[int, Wire("int16")] = 0
+    ongoing_txn_producer_id: Annotated[int, Wire("int64", versions="6+")] = -1
+    ongoing_txn_producer_epoch: Annotated[int, Wire("int16", versions="6+")] = -1

@@ -1,0 +1,64 @@
+"""OffsetCommit, API key 8: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.primitives import ZERO_UUID
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class OffsetCommitRequestPartition(Struct):
+    """Part of OffsetCommitRequest."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    committed_offset: Annotated[int, Wire("int64")] = 0
+    committed_leader_epoch: Annotated[int, Wire("int32", versions="6+", ignorable=True)] = -1
+    committed_metadata: Annotated[str | None, Wire("string", nullable="0+")] = ""
+
+
+class OffsetCommitRequestTopic(Struct):
+    """Part of OffsetCommitRequest."""
+
+    name: Annotated[str, Wire("string", versions="0-9", ignorable=True)] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="10+", ignorable=True)] = ZERO_UUID
+    partitions: Annotated[list[OffsetCommitRequestPartition], Wire("[]struct")] = field(default_factory=list)
+
+
+class OffsetCommitRequest(Message):
+    """API 8, request: versions 2-10, flexible from 8."""
+
+    meta: ClassVar[Api] = Api("OffsetCommitRequest", 8, "request", valid="2-10", flexible="8+")
+
+    group_id: Annotated[str, Wire("string")] = ""
+    generation_id_or_member_epoch: Annotated[int, Wire("int32", versions="1+", ignorable=True)] = -1
+    member_id: Annotated[str, Wire("string", versions="1+", ignorable=True)] = ""
+    group_instance_id: Annotated[str | None, Wire("string", versions="7+", nullable="7+")] = None
+    retention_time_ms: Annotated[int, Wire("int64", versions="2-4", ignorable=True)] = -1
+    topics: Annotated[list[OffsetCommitRequestTopic], Wire("[]struct")] = field(default_factory=list)
+
+
+class OffsetCommitResponsePartition(Struct):
+    """Part of OffsetCommitResponse."""
+
+    partition_index: Annotated[int, Wire("int32")] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+
+
+class OffsetCommitResponseTopic(Struct):
+    """Part of OffsetCommitResponse."""
+
+    name: Annotated[str, Wire("string", versions="0-9", ignorable=True)] = ""
+    topic_id: Annotated[bytes, Wire("uuid", versions="10+", ignorable=True)] = ZERO_UUID
+    partitions: Annotated[list[OffsetCommitResponsePartition], Wire("[]struct")] = field(default_factory=list)
+
+
+class OffsetCommitResponse(Message):
+    """API 8, response: versions 2-10, flexible from 8."""
+
+    meta: ClassVar[Api] = Api("OffsetCommitResponse", 8, "response", valid="2-10", flexible="8+")
+
+    throttle_time_ms: Annotated[int, Wire("int32", versions="3+", ignorable=True)] = 0
+    topics: Annotated[list[OffsetCommitResponseTopic], Wire("[]struct")] = field(default_factory=list)

@@ -1,0 +1,42 @@
+"""SyncGroup, API key 14: request and response."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from blumfeld.wire.schema import Api, Message, Struct, Wire
+
+
+class SyncGroupRequestAssignment(Struct):
+    """Part of SyncGroupRequest."""
+
+    member_id: Annotated[str, Wire("string")] = ""
+    assignment: Annotated[bytes, Wire("bytes")] = b""
+
+
+class SyncGroupRequest(Message):
+    """API 14, request: versions 0-5, flexible from 4."""
+
+    meta: ClassVar[Api] = Api("SyncGroupRequest", 14, "request", valid="0-5", flexible="4+")
+
+    group_id: Annotated[str, Wire("string")] = ""
+    generation_id: Annotated[int, Wire("int32")] = 0
+    member_id: Annotated[str, Wire("string")] = ""
+    group_instance_id: Annotated[str | None, Wire("string", versions="3+", nullable="3+")] = None
+    protocol_type: Annotated[str | None, Wire("string", versions="5+", nullable="5+", ignorable=True)] = None
+    protocol_name: Annotated[str | None, Wire("string", versions="5+", nullable="5+", ignorable=True)] = None
+    assignments: Annotated[list[SyncGroupRequestAssignment], Wire("[]struct")] = field(default_factory=list)
+
+
+class SyncGroupResponse(Message):
+    """API 14, response: versions 0-5, flexible from 4."""
+
+    meta: ClassVar[Api] = Api("SyncGroupResponse", 14, "response", valid="0-5", flexible="4+")
+
+    throttle_time_ms: Annotated[int, Wire("int32", versions="1+", ignorable=True)] = 0
+    error_code: Annotated[int, Wire("int16")] = 0
+    protocol_type: Annotated[str | None, Wire("string", versions="5+", nullable="5+", ignorable=True)] = None
+    protocol_name: Annotated[str | None, Wire("string", versions="5+", nullable="5+", ignorable=True)] = None
+    assignment: Annotated[bytes, Wire("bytes")] = b""
