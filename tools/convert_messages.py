@@ -174,7 +174,7 @@ class Module:
             self._write_needed(message, structs[struct], structs)
             within = [m["name"] for m in self.messages if self.class_names.get((m["name"], struct)) == name]
             self.imports.add("Struct")
-            doc = f"Part of {' and '.join(within)}."
+            doc = f"Part of {', '.join(within)}."
             self._write_class(message, name, "Struct", structs[struct], "", doc)
 
     def _write_class(

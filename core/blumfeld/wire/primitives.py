@@ -7,7 +7,7 @@ the length plus one, null is -1 (classic) or 0 (compact).
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Protocol, TypeAlias, Union
+from typing import Protocol, TypeAlias
 
 STRING_BYTES_MAX = 32767
 """The longest string in either form; a compact length could say more, Kafka refuses it on both sides."""
@@ -48,7 +48,7 @@ class SizedPart(Protocol):
 
 Part: TypeAlias = bytes | bytearray | memoryview | SizedPart
 """One piece of an encoded message."""
-Records: TypeAlias = Union[bytes, bytearray, memoryview, SizedPart, "list[Part]"]
+Records: TypeAlias = bytes | bytearray | memoryview | SizedPart | list[Part]
 """What a ``records`` field may hold for encoding; a list stands for its parts one after the other.
 
 Decoded, it is always a ``memoryview`` of the frame, not copied.

@@ -10,7 +10,7 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class EntityData(Struct):
-    """Part of AlterClientQuotasRequest and AlterClientQuotasResponse."""
+    """Part of AlterClientQuotasRequest, AlterClientQuotasResponse."""
 
     entity_type: Annotated[str, Wire("string")] = ""
     entity_name: Annotated[str | None, Wire("string", nullable="0+")] = ""

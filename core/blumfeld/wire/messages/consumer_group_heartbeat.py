@@ -11,7 +11,7 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class TopicPartitions(Struct):
-    """Part of ConsumerGroupHeartbeatRequest and ConsumerGroupHeartbeatResponse."""
+    """Part of ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse."""
 
     topic_id: Annotated[bytes, Wire("uuid")] = ZERO_UUID
     partitions: Annotated[list[int], Wire("[]int32")] = field(default_factory=list)

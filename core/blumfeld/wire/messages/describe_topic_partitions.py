@@ -17,7 +17,7 @@ class TopicRequest(Struct):
 
 
 class Cursor(Struct):
-    """Part of DescribeTopicPartitionsRequest and DescribeTopicPartitionsResponse."""
+    """Part of DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse."""
 
     topic_name: Annotated[str, Wire("string")] = ""
     partition_index: Annotated[int, Wire("int32")] = 0

@@ -11,7 +11,7 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class SnapshotId(Struct):
-    """Part of FetchSnapshotRequest and FetchSnapshotResponse."""
+    """Part of FetchSnapshotRequest, FetchSnapshotResponse."""
 
     end_offset: Annotated[int, Wire("int64")] = 0
     epoch: Annotated[int, Wire("int32")] = 0

@@ -362,7 +362,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
 
 class TopicPartition(Struct):
-    """Part of ConsumerGroupTargetAssignmentMemberValue and ShareGroupTargetAssignmentMemberValue."""
+    """Part of ConsumerGroupTargetAssignmentMemberValue, ShareGroupTargetAssignmentMemberValue."""
 
     topic_id: Annotated[bytes, Wire("uuid")] = ZERO_UUID
     partitions: Annotated[list[int], Wire("[]int32")] = field(default_factory=list)

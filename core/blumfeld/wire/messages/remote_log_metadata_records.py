@@ -11,7 +11,7 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class TopicIdPartitionEntry(Struct):
-    """Part of RemoteLogSegmentMetadataRecord and RemoteLogSegmentMetadataUpdateRecord and RemotePartitionDeleteMetadataRecord."""
+    """Part of RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord, RemotePartitionDeleteMetadataRecord."""
 
     name: Annotated[str, Wire("string")] = ""
     id: Annotated[bytes, Wire("uuid")] = ZERO_UUID
@@ -19,7 +19,7 @@ class TopicIdPartitionEntry(Struct):
 
 
 class RemoteLogSegmentIdEntry(Struct):
-    """Part of RemoteLogSegmentMetadataRecord and RemoteLogSegmentMetadataUpdateRecord."""
+    """Part of RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord."""
 
     topic_id_partition: Annotated[TopicIdPartitionEntry, Wire("struct")] = field(
         default_factory=TopicIdPartitionEntry
@@ -28,7 +28,7 @@ class RemoteLogSegmentIdEntry(Struct):
 
 
 class SegmentLeaderEpochEntry(Struct):
-    """Part of RemoteLogSegmentMetadataRecord and RemoteLogSegmentMetadataSnapshotRecord."""
+    """Part of RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataSnapshotRecord."""
 
     leader_epoch: Annotated[int, Wire("int32")] = 0
     offset: Annotated[int, Wire("int64")] = 0

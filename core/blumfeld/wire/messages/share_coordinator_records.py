@@ -31,7 +31,7 @@ class ShareUpdateKey(Message):
 
 
 class StateBatch(Struct):
-    """Part of ShareSnapshotValue and ShareUpdateValue."""
+    """Part of ShareSnapshotValue, ShareUpdateValue."""
 
     first_offset: Annotated[int, Wire("int64")] = 0
     last_offset: Annotated[int, Wire("int64")] = 0

@@ -53,14 +53,14 @@ class Topology(Struct):
 
 
 class TaskIds(Struct):
-    """Part of StreamsGroupHeartbeatRequest and StreamsGroupHeartbeatResponse."""
+    """Part of StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse."""
 
     subtopology_id: Annotated[str, Wire("string")] = ""
     partitions: Annotated[list[int], Wire("[]int32")] = field(default_factory=list)
 
 
 class Endpoint(Struct):
-    """Part of StreamsGroupHeartbeatRequest and StreamsGroupHeartbeatResponse."""
+    """Part of StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse."""
 
     host: Annotated[str, Wire("string")] = ""
     port: Annotated[int, Wire("uint16")] = 0

@@ -1,0 +1,231 @@
+"""Source of an encoder: ``encode(message, out, parts)``.
+
+It appends bytes to ``out``; a large ``records`` value closes what stands in ``out`` into ``parts`` and
+follows as parts of its own (:func:`blumfeld.wire.primitives.put_records`). It checks what ``struct`` does not;
+:mod:`blumfeld.wire.codec` turns what it raises into :class:`~blumfeld.wire.primitives.EncodeError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from blumfeld.wire.generate import Source, StructClass
+from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
+
+ONE_BYTE = tuple(bytes((i,)) for i in range(128))
+
+
+def encoder_source(cls: StructClass, version: int, flexible: bool) -> Source:
+    """The source of the encoder; its function is called ``encode``."""
+    source = Source(cls, version, flexible)
+    source.names["ONE_BYTE"] = ONE_BYTE
+    source.names["pack"] = struct.pack
+    source.line("append = out.append")
+    writer = _Writer(source)
+    writer.struct(cls, "message")
+    writer.flush()
+    return source
+
+
+class _Writer:
+    """Writes packs into the source; ``run`` are those of a fixed size that were not written yet."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.run: list[tuple[str, str]] = []
+        self.append = "append"
+
+    def flush(self) -> None:
+        """Write the pending run as one call."""
+        if self.run:
+            self.source.line(f"{self.append}({self.packed(self.run)})")
+            self.run = []
+
+    def packed(self, run: list[tuple[str, str]]) -> str:
+        """The expression that packs these values."""
+        values = [v for _, v in run if v]
+        formats = "".join(f for f, _ in run)
+        if not values:
+            return repr(bytes(struct.calcsize(">" + formats)))
+        name, _ = self.source.packer(formats, "pack")
+        return f"{name}({', '.join(values)})"
+
+    def flush_with_length(self, length: str, limit: str = "") -> None:
+        """Write the pending run and behind it the compact length, in one call where it takes one byte."""
+        source = self.source
+        short = self.packed([*self.run, ("B", length)]) if self.run else f"ONE_BYTE[{length}]"
+        source.line(f"if {length} < 128:")
+        source.line(f"    {self.append}({short})")
+        source.line("else:")
+        if limit:
+            source.line(f"    {limit}")
+        if self.run:
+            source.line(f"    {self.append}({self.packed(self.run)})")
+        source.line(f"    {self.append}(put_uvarint({length}))")
+        self.run = []
+
+    def struct(self, cls: StructClass, value: str) -> None:
+        """Write all fields of the struct that ``value`` names."""
+        source = self.source
+        fields = fields_of(cls)
+        for field in fields:
+            if source.version not in field.versions and not field.ignorable:
+                self.refuse(cls, field, value)
+        for field in source.plain(fields):
+            self.field(cls, field, f"{value}.{field.name}")
+        if not source.flexible:
+            return
+        if tagged := source.tagged(fields):
+            self.tag_section(cls, tagged, value)
+        else:
+            self.run.append(("x", ""))
+
+    def refuse(self, cls: StructClass, field: Field, value: str) -> None:
+        """A value that this version does not know may not be lost in silence."""
+        text = f"{cls.__name__}.{field.name} has a value, and version {self.source.version} has no such field"
+        self.source.line(f"if {self.differs(field, f'{value}.{field.name}')}: raise EncodeError({text!r})")
+
+    def differs(self, field: Field, value: str) -> str:
+        """The condition that a value is not the field's default."""
+        default = field.default_of()
+        if default is None:
+            return f"{value} is not None"
+        if default == [] and self.source.version not in field.nullable:
+            return value
+        if isinstance(default, (bool, int, str)):
+            return f"{value} != {default!r}"
+        return f"{value} != {self.source.constant('default', default)}"
+
+    def tag_section(self, cls: StructClass, tagged: list[Field], value: str) -> None:
+        """Write the tags of the values that are not their field's default."""
+        source = self.source
+        self.flush()
+        tags, payload = source.fresh("tags"), source.fresh("payload")
+        values = [source.fresh(f.name) for f in tagged]
+        for field, name in zip(tagged, values, strict=True):
+            source.line(f"{name} = {value}.{field.name}")
+        differs = [self.differs(f, v) for f, v in zip(tagged, values, strict=True)]
+        source.line(f"if {' or '.join(differs)}:")
+        source.depth += 1
+        source.line(f"{tags} = []")
+        outer = self.append
+        for field, name, condition in zip(tagged, values, differs, strict=True):
+            self.append = source.fresh("append")
+            source.line(f"if {condition}:")
+            source.depth += 1
+            source.line(f"{payload} = []")
+            source.line(f"{self.append} = {payload}.append")
+            self.field(cls, field, name, in_tag=True)
+            self.flush()
+            source.line(f"{tags}.append(({field.tag}, b''.join({payload})))")
+            source.depth -= 1
+        self.append = outer
+        source.line(f"{outer}(put_uvarint(len({tags})))")
+        source.line(f"for tag, content in {tags}:")
+        source.line(f"    {outer}(put_uvarint(tag) + put_uvarint(len(content)) + content)")
+        source.depth -= 1
+        source.line("else:")
+        source.line(f"    {outer}(b'\\0')")
+
+    def field(self, cls: StructClass, field: Field, value: str, in_tag: bool = False) -> None:
+        """Write one field in line."""
+        nullable = self.source.version in field.nullable
+        compact = self.source.is_flexible(field)
+        name = f"{cls.__name__}.{field.name}"
+        if field.type.array:
+            self.array(name, field.type, value, nullable, compact)
+        elif field.type.struct is not None:
+            self.nested(field.type.struct, value, nullable, in_tag)
+        else:
+            self.scalar(name, field.type.kind, value, nullable, compact)
+
+    def scalar(self, name: str, kind: str, value: str, nullable: bool, compact: bool) -> None:
+        """Write a value that is neither array nor struct."""
+        source = self.source
+        if kind == "uuid":
+            local = source.fresh("uuid")
+            source.line(f"{local} = {value}")
+            source.line(f"if len({local}) != 16: raise EncodeError('{name} must have 16 bytes')")
+            self.run.append(("16s", local))
+        elif kind in FIXED_FORMATS:
+            self.run.append((FIXED_FORMATS[kind], value))
+        else:
+            self.variable(name, kind, value, nullable, compact)
+
+    def variable(self, name: str, kind: str, value: str, nullable: bool, compact: bool) -> None:
+        """Write a string, bytes or records: a length, and then the content."""
+        source = self.source
+        content, length = source.fresh("content"), source.fresh("length")
+        source.line(f"{content} = {value}")
+        if nullable:
+            empty = '""' if kind == "string" else 'b""'
+            source.line(f"if {content} is None: {content} = {empty}; {length} = {0 if compact else -1}")
+            source.line("else:")
+            source.depth += 1
+        if kind == "string":
+            source.line(f"{content} = {content}.encode()")
+        size = f"records_size({content})" if kind == "records" else f"len({content})"
+        source.line(f"{length} = {size}{' + 1' if compact else ''}")
+        source.depth -= nullable
+        if compact:
+            limit = f"if {length} > 32768: raise EncodeError('{name} is longer than 32767 bytes')"
+            self.flush_with_length(length, limit if kind == "string" else "")
+        else:
+            self.run.append(("h" if kind == "string" else "i", length))
+            self.flush()
+        if kind == "records":
+            source.line(f"put_records({content}, out, parts)")
+        else:
+            if kind == "string" and nullable:
+                source.line(f"if {content}: {self.append}({content})")
+            else:
+                source.line(f"{self.append}({content})")
+
+    def array(self, name: str, kind: FieldType, value: str, nullable: bool, compact: bool) -> None:
+        """Write an array: its count, and then the elements."""
+        source = self.source
+        items, count = source.fresh("items"), source.fresh("count")
+        source.line(f"{items} = {value}")
+        if nullable:
+            source.line(f"if {items} is None: {items} = (); {count} = {0 if compact else -1}")
+            source.line(f"else: {count} = len({items}){' + 1' if compact else ''}")
+        else:
+            source.line(f"{count} = len({items}){' + 1' if compact else ''}")
+        if compact:
+            self.flush_with_length(count)
+        else:
+            self.run.append(("i", count))
+            self.flush()
+        if kind.kind in FIXED_FORMATS and kind.kind != "uuid":
+            fmt = FIXED_FORMATS[kind.kind]
+            source.line(f"if {items}: {self.append}(pack(f'>{{len({items})}}{fmt}', *{items}))")
+            return
+        element = source.fresh("element")
+        source.line(f"for {element} in {items}:")
+        source.depth += 1
+        if kind.struct is not None:
+            self.struct(kind.struct, element)
+        else:
+            self.scalar(name, kind.kind, element, False, compact)
+        self.flush()
+        source.depth -= 1
+
+    def nested(self, struct_class: StructClass, value: str, nullable: bool, in_tag: bool) -> None:
+        """Write a struct in line, with a marker before it where it may be null."""
+        source = self.source
+        local = source.fresh("struct")
+        source.line(f"{local} = {value}")
+        if not nullable:
+            self.struct(struct_class, local)
+            return
+        self.flush()
+        null: Any = b"\0" if in_tag else b"\xff"
+        source.line(f"if {local} is None:")
+        source.line(f"    {self.append}({null!r})")
+        source.line("else:")
+        source.depth += 1
+        self.run.append(("b", "1"))
+        self.struct(struct_class, local)
+        self.flush()
+        source.depth -= 1
