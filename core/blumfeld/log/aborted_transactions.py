@@ -1,0 +1,130 @@
+"""Aborted transactions of a log: what a ``read_committed`` consumer is told to leave out (formats.md §6, §14).
+
+Pure. The bytes of a segment's ``.txnindex`` are the entries whose abort marker lies in that segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable
+
+import msgspec
+
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
+"""34: version, producer id, first offset, last offset, last stable offset."""
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True):
+    """One transaction with data that was aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the abort marker."""
+    last_stable_offset: int
+    """Of the log when the marker came: no transaction below it was open any more."""
+
+
+class AbortedTransactions:
+    """Aborted transactions of a log, or of one segment, in the order of their markers."""
+
+    __slots__ = ("_entries", "_last_offsets")
+
+    def __init__(self, entries: Iterable[AbortedTransaction] = ()) -> None:
+        self._entries: list[AbortedTransaction] = []
+        self._last_offsets: list[int] = []
+        for entry in entries:
+            self.append(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """A copy of all of them, in order."""
+        return list(self._entries)
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add the next one.
+
+        :raises ValueError: its marker is not behind the last one's
+        """
+        if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
+            raise ValueError(
+                f"marker at {entry.last_offset} is not behind the one at {self._last_offsets[-1]}"
+            )
+        self._entries.append(entry)
+        self._last_offsets.append(entry.last_offset)
+
+    def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those with a record or their marker in [``from_offset``, ``to_offset``), by marker.
+
+        Cost: those with a marker from ``from_offset`` on, up to the first that says that nothing later can
+        reach below ``to_offset``.
+        """
+        found = []
+        for entry in self._entries[bisect_left(self._last_offsets, from_offset) :]:
+            if entry.first_offset < to_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= to_offset:
+                break
+        return found
+
+    def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those whose marker is in [``from_offset``, ``to_offset``): a segment's own."""
+        start = bisect_left(self._last_offsets, from_offset)
+        return self._entries[start : bisect_left(self._last_offsets, to_offset)]
+
+    def truncate_to(self, offset: int) -> int:
+        """The log ends at ``offset`` now: forget markers from there on. The number forgotten."""
+        keep = bisect_left(self._last_offsets, offset)
+        gone = len(self._entries) - keep
+        del self._entries[keep:], self._last_offsets[keep:]
+        return gone
+
+    def drop_below(self, offset: int) -> int:
+        """The log starts at ``offset`` now: forget markers below it. The number forgotten."""
+        gone = bisect_left(self._last_offsets, offset)
+        del self._entries[:gone], self._last_offsets[:gone]
+        return gone
+
+    def encode(self) -> bytes:
+        """The bytes of a ``.txnindex``."""
+        return encode_aborted(self._entries)
+
+    @classmethod
+    def decode(cls, data: bytes) -> AbortedTransactions:
+        """Read a ``.txnindex``.
+
+        :raises ValueError: it is none: rebuild it by replay
+        """
+        return cls(decode_aborted(data))
+
+
+def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
+    """34 bytes each, in the order given."""
+    return b"".join(
+        _ENTRY.pack(_VERSION, e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset)
+        for e in entries
+    )
+
+
+def decode_aborted(data: bytes) -> list[AbortedTransaction]:
+    """Read them back.
+
+    :raises ValueError: a cut entry, another version, or offsets that can't be
+    """
+    if len(data) % ENTRY_BYTES:
+        raise ValueError(f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
+    entries: list[AbortedTransaction] = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != _VERSION:
+            raise ValueError(f"entry {len(entries)}: version {version}, where only 0 is known")
+        if not 0 <= entry.first_offset <= entry.last_offset:
+            raise ValueError(f"entry {len(entries)}: from {entry.first_offset} to {entry.last_offset}")
+        entries.append(entry)
+    return entries

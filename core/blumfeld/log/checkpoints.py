@@ -1,0 +1,227 @@
+"""The small text files of a log directory, as bytes both ways (formats.md §8).
+
+Pure: whoever has a directory reads and writes them, atomically. Everything that can be wrong with such a file
+is one :class:`MalformedFile`, whose message names the file and the line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.primitives import uuid_bytes, uuid_text
+
+T = TypeVar("T")
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+NO_BROKER_EPOCH = -1
+_VERSION = 0
+
+
+class MalformedFile(ValueError):  # noqa: N818 - the noun says what it is
+    """A file of ours, or of another Kafka, that can't be read: which, where, and what should stand there."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """A checkpoint file: its version, the number of entries, an entry a line."""
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in [str(_VERSION), str(len(entries)), *entries]).encode()
+
+
+def decode_lines(data: bytes, source: str, expected: str, parse: Callable[[str], T]) -> list[T]:
+    """Read a checkpoint file. An empty file is one without entries: Kafka leaves some so.
+
+    :param expected: what an entry is, for the message: ``"a topic, a partition and an offset"``
+    :param parse: an entry's line to its value; raises ``ValueError`` for what is none
+    :raises MalformedFile: wrong version, wrong number of entries, an entry that ``parse`` refuses
+    """
+    lines = _text(data, source).splitlines()
+    if not lines:
+        return []
+    if len(lines) < 2:
+        raise MalformedFile(source, "a version and a number of entries should stand in the first two lines")
+    if lines[0].strip() != str(_VERSION):
+        raise MalformedFile(source, f"line 1: version {lines[0][:20]!r}, where only 0 is known")
+    if not lines[1].isascii() or not lines[1].isdigit():
+        raise MalformedFile(source, f"line 2: {lines[1][:20]!r} should be the number of entries")
+    entries = lines[2:]
+    if len(entries) != int(lines[1]):
+        raise MalformedFile(source, f"{len(entries)} entries, where line 2 says {int(lines[1])}")
+    values = []
+    for number, line in enumerate(entries, start=3):
+        try:
+            values.append(parse(line))
+        except ValueError:
+            raise MalformedFile(source, f"line {number}: {line[:80]!r} should be {expected}") from None
+    return values
+
+
+def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
+    """An offset checkpoint: recovery points, log starts, high watermarks or first dirty offsets of a directory."""
+    return encode_lines(f"{at.topic} {at.partition} {offset}" for at, offset in offsets)
+
+
+def decode_offsets(data: bytes, source: str) -> dict[TopicPartition, int]:
+    """Read it back, in the file's order.
+
+    :raises MalformedFile: it is not one
+    """
+    return dict(decode_lines(data, source, "a topic, a partition and an offset", _parse_offset))
+
+
+def _parse_offset(line: str) -> tuple[TopicPartition, int]:
+    topic, partition, offset = line.split(" ")
+    if not topic or int(partition) < 0:
+        raise ValueError(line)
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """``partition.metadata``: whose log the directory holds."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes, source: str = PARTITION_METADATA) -> bytes:
+    """The topic id in it.
+
+    :raises MalformedFile: it is not one, or the id is the zero id
+    """
+    fields = {}
+    for number, line in enumerate(_text(data, source).splitlines(), start=1):
+        name, separator, value = line.partition(": ")
+        if not separator:
+            raise MalformedFile(source, f"line {number}: {line[:80]!r} should be 'name: value'")
+        fields[name] = value.strip()
+    if fields.get("version") != "0":
+        raise MalformedFile(source, f"version {fields.get('version')!r}, where only 0 is known")
+    try:
+        topic_id = uuid_of(fields.get("topic_id", ""))
+    except ValueError as error:
+        raise MalformedFile(source, f"topic_id: {error}") from None
+    if topic_id == bytes(16):
+        raise MalformedFile(source, "topic_id: the zero id is no topic's")
+    return topic_id
+
+
+class MetaProperties(msgspec.Struct, frozen=True, kw_only=True):
+    """``meta.properties``: to which node of which cluster a log directory belongs."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """The file of version 1, without the comment and date that Java puts on top."""
+    lines = {
+        "cluster.id": meta.cluster_id,
+        "directory.id": uuid_text(meta.directory_id),
+        "node.id": str(meta.node_id),
+        "version": "1",
+    }
+    return "".join(f"{name}={_escape(value)}\n" for name, value in lines.items()).encode()
+
+
+def decode_meta_properties(data: bytes, source: str = META_PROPERTIES) -> MetaProperties:
+    """Read a ``meta.properties`` of version 1, whoever wrote it. Unknown keys are skipped.
+
+    :raises MalformedFile: another version, or a key is missing or no value of its kind
+    """
+    fields = decode_properties(data, source)
+    version = fields.get("version", "0")
+    if version != "1":
+        raise MalformedFile(
+            source, f"version {version!r}, where 1 should stand (0 is of Kafka with ZooKeeper)"
+        )
+    for name in ("cluster.id", "node.id", "directory.id"):
+        if not fields.get(name):
+            raise MalformedFile(source, f"{name} is missing")
+    try:
+        node_id, directory_id = int(fields["node.id"]), uuid_of(fields["directory.id"])
+    except ValueError as error:
+        raise MalformedFile(source, f"node.id or directory.id: {error}") from None
+    return MetaProperties(cluster_id=fields["cluster.id"], node_id=node_id, directory_id=directory_id)
+
+
+def decode_properties(data: bytes, source: str) -> dict[str, str]:
+    """A Java properties file as far as Kafka uses it: ``name=value`` lines, ``#`` comments, backslash escapes.
+
+    :raises MalformedFile: it is not UTF-8, or a line has no name
+    """
+    fields = {}
+    for number, line in enumerate(_text(data, source).splitlines(), start=1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        at = next((i for i, c in enumerate(line) if c in "=:" and line[i - 1 : i] != "\\"), len(line))
+        name = line[:at].strip()
+        if not name:
+            raise MalformedFile(source, f"line {number}: {line[:80]!r} has no name")
+        fields[_unescape(name)] = _unescape(line[at + 1 :].strip())
+    return fields
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """``.kafka_cleanshutdown``: the broker whose epoch this was closed every log (KIP-966)."""
+    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The broker epoch in it, or -1. That the file is there is what says "clean"; older ones are empty."""
+    try:
+        fields = json.loads(data)
+    except ValueError:
+        return NO_BROKER_EPOCH
+    epoch = fields.get("brokerEpoch") if isinstance(fields, dict) else None
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
+
+
+def uuid_of(text: str) -> bytes:
+    """The id that 22 characters stand for.
+
+    :raises ValueError: they are none: other characters are not skipped, as base64 decoders do
+    """
+    uuid = uuid_bytes(text)
+    if uuid_text(uuid) != text:
+        raise ValueError(f"{text!r} is no id")
+    return uuid
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFile(source, f"not UTF-8 at byte {error.start}") from None
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("=", "\\=").replace(":", "\\:")
+
+
+def _unescape(value: str) -> str:
+    if "\\" not in value:
+        return value
+    out, escaped = [], False
+    for character in value:
+        if character == "\\" and not escaped:
+            escaped = True
+            continue
+        out.append({"t": "\t", "n": "\n", "r": "\r"}.get(character, character) if escaped else character)
+        escaped = False
+    return "".join(out)

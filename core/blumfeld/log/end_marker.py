@@ -1,0 +1,64 @@
+"""The one control record that a log must understand: COMMIT or ABORT of a transaction (formats.md §4). Pure."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from blumfeld.wire.errors import InvalidRecord
+from blumfeld.wire.primitives import uvarint
+from blumfeld.wire.record_batch import RecordBatch
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_ABORT = 0
+_COMMIT = 1
+
+
+class EndMarker(msgspec.Struct, frozen=True):
+    """How a transaction ended, and who said so."""
+
+    committed: bool
+    coordinator_epoch: int
+
+
+def end_marker_of(batch: RecordBatch) -> EndMarker | None:
+    """The marker in a control batch; ``None`` for control records of another type.
+
+    :raises InvalidRecord: the bytes are no control record
+    """
+    try:
+        return _read(batch.records_data)
+    except (struct.error, ValueError, IndexError):
+        raise InvalidRecord(
+            f"the control batch at offset {batch.base_offset} holds no control record"
+        ) from None
+
+
+def _read(record: memoryview) -> EndMarker | None:
+    _, at = uvarint(record, 0)
+    at = _skip_varlong(record, at + 1)
+    _, at = uvarint(record, at)
+    key_length, at = _length(record, at)
+    _, kind = _KEY.unpack_from(record[at : at + key_length])
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    value_length, at = _length(record, at + key_length)
+    _, coordinator_epoch = _VALUE.unpack_from(record[at : at + value_length])
+    return EndMarker(kind == _COMMIT, coordinator_epoch)
+
+
+def _skip_varlong(data: memoryview, at: int) -> int:
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def _length(data: memoryview, at: int) -> tuple[int, int]:
+    """A length as records have it (zigzag varint), and where what it measures begins."""
+    value, at = uvarint(data, at)
+    length = (value >> 1) ^ -(value & 1)
+    if length < 0:
+        raise ValueError("null where a control record has bytes")
+    return length, at

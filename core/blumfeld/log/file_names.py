@@ -1,0 +1,131 @@
+"""Names in a log directory, both ways (formats.md §6 and §9). Pure; Kafka's own, to the letter."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from blumfeld.spi.storage import TopicPartition
+
+OFFSET_DIGITS = 20
+EPOCH_DIGITS = 10
+NAME_LENGTH_MAX = 255
+"""What file systems allow; a longer topic name is cut in the name of a directory that is to be deleted."""
+_INT64_MAX = (1 << 63) - 1
+_INT32_MAX = (1 << 31) - 1
+
+
+class Suffix(StrEnum):
+    """What a file of a segment, or beside one, holds."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+
+
+class Mark(StrEnum):
+    """What is being done to a file: a second suffix."""
+
+    NONE = ""
+    DELETED = ".deleted"
+    """To be removed after ``file.delete.delay.ms``; removed at start."""
+    CLEANED = ".cleaned"
+    """The cleaner is writing it; removed at start."""
+    SWAP = ".swap"
+    """The cleaner's result, about to take its place; the rename is finished at start."""
+
+
+class DirState(StrEnum):
+    """What a partition's directory is."""
+
+    CURRENT = ""
+    DELETE = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+class SegmentFile(msgspec.Struct, frozen=True):
+    """A file name taken apart."""
+
+    base_offset: int
+    suffix: Suffix
+    mark: Mark = Mark.NONE
+
+
+class PartitionDir(msgspec.Struct, frozen=True):
+    """A directory name taken apart. Of a long topic name that is to be deleted only the beginning is left."""
+
+    partition: TopicPartition
+    state: DirState = DirState.CURRENT
+    unique_id: str = ""
+    """32 hex digits, unless the directory is the current one."""
+
+
+_SUFFIXES = "|".join(re.escape(suffix) for suffix in Suffix)
+_MARKS = "|".join(re.escape(mark) for mark in Mark if mark)
+_FILE = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})({_SUFFIXES})({_MARKS}|)")
+_TOPIC = r"([a-zA-Z0-9._-]{1,249})"
+_PARTITION = r"-(0|[1-9][0-9]{0,9})"
+_DIR = re.compile(_TOPIC + _PARTITION)
+_MARKED_DIR = re.compile(_TOPIC + _PARTITION + r"\.([0-9a-f]{32})-(delete|future|stray)")
+_METADATA_SNAPSHOT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint")
+
+
+def segment_name(base_offset: int, suffix: Suffix = Suffix.LOG, mark: Mark = Mark.NONE) -> str:
+    """``segment_name(42, Suffix.TIME_INDEX)`` → ``00000000000000000042.timeindex``.
+
+    :raises ValueError: a negative offset
+    """
+    if base_offset < 0:
+        raise ValueError(f"no segment starts at {base_offset}")
+    return f"{base_offset:0{OFFSET_DIGITS}d}{suffix.value}{mark.value}"
+
+
+def parse_segment_name(name: str) -> SegmentFile | None:
+    """The name taken apart, or ``None`` if it is no segment's file."""
+    match = _FILE.fullmatch(name)
+    if match is None or int(match[1]) > _INT64_MAX:
+        return None
+    return SegmentFile(int(match[1]), Suffix(match[2]), Mark(match[3]))
+
+
+def partition_dir(partition: TopicPartition) -> str:
+    """``topic-0``."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def marked_partition_dir(partition: TopicPartition, state: DirState, unique_id: bytes) -> str:
+    """``topic-0.<32 hex digits>-delete``, at most 255 characters long: the topic's name is cut for that.
+
+    :param unique_id: 16 random bytes, so that the same topic may be deleted and made again many times
+    """
+    tail = f"-{partition.partition}.{unique_id.hex()}-{state.value}"
+    return partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def parse_partition_dir(name: str) -> PartitionDir | None:
+    """The name taken apart, or ``None`` if it is no partition's directory."""
+    if match := _MARKED_DIR.fullmatch(name):
+        state, unique_id = DirState(match[4]), match[3]
+    elif match := _DIR.fullmatch(name):
+        state, unique_id = DirState.CURRENT, ""
+    else:
+        return None
+    if match[1] in (".", "..") or int(match[2]) > _INT32_MAX:
+        return None
+    return PartitionDir(TopicPartition(match[1], int(match[2])), state, unique_id)
+
+
+def metadata_snapshot_name(end_offset: int, epoch: int) -> str:
+    """``<end offset>-<epoch>.checkpoint``, of the metadata log; the offset is exclusive."""
+    return f"{end_offset:0{OFFSET_DIGITS}d}-{epoch:0{EPOCH_DIGITS}d}.checkpoint"
+
+
+def parse_metadata_snapshot_name(name: str) -> tuple[int, int] | None:
+    """(end offset, epoch), or ``None`` if it is no finished snapshot's name."""
+    match = _METADATA_SNAPSHOT.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None

@@ -1,0 +1,387 @@
+"""What a partition knows of its producers: idempotence, open transactions, and where the stable part ends.
+
+Pure (formats.md §13; KIP-98, KIP-360, KIP-890). It has two layers, as the log has placed and written ends: a
+batch that was placed is seen by every later :meth:`ProducerState.check` of the same turn, so that a retry waits
+for the original; :meth:`ProducerState.written` makes it stay, :meth:`ProducerState.undo_placed` forgets it.
+
+For each batch with a producer id, in this order: ``check`` → ``PartitionLog.place`` → ``place``; and after the
+turn's write ``written`` or ``undo_placed``. A batch without one needs nothing but ``written``: callers say
+``if batch.producer_id >= 0``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from blumfeld.log.aborted_transactions import AbortedTransaction
+from blumfeld.log.end_marker import EndMarker, end_marker_of
+from blumfeld.log.producer_snapshot import (
+    NO_OFFSET,
+    SEQUENCE_MASK,
+    ProducerEntry,
+    WrittenBatch,
+    decode_snapshot,
+    encode_snapshot,
+)
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, RecordBatch
+
+BATCHES_KEPT = 5
+"""Kafka's: a client has at most five requests in flight, so an older batch is never retried."""
+TRANSACTIONS_V2 = 2
+"""``transaction.version`` from which each transaction has an epoch of its own (KIP-890)."""
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """The batch is here already: its retry is a success with the original's offsets."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+    """The original's highest: its append time where the topic has LogAppendTime."""
+    placed: bool
+    """The original isn't written yet: answer as it will be answered."""
+
+
+class _Placed(NamedTuple):
+    base_offset: int
+    before: ProducerEntry | None
+    producer_id: int
+    changed_before: int
+    completed_first_offset: int
+
+
+class ProducerState:
+    """Producers of one partition.
+
+    :param end_offset: the written end of the log, up to which nothing is to be replayed
+    """
+
+    __slots__ = ("_aborted", "_changed_at", "_entries", "_ongoing", "_placed", "_unreplicated", "end_offset")
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.end_offset = end_offset
+        """What is below it is written and taken in."""
+        self._entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset of each open transaction → producer id; ascending."""
+        self._unreplicated: dict[int, int] = {}
+        """First offset → marker's offset of what ended above the high watermark."""
+        self._placed: deque[_Placed] = deque()
+        self._aborted: deque[AbortedTransaction] = deque()
+        self._changed_at = NO_OFFSET
+
+    def __len__(self) -> int:
+        """The number of producers known."""
+        return len(self._entries)
+
+    def producers(self) -> list[ProducerEntry]:
+        """All of them by id, for DescribeProducers."""
+        return [self._entries[producer_id] for producer_id in sorted(self._entries)]
+
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """One of them."""
+        return self._entries.get(producer_id)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here in that epoch: no need to verify it again."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First record of the oldest transaction that is open, or ended above the high watermark; else None.
+
+        The last stable offset is the lower of it and the high watermark.
+        """
+        if not self._ongoing and not self._unreplicated:
+            return None
+        if not self._unreplicated:
+            return next(iter(self._ongoing))
+        oldest = min(self._unreplicated)
+        return min(oldest, next(iter(self._ongoing))) if self._ongoing else oldest
+
+    def check(
+        self, batch: RecordBatch, *, from_client: bool = True, transaction_version: int = 0
+    ) -> Duplicate | None:
+        """May this data batch of a producer be appended now? ``None`` says yes; nothing is changed.
+
+        :param from_client: False for a coordinator's own transactional records, which have no sequence
+        :param transaction_version: the transaction's, if the batch is part of one
+        :raises BrokerError: INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE (not
+            transactional, while the producer's transaction is open here)
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            self._check_first(batch, from_client and transaction_version >= TRANSACTIONS_V2)
+            return None
+        if from_client:
+            in_sequence = batch.base_sequence == (entry.last_sequence + 1) & SEQUENCE_MASK
+            if batch.producer_epoch == entry.epoch and not in_sequence:
+                duplicate = self._duplicate(entry, batch)
+                if duplicate is not None:
+                    return duplicate
+        if batch.producer_epoch < entry.epoch:
+            raise _fenced(batch.producer_id, batch.producer_epoch, entry.epoch)
+        if from_client:
+            _check_sequence(entry, batch)
+        if entry.txn_first_offset >= 0 and not batch.is_transactional:
+            raise BrokerError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has a transaction open here, and the batch is no part of one",
+            )
+        return None
+
+    def _check_first(self, batch: RecordBatch, from_zero: bool) -> None:
+        if from_zero and batch.is_transactional and batch.base_sequence != 0:
+            raise BrokerError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} is unknown here, and begins with {batch.base_sequence} instead of 0",
+            )
+
+    def _duplicate(self, entry: ProducerEntry, batch: RecordBatch) -> Duplicate | None:
+        for known in entry.batches:
+            if known.last_sequence == batch.last_sequence and known.first_sequence == batch.base_sequence:
+                placed = known.last_offset >= self.end_offset
+                return Duplicate(known.base_offset, known.last_offset, known.timestamp_ms, placed)
+        return None
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0
+    ) -> None:
+        """May the coordinator end this producer's transaction here?
+
+        :raises BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        # From transaction.version 2 on a marker has the next epoch; the same again is the retry of one that ended it.
+        stale = producer_epoch < entry.epoch
+        if transaction_version >= TRANSACTIONS_V2 and producer_epoch == entry.epoch:
+            stale = entry.txn_first_offset >= 0
+        if stale:
+            raise _fenced(producer_id, producer_epoch, entry.epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is below {entry.coordinator_epoch}",
+            )
+
+    def place(self, batch: RecordBatch, now_ms: int) -> None:
+        """The batch was placed, with the offsets that it has now. Not checked again: a follower's log is law.
+
+        :param now_ms: wall clock, for :meth:`expire`
+        """
+        before = self._entries.get(batch.producer_id)
+        changed_before = self._changed_at
+        completed = self._apply(batch, before, now_ms)
+        self._placed.append(_Placed(batch.base_offset, before, batch.producer_id, changed_before, completed))
+
+    def replay(self, batch: RecordBatch, now_ms: int) -> Sequence[AbortedTransaction]:
+        """A written batch, from recovery or after a truncation; one below :attr:`end_offset` is skipped.
+
+        Gives what it aborted, for the transaction index. Nothing may be placed.
+        """
+        if batch.last_offset < self.end_offset:
+            return ()
+        if batch.producer_id >= 0:
+            self._apply(batch, self._entries.get(batch.producer_id), now_ms)
+        return self.written(batch.next_offset)
+
+    def written(self, end_offset: int) -> Sequence[AbortedTransaction]:
+        """All below ``end_offset`` is written. Gives the transactions whose abort marker that wrote."""
+        if end_offset > self.end_offset:
+            self.end_offset = end_offset
+        placed = self._placed
+        while placed and placed[0].base_offset < end_offset:
+            placed.popleft()
+        if not self._aborted:
+            return ()
+        aborted = []
+        while self._aborted and self._aborted[0].last_offset < end_offset:
+            aborted.append(self._aborted.popleft())
+        return aborted
+
+    def undo_placed(self, from_offset: int) -> None:
+        """What was placed from ``from_offset`` on was not written and is gone."""
+        placed = self._placed
+        if not placed or placed[-1].base_offset < from_offset:
+            return
+        while placed and placed[-1].base_offset >= from_offset:
+            last = placed.pop()
+            self._changed_at = last.changed_before
+            if last.before is None:
+                del self._entries[last.producer_id]
+            else:
+                self._entries[last.producer_id] = last.before
+            self._unreplicated.pop(last.completed_first_offset, None)
+        while self._aborted and self._aborted[-1].last_offset >= from_offset:
+            self._aborted.pop()
+        self._find_ongoing()
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Markers below it are replicated: their transactions are over for readers too."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= high_watermark
+            }
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction of which this node has not heard for ``expiration_ms``
+        (``producer.id.expiration.ms``). The number forgotten.
+
+        Kafka goes by the records' timestamps, and so forgets at once who writes old ones; what we have heard of
+        by replay or from a snapshot counts as heard of then.
+        """
+        busy = {placed.producer_id for placed in self._placed}
+        idle = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.txn_first_offset < 0
+            and now_ms - entry.seen_ms >= expiration_ms
+            and entry.producer_id not in busy
+        ]
+        for producer_id in idle:
+            del self._entries[producer_id]
+        return len(idle)
+
+    def truncate_to(self, offset: int) -> bool:
+        """The log ends at ``offset`` now, and nothing is placed.
+
+        True: what is known holds. False: a producer had written there; everything is forgotten and
+        :attr:`end_offset` is 0: :meth:`load` the newest snapshot at or below ``offset``, if there is one, and
+        :meth:`replay` from there.
+        """
+        self.undo_placed(self.end_offset)
+        if offset > self._changed_at:
+            self.end_offset = min(self.end_offset, offset)
+            return True
+        self.clear(0)
+        return False
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everything: the log was emptied, and starts at ``end_offset``."""
+        self._entries.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self._placed.clear()
+        self._aborted.clear()
+        self._changed_at = NO_OFFSET
+        self.end_offset = end_offset
+
+    def snapshot(self, offset: int) -> bytes:
+        """The bytes of ``<offset>.snapshot``: the state below ``offset``, entries by producer id. What is placed
+        from there on is left out, so that it may be taken in the middle of a write, when the log rolls.
+
+        :raises ValueError: a batch from ``offset`` on was written already
+        """
+        entries = dict(self._entries)
+        changed_at = self._changed_at
+        for placed in reversed(self._placed):
+            if placed.base_offset < offset:
+                break
+            changed_at = placed.changed_before
+            if placed.before is None:
+                del entries[placed.producer_id]
+            else:
+                entries[placed.producer_id] = placed.before
+        if changed_at >= offset:
+            raise ValueError(f"the state at {offset} is gone: it is that behind {changed_at} now")
+        return encode_snapshot(entries[producer_id] for producer_id in sorted(entries))
+
+    def load(self, snapshot: bytes, offset: int, now_ms: int) -> None:
+        """Forget everything and take the state of ``<offset>.snapshot`` instead.
+
+        :raises CorruptSnapshot: it can't be read; nothing has changed
+        """
+        entries = decode_snapshot(snapshot, now_ms)
+        self.clear(offset)
+        self._entries = {entry.producer_id: entry for entry in entries}
+        # Which offset changed it last isn't in the file: a truncation below its end needs an older one.
+        self._changed_at = offset - 1 if entries else NO_OFFSET
+        self._find_ongoing()
+
+    def _find_ongoing(self) -> None:
+        open_ones = (
+            (e.txn_first_offset, e.producer_id) for e in self._entries.values() if e.txn_first_offset >= 0
+        )
+        self._ongoing = dict(sorted(open_ones))
+
+    def _apply(self, batch: RecordBatch, before: ProducerEntry | None, now_ms: int) -> int:
+        self._changed_at = batch.last_offset
+        marker = end_marker_of(batch) if batch.is_control else None
+        if marker is not None:
+            return self._apply_marker(batch, before, marker, now_ms)
+        written = WrittenBatch(
+            batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+        )
+        batches: tuple[WrittenBatch, ...] = (written,)
+        coordinator_epoch, txn_first_offset = -1, NO_OFFSET
+        if before is not None:
+            coordinator_epoch, txn_first_offset = before.coordinator_epoch, before.txn_first_offset
+            if before.epoch == batch.producer_epoch:
+                batches = (*before.batches[1 - BATCHES_KEPT :], written)
+        if txn_first_offset < 0 and batch.is_transactional:
+            txn_first_offset = batch.base_offset
+            self._ongoing[txn_first_offset] = batch.producer_id
+        self._entries[batch.producer_id] = ProducerEntry(
+            producer_id=batch.producer_id,
+            epoch=batch.producer_epoch,
+            batches=batches,
+            last_timestamp_ms=batch.max_timestamp,
+            coordinator_epoch=coordinator_epoch,
+            txn_first_offset=txn_first_offset,
+            seen_ms=now_ms,
+        )
+        return NO_OFFSET
+
+    def _apply_marker(
+        self, batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker, now_ms: int
+    ) -> int:
+        same_epoch = before is not None and before.epoch == batch.producer_epoch
+        self._entries[batch.producer_id] = ProducerEntry(
+            producer_id=batch.producer_id,
+            epoch=batch.producer_epoch,
+            batches=before.batches if before is not None and same_epoch else (),
+            last_timestamp_ms=batch.max_timestamp,
+            coordinator_epoch=marker.coordinator_epoch,
+            seen_ms=now_ms,
+        )
+        if before is None or before.txn_first_offset < 0:
+            return NO_OFFSET
+        first_offset = before.txn_first_offset
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = batch.last_offset
+        if not marker.committed:
+            stable = next(iter(self._ongoing), batch.next_offset)
+            self._aborted.append(
+                AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, stable)
+            )
+        return first_offset
+
+
+def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
+    if batch.producer_epoch != entry.epoch:
+        expected = 0
+        if entry.epoch == NO_PRODUCER_EPOCH:
+            return
+    else:
+        expected = (entry.last_sequence + 1) & SEQUENCE_MASK
+    if batch.base_sequence != expected:
+        raise BrokerError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent {batch.base_sequence}, "
+            f"expected was {expected}",
+        )
+
+
+def _fenced(producer_id: int, epoch: int, known: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} has epoch {epoch}, but {known} is known here",
+    )

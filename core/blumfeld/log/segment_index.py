@@ -1,0 +1,266 @@
+"""A segment's offset index and time index: structures over the bytes of ``.index`` and ``.timeindex``.
+
+Pure. An index that grows is a ``bytearray``; a sealed one may lie on an ``mmap``. Look-ups read the bytes in
+place, and what is saved is the bytes as they are: those of Kafka (formats.md §6).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Entry = TypeVar("Entry")
+
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+NO_TIMESTAMP = -1
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
+TIME_ENTRY_BYTES = _TIME_ENTRY.size
+
+
+class CorruptIndex(ValueError):  # noqa: N818 - the noun says what it is
+    """An index file that can't be right: it is rebuilt from the log."""
+
+
+class OffsetPosition(NamedTuple):
+    """A batch that ends with ``offset`` starts at byte ``position`` of the segment."""
+
+    offset: int
+    position: int
+
+
+class TimestampPosition(NamedTuple):
+    """No record up to ``offset`` has a timestamp above ``timestamp_ms``, and the batch that ends there has it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class _Index(Generic[Entry]):
+    """Entries of one size, one after the other."""
+
+    __slots__ = ("_data", "_layout", "base_offset")
+
+    def __init__(self, base_offset: int, layout: struct.Struct, data: Buffer | None) -> None:
+        self.base_offset = base_offset
+        self._layout = layout
+        self._data: Buffer = bytearray() if data is None else data
+        if len(self._data) % layout.size:
+            raise CorruptIndex(f"{len(self._data)} bytes are no whole number of {layout.size}-byte entries")
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self._data) // self._layout.size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in use: the size of the file once it is trimmed."""
+        return len(self._data)
+
+    def encode(self, from_entry: int = 0) -> bytes:
+        """A copy of the bytes, from an entry on: what the file lacks that had ``from_entry`` entries."""
+        return bytes(self._data[from_entry * self._layout.size :])
+
+    def relative(self, offset: int) -> int:
+        """``offset`` as the index holds it.
+
+        :raises ValueError: too far from the base for 32 bits: the segment must roll first
+        """
+        relative = offset - self.base_offset
+        if not 0 <= relative <= RELATIVE_OFFSET_MAX:
+            raise ValueError(f"offset {offset} can't stand in an index with base {self.base_offset}")
+        return relative
+
+    def _raw(self, at: int) -> tuple[int, int]:
+        first, second = self._layout.unpack_from(self._data, at * self._layout.size)
+        return first, second
+
+    def _add(self, first: int, second: int) -> None:
+        data = self._data
+        if not isinstance(data, bytearray):
+            self._data = data = bytearray(data)
+        data += self._layout.pack(first, second)
+
+    def _cut(self, entries: int) -> None:
+        data = self._data[: entries * self._layout.size]
+        self._data = bytearray(data)
+
+
+class OffsetIndex(_Index[OffsetPosition]):
+    """Where batches start in a segment: one entry in every ``index.interval.bytes``.
+
+    :param data: the trimmed bytes of the file, kept and not copied; an index over read-only bytes becomes a
+        copy when something is first added
+    :raises CorruptIndex: not a whole number of entries
+    """
+
+    __slots__ = ()
+
+    def __init__(self, base_offset: int, data: Buffer | None = None) -> None:
+        super().__init__(base_offset, _OFFSET_ENTRY, data)
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's offset; the base offset of an empty index."""
+        return self.base_offset + self._raw(len(self) - 1)[0] if self._data else self.base_offset
+
+    def entry(self, at: int) -> OffsetPosition:
+        """Entry number ``at``, from 0."""
+        relative, position = self._raw(at)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def is_full(self, bytes_max: int) -> bool:
+        """Whether no entry more fits into ``segment.index.bytes``: the segment must roll."""
+        return len(self) >= bytes_max // OFFSET_ENTRY_BYTES
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add a batch: its last offset and where it starts.
+
+        :raises ValueError: the offset is not above the last entry's, or can't stand in this index
+        """
+        if self._data and last_offset <= self.last_offset:
+            raise ValueError(f"offset {last_offset} is not above the last entry's, {self.last_offset}")
+        self._add(self.relative(last_offset), position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below ``offset``; (base offset, 0) when there is none.
+
+        The batch that holds ``offset`` starts there or later.
+        """
+        at = bisect_right(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0])
+        return self.entry(at - 1) if at else OffsetPosition(self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries from ``offset`` on."""
+        self._cut(bisect_left(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0]))
+
+    def check(self, log_bytes: int) -> None:
+        """Look at every entry: both columns strictly ascending, inside the log.
+
+        :raises CorruptIndex: they are not; the message says at which entry
+        """
+        before = (-1, -1)
+        for at in range(len(self)):
+            entry = self._raw(at)
+            if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] >= log_bytes:
+                raise CorruptIndex(
+                    f"offset index: entry {at} is {entry}, after {before}, of {log_bytes} log bytes"
+                )
+            before = entry
+
+
+class TimeIndex(_Index[TimestampPosition]):
+    """The highest timestamp so far, and with which batch it came. Parameters as of :class:`OffsetIndex`."""
+
+    __slots__ = ()
+
+    def __init__(self, base_offset: int, data: Buffer | None = None) -> None:
+        super().__init__(base_offset, _TIME_ENTRY, data)
+
+    @property
+    def last(self) -> TimestampPosition:
+        """The last entry; (-1, base offset) of an empty index."""
+        return self.entry(len(self) - 1) if self._data else TimestampPosition(NO_TIMESTAMP, self.base_offset)
+
+    def entry(self, at: int) -> TimestampPosition:
+        """Entry number ``at``, from 0."""
+        timestamp_ms, relative = self._raw(at)
+        return TimestampPosition(timestamp_ms, self.base_offset + relative)
+
+    def is_full(self, bytes_max: int) -> bool:
+        """Whether only the entry that a roll adds still fits into ``segment.index.bytes``."""
+        return len(self) >= bytes_max // TIME_ENTRY_BYTES - 1
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
+        """Add an entry if its timestamp is above the last one's; whether it was added.
+
+        :raises ValueError: its offset is below the last entry's, or can't stand in this index
+        """
+        last = self.last
+        if timestamp_ms <= last.timestamp_ms:
+            return False
+        if self._data and offset < last.offset:
+            raise ValueError(f"offset {offset} is below the last entry's, {last.offset}")
+        self._add(timestamp_ms, self.relative(offset))
+        return True
+
+    def lookup(self, timestamp_ms: int) -> TimestampPosition:
+        """The last entry at or below ``timestamp_ms``; (-1, base offset) when there is none.
+
+        The first record with a timestamp at or above it stands at that offset or later.
+        """
+        at = bisect_right(range(len(self)), timestamp_ms, key=lambda i: self._raw(i)[0])
+        return self.entry(at - 1) if at else TimestampPosition(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries from ``offset`` on."""
+        self._cut(bisect_left(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[1]))
+
+    def check(self) -> None:
+        """Look at every entry: timestamps strictly ascending, offsets never falling.
+
+        :raises CorruptIndex: they do; the message says at which entry
+        """
+        before = (NO_TIMESTAMP, 0)
+        for at in range(len(self)):
+            entry = self._raw(at)
+            if entry[0] <= before[0] or entry[1] < before[1]:
+                raise CorruptIndex(f"time index: entry {at} is {entry}, after {before}")
+            before = entry
+
+
+class SegmentIndexer:
+    """Feeds both indexes of a segment: by its writer for each batch that is written, by recovery likewise.
+
+    :param max_timestamp_ms: with ``max_timestamp_offset``, of what the segment holds already, when it goes on
+        with indexes that were read; the next entry is then due ``interval_bytes`` from now
+    """
+
+    __slots__ = (
+        "_interval_bytes",
+        "_since_bytes",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "offsets",
+        "times",
+    )
+
+    def __init__(
+        self,
+        offsets: OffsetIndex,
+        times: TimeIndex,
+        interval_bytes: int,
+        max_timestamp_ms: int = NO_TIMESTAMP,
+        max_timestamp_offset: int = -1,
+    ) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.max_timestamp_ms = max_timestamp_ms
+        self.max_timestamp_offset = max_timestamp_offset
+        """Last offset of the first batch with the highest timestamp, or -1."""
+        self._interval_bytes = interval_bytes
+        self._since_bytes = 0
+
+    def add(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> bool:
+        """A batch of ``size_bytes`` starts at ``position``; whether it got an entry."""
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        due = self._since_bytes > self._interval_bytes
+        if due:
+            self.offsets.append(last_offset, position)
+            self._note_time()
+            self._since_bytes = 0
+        self._since_bytes += size_bytes
+        return due
+
+    def seal(self) -> None:
+        """The segment rolls, or is closed: the time index must know the highest timestamp. May be called twice."""
+        self._note_time()
+
+    def _note_time(self) -> None:
+        if self.max_timestamp_offset >= 0:
+            self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
