@@ -77,7 +77,7 @@ class Connection(Protocol):
     """An accepted connection, as the dispatcher sees it. It lives until ``ConnectionHandler.closed``."""
 
     id: int
-    """Unique within the process."""
+    """Unique within its transport, and never used again."""
     listener: Listener
     peer_host: str
     peer_port: int
@@ -104,7 +104,10 @@ class Exchange(Protocol):
     connection has gone both are still legal: the parts are released.
     """
 
-    connection: Connection
+    @property
+    def connection(self) -> Connection:
+        """The connection that it came on."""
+        ...
 
     def answer(self, parts: Parts) -> None:
         """The answer, without the size field, which the transport writes. Sent in Phase.ANSWER, after all

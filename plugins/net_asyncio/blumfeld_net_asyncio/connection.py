@@ -1,0 +1,299 @@
+"""An accepted connection: its requests start in order, its answers leave in order, once a turn."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.spi.parts import Part, Parts, release
+from blumfeld.spi.runtime import Phase
+from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
+from blumfeld_net_asyncio.stream import CLOSING, FULL, MUTED, SIZE, Stream
+from blumfeld_net_asyncio.turn import Turn
+
+_BUFFERS = (bytes, bytearray, memoryview)
+_NO_ANSWER: tuple[Part, ...] = (b"no answer",)
+"""Told from every answer by identity."""
+_pack_size = SIZE.pack
+_unpack_size = SIZE.unpack_from
+
+
+class RequestExchange:
+    """One request and the place of its answer. See ``blumfeld.spi.transport.Exchange``."""
+
+    __slots__ = ("connection", "parts", "passed")
+
+    def __init__(self, connection: AcceptedConnection) -> None:
+        self.connection = connection
+        self.parts: Parts | None = None
+        self.passed = False
+        """Whether the next request may start."""
+
+    def answer(self, parts: Parts) -> None:
+        """Put the answer in its place; it leaves at the end of the turn, behind all before it."""
+        if self.parts is not None:
+            raise RuntimeError("the request was already answered")
+        self.parts = parts
+        self.passed = True
+        connection = self.connection
+        if connection.deaf:
+            release(parts)
+        elif not connection.dirty and connection.open[0] is self:
+            connection.dirty = True
+            connection.turn.flush_at_end(connection)
+
+    def no_answer(self) -> None:
+        """The request has none."""
+        self.answer(_NO_ANSWER)
+
+    def let_next_start(self) -> None:
+        """The next request may start although this one is open."""
+        if not self.passed:
+            self.passed = True
+            self.connection.wake()
+
+
+class AcceptedConnection(Stream):
+    """One client. See ``blumfeld.spi.transport.Connection``."""
+
+    __slots__ = (
+        "_abandoning",
+        "_forget",
+        "_handler",
+        "_in_flight_max",
+        "_muted_until_ms",
+        "_newest",
+        "_unsent_bytes_max",
+        "_waking",
+        "deaf",
+        "dirty",
+        "id",
+        "idle_ms_max",
+        "listener",
+        "open",
+        "peer_host",
+        "peer_port",
+        "state",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        identity: int,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        layer: ByteLayer | None,
+        forget: Callable[[AcceptedConnection], None],
+    ) -> None:
+        super().__init__(turn, sock, limits, layer)
+        self.id = identity
+        self.listener = listener
+        self.peer_host, self.peer_port = peer
+        self.state: Any = None
+        self.open: deque[RequestExchange] = deque()
+        """Started and not yet handed to the socket, in order."""
+        self.dirty = False
+        """Whether :meth:`flush` is due at the end of this turn."""
+        self.deaf = False
+        """Whether answers are only released."""
+        self._newest = RequestExchange(self)
+        self._newest.passed = True
+        self._muted_until_ms = 0.0
+        self._abandoning = False
+        self._waking = False
+        self._handler = handler
+        self._in_flight_max = limits.in_flight_max
+        self._unsent_bytes_max = limits.unsent_bytes_max
+        self.idle_ms_max = limits.idle_ms_max
+        self._forget = forget
+
+    def begin(self) -> None:
+        """It is open: read what the client has sent already, without waiting to be told."""
+        if not self.dead and not self._stall:
+            self.resume_reading()
+            self._reader()
+
+    # Requests.
+
+    def held(self) -> bool:
+        """Whether the next request must wait: for the one before it, for a limit, or for good."""
+        return not self._newest.passed or len(self.open) >= self._in_flight_max or self._stall != 0
+
+    def busy(self) -> bool:
+        """Whether answers are still to come."""
+        return len(self.open) != 0
+
+    def consume(self, view: memoryview, at: int, end: int) -> int:
+        """Start the requests of ``view[at:end]`` until one must wait; where it begins."""
+        opened = self.open
+        if not self._newest.passed or self._stall or len(opened) >= self._in_flight_max:
+            return at
+        request = self._handler.request
+        while end - at >= 4:
+            size = _unpack_size(view, at)[0]
+            body = at + 4
+            if not 0 <= size <= self._frame_bytes_max:
+                self.refuse(size)
+                return end
+            after = body + size
+            if after > end:
+                break
+            self._newest = exchange = RequestExchange(self)
+            opened.append(exchange)
+            try:
+                request(exchange, view[body:after])
+            except Exception as error:
+                self._defect(error)
+                return end
+            at = after
+            if not exchange.passed or self._stall or len(opened) >= self._in_flight_max:
+                break
+        return at
+
+    def consume_large(self, frame: memoryview) -> None:
+        """Start the request of a frame that lies in a buffer of its own."""
+        self._newest = exchange = RequestExchange(self)
+        self.open.append(exchange)
+        try:
+            self._handler.request(exchange, frame)
+        except Exception as error:
+            self._defect(error)
+
+    def refuse(self, size: int) -> None:
+        """The peer announced a frame that we don't take."""
+        self.close(f"a frame of {size} bytes is not within 0 and {self._frame_bytes_max}")
+
+    def _defect(self, error: Exception) -> None:
+        self.turn.defect(error, "ConnectionHandler.request")
+        self.die("a defect of ours")
+
+    def wake(self) -> None:
+        """A hold may be over: if something waits for that, go on in the next turn."""
+        if not self._waking and (self._rest is not None or not self._reading) and not self.held():
+            self._waking = True
+            self.turn.loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        if not self.dead and not self.held():
+            self.consume_rest()
+
+    # Answers.
+
+    def flush(self) -> None:
+        """Hand the answers that are ready to the socket, in order and in one call."""
+        self.dirty = False
+        if self.dead:
+            return
+        opened = self.open
+        out: list[Part] = []
+        total = 0
+        has_regions = False
+        while opened and (parts := opened[0].parts) is not None:
+            opened.popleft()
+            if parts is _NO_ANSWER:
+                continue
+            size = 0
+            for part in parts:
+                if isinstance(part, _BUFFERS):
+                    size += len(part)
+                else:
+                    size += part.size_bytes
+                    has_regions = True
+            out.append(_pack_size(size))
+            out += parts
+            total += size + 4
+        if out:
+            try:
+                self._sending.send(out, total, has_regions)
+            except OSError as error:
+                self.die(f"send: {error.strerror or error}")
+                return
+        if self._sending.unsent_bytes or self._writing:
+            self.watch_sending()
+            if self._sending.unsent_bytes > self._unsent_bytes_max:
+                self._stall |= FULL
+        if self._rest is not None or not self._reading:
+            self._after_flush()
+
+    def _after_flush(self) -> None:
+        if self._abandoning:
+            self._abandon()
+        self.check_ending()
+        self.wake()
+
+    def drained(self) -> None:
+        """The socket took bytes: read on once few enough are left."""
+        if self._stall & FULL and self._sending.unsent_bytes <= self._unsent_bytes_max:
+            self._stall &= ~FULL
+            self.wake()
+
+    # The handler's side.
+
+    def mute(self, until_ms: float) -> None:
+        """Read no more, and start no request, until then; of several times the latest counts."""
+        if self.dead or self._stall & CLOSING:
+            return
+        self._muted_until_ms = max(until_ms, self._muted_until_ms)
+        if not self._stall & MUTED:
+            self._stall |= MUTED
+            self.pause_reading()
+            self._unmute()
+
+    def _unmute(self) -> None:
+        runtime = self.turn.runtime
+        left_ms = self._muted_until_ms - runtime.monotonic_ms()
+        if left_ms > 0 and not self.dead:
+            runtime.call_later(left_ms, self._unmute)
+        else:
+            self._stall &= ~MUTED
+            self.wake()
+
+    def close(self, reason: str) -> None:
+        """Send the answers that are ready at the end of this turn, drop those that are not, then close."""
+        if self.dead or self._abandoning:
+            return
+        self._abandoning = True
+        self._ending = None
+        self.pause_reading()
+        if not self.dirty:
+            self.dirty = True
+            self.turn.flush_at_end(self)
+        self._stall |= CLOSING
+        self._rest = None
+        self._drop_large()
+        self._ending = reason
+
+    def abort(self, reason: str) -> None:
+        """Close now."""
+        self.die(reason)
+
+    def drain(self, reason: str) -> None:
+        """Start no more requests; close once those that are open are answered and sent."""
+        if not self.dead:
+            self.end_when_sent(reason)
+
+    def _abandon(self) -> None:
+        self.deaf = True
+        opened, self.open = self.open, deque()
+        for exchange in opened:
+            if exchange.parts is not None:
+                release(exchange.parts)
+
+    def gone(self, reason: str) -> None:
+        """Release what was not sent, and tell the handler in this turn, before the answers."""
+        self._abandon()
+
+        def tell() -> None:
+            try:
+                self._handler.closed(self, reason)
+            except Exception as error:
+                self.turn.defect(error, "ConnectionHandler.closed")
+            self._forget(self)
+
+        self.turn.runtime.at_end_of_turn(Phase.COMPLETE, tell)

@@ -1,0 +1,35 @@
+"""The plug-in: its options, and the hook that makes the transport."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld_net_asyncio.transport import AsyncioTransport
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[network.options]``: what Kafka has no key for."""
+
+    read_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1 << 24)] = 131_072
+    """Taken from one connection in a turn before the others have theirs; large frames excepted."""
+    accepts_per_turn_max: Annotated[int, msgspec.Meta(ge=1)] = 64
+    """Connections accepted before those that are there are served again."""
+
+
+class Plugin:
+    """``net_asyncio``. Making it opens nothing."""
+
+    options_class: type[msgspec.Struct] = Options
+    roles: tuple[str, ...] = ("network",)
+
+    @hookimpl
+    def blumfeld_make_transport(self, composition: Composition) -> AsyncioTransport:
+        """The transport on the running loop; asyncio's own loop does, so no factory is named."""
+        options = composition.options
+        assert isinstance(options, Options)
+        return AsyncioTransport(
+            composition.runtime, composition.log("net"), options.read_bytes, options.accepts_per_turn_max
+        )

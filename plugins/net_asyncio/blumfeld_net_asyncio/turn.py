@@ -1,0 +1,60 @@
+"""The transport's part in the end of a turn: every connection with ready answers sends once, in Phase.ANSWER."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld_net_asyncio.receive import ReceivePool
+
+
+class Flushable(Protocol):
+    """What has something to send at the end of the turn."""
+
+    def flush(self) -> None:
+        """Send what is ready."""
+        ...
+
+
+class Turn:
+    """What the connections of one transport share: the turn's time, its memory, and who has something to send.
+
+    ``begin`` is called once a turn, by the first connection that receives or has an answer.
+    """
+
+    __slots__ = ("_dirty", "begun", "loop", "now_ms", "pool", "read_bytes", "runtime")
+
+    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, read_bytes: int) -> None:
+        self.runtime = runtime
+        self.loop = loop
+        self.read_bytes = read_bytes
+        self.pool = ReceivePool(read_bytes)
+        self.begun = False
+        self.now_ms = runtime.monotonic_ms()
+        """When this turn began: precise enough for idle time-outs, and one look at the clock for all."""
+        self._dirty: list[Flushable] = []
+
+    def begin(self) -> None:
+        """Something happens in this turn: be called at its end."""
+        self.begun = True
+        self.now_ms = self.runtime.monotonic_ms()
+        self.runtime.at_end_of_turn(Phase.ANSWER, self._end)
+
+    def flush_at_end(self, connection: Flushable) -> None:
+        """Let the connection send at the end of this turn. The caller sees to it that it is called once a turn."""
+        self._dirty.append(connection)
+        if not self.begun:
+            self.begin()
+
+    def defect(self, error: Exception, what: str) -> None:
+        """Something escaped from a callback that must not raise: report it as the loop does for its own."""
+        context: dict[str, Any] = {"message": f"{what} raised", "exception": error}
+        self.loop.call_exception_handler(context)
+
+    def _end(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        self.begun = False
+        self.pool.end_turn()
+        for connection in dirty:
+            connection.flush()
