@@ -1,1 +1,3 @@
-""""""
+"""The coordinator runtime, which hosts replayed state machines, and the groups shard. Pure: commands decide,
+records change.
+"""

@@ -38,16 +38,16 @@ class Decision(msgspec.Struct):
     """What a command came to, in this order: append ``records``, replay them, set ``timers``, and reply when
     they are committed.
 
-    ``reply`` may be a value, or ``None`` with ``deferred`` set: the shard answers later, by the ``answers``
-    of another decision.
+    ``reply`` is the response message, or ``None`` with ``deferred`` set: the shard answers later, by the
+    ``answers`` of another decision.
     """
 
     records: Sequence[CoordinatorRecord] = ()
-    reply: Message | None = None
+    reply: Any = None
     timers: Sequence[TimerOrder] = ()
     deferred: Any = None
     """A token of the shard's own under which this request waits."""
-    answers: Sequence[tuple[Any, Message]] = ()
+    answers: Sequence[tuple[Any, Any]] = ()
     """(token, reply) of requests that waited until now."""
 
 

@@ -1,0 +1,108 @@
+"""All shards of one internal topic that this node leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.coordinator.host import CoordinatorLog, HostState, Shard, ShardHost
+from blumfeld.coordinator.partitioning import partition_for
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+RELOAD_DELAY_MS = 1_000
+"""A shard that was dropped while this node still leads is rebuilt by replay after so long."""
+
+
+class Coordinator:
+    """Routes commands to shards by key; builds a shard when this node becomes leader of its partition, drops it
+    when it ceases.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        events: EventLog,
+        new_shard: Callable[[int], Shard],
+        partition_count: Callable[[], int],
+    ) -> None:
+        """``partition_count()`` is that of the internal topic, 0 while there is none; ``new_shard(partition)``
+        is empty.
+        """
+        self._runtime = runtime
+        self._events = events
+        self._new_shard = new_shard
+        self._partition_count = partition_count
+        self._hosts: dict[int, ShardHost] = {}
+
+    def elected(self, partition: int, log: CoordinatorLog) -> None:
+        """This node leads the partition from now on, with this log."""
+        self.resigned(partition)
+        host = ShardHost(
+            self._runtime, log, self._new_shard(partition), lambda error: self._dropped(partition, log, error)
+        )
+        self._hosts[partition] = host
+        host.load()
+
+    def resigned(self, partition: int) -> None:
+        """This node doesn't lead the partition any more."""
+        host = self._hosts.pop(partition, None)
+        if host is not None:
+            host.stop()
+
+    def submit(self, key: str, command: Any, context: RequestContext | None) -> Completion[Any]:
+        """Have the shard of ``key`` decide. Fails with NOT_COORDINATOR where this node doesn't lead its
+        partition.
+        """
+        count = self._partition_count()
+        host = self._hosts.get(partition_for(key, count)) if count else None
+        if host is None:
+            completion: Completion[Any] = Completion()
+            completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+            return completion
+        return host.submit(command, context)
+
+    def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
+        """Have every shard here decide, in the order of their partitions."""
+        return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
+
+    def loading(self) -> bool:
+        """Whether a shard is still being replayed."""
+        return any(host.state is HostState.LOADING for host in self._hosts.values())
+
+    def stop(self) -> None:
+        """Drop every shard."""
+        for partition in sorted(self._hosts):
+            self.resigned(partition)
+
+    def _dropped(self, partition: int, log: CoordinatorLog, error: BaseException) -> None:
+        self._events.warning("coordinator shard dropped", partition=partition, error=str(error))
+        failed = self._hosts.get(partition)
+
+        def reload() -> None:
+            if self._hosts.get(partition) is failed:
+                self.elected(partition, log)
+
+        self._runtime.call_later(RELOAD_DELAY_MS, reload)
+
+
+def gather(completions: list[Completion[Any]]) -> Completion[list[Completion[Any]]]:
+    """Completes with all of them once the last is done, errors among them."""
+    gathered: Completion[list[Completion[Any]]] = Completion()
+    left = len(completions)
+    if not left:
+        gathered.complete([])
+        return gathered
+
+    def count_down(_: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            gathered.complete(completions)
+
+    for completion in completions:
+        completion.when_done(count_down)
+    return gathered

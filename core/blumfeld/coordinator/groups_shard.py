@@ -1,0 +1,231 @@
+"""The groups shard: what every group type shares on one partition of ``__consumer_offsets``, and the way to the
+types.
+
+Offsets, and listing, describing and deleting groups, are here; joining and leaving is a group type's. A group
+that only commits offsets ("simple") belongs to no type: it has an entry in the offsets and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from blumfeld.coordinator.offset_commands import OffsetCommands
+from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES, OffsetStore
+from blumfeld.coordinator.records import RecordTypes, decode_record
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import (
+    CoordinatorRecord,
+    Decision,
+    GroupProtocol,
+    GroupShard,
+    GroupSummary,
+    TimerOrder,
+)
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_groups import DeletableGroupResult
+from blumfeld.wire.messages.describe_groups import DescribedGroup
+from blumfeld.wire.messages.group_coordinator_records import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
+
+GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
+"""DescribeGroups answers a dead group without an error before this version."""
+
+
+class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """A command: the committed offsets of one group, as OffsetFetch v8+ asks for them."""
+
+    group_id: str
+    member_id: str | None
+    member_epoch: int
+    topics: Sequence[tuple[str, Sequence[int]]] | None
+    """``None`` asks for all."""
+    require_stable: bool
+
+
+class DescribeGroup(msgspec.Struct, frozen=True):
+    """A command: one group of DescribeGroups."""
+
+    group_id: str
+    version: int
+
+
+class DeleteGroup(msgspec.Struct, frozen=True):
+    """A command: one group of DeleteGroups."""
+
+    group_id: str
+
+
+class TypeCommand(msgspec.Struct, frozen=True):
+    """A timer's command of the group type of this name."""
+
+    group_type: str
+    command: Any
+
+
+class GroupsShard:
+    """One partition's groups."""
+
+    def __init__(
+        self,
+        protocols: Sequence[GroupProtocol],
+        config: Any,
+        image: Callable[[], ClusterImage],
+        new_member_id: Callable[[str], str],
+    ) -> None:
+        self.offsets = OffsetStore()
+        self._types: dict[str, GroupShard] = {p.name: p.new_shard(config, new_member_id) for p in protocols}
+        self._of_record: dict[int, str] = {number: p.name for p in protocols for number in p.record_types}
+        self._of_api: dict[int, list[str]] = {}
+        for protocol in protocols:
+            for key in protocol.apis:
+                self._of_api.setdefault(key, []).append(protocol.name)
+        self._record_types: RecordTypes = {
+            0: (LegacyOffsetCommitKey, OffsetCommitValue),
+            1: (OffsetCommitKey, OffsetCommitValue),
+            **{number: classes for p in protocols for number, classes in p.record_types.items()},
+        }
+        self._offset_commands = OffsetCommands(self.offsets, self.owner, config, image)
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        """Apply one record; of a type that isn't loaded it is left alone."""
+        decoded = decode_record(self._record_types, item)
+        if decoded is None:
+            return
+        number, key, value = decoded
+        if number in OFFSET_RECORD_TYPES:
+            self.offsets.replay(key, value)
+        else:
+            self._types[self._of_record[number]].replay(number, key, value)
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Every type sets its timers."""
+        parts = [self._wrapped(name, shard.loaded(now_ms)) for name, shard in self._types.items()]
+        return Decision(
+            records=[item for part in parts for item in part.records],
+            timers=[order for part in parts for order in part.timers],
+        )
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on a request, or on a timer's command.
+
+        :raises BrokerError: the request's error
+        """
+        match command:
+            case TypeCommand(name, inner):
+                return self._wrapped(name, self._types[name].command(inner, None, now_ms))
+            case OffsetCommitRequest():
+                assert context is not None
+                return self._commit(command, context, now_ms)
+            case FetchOffsets():
+                fetch = self._offset_commands.fetch(
+                    command.group_id, command.member_id, command.member_epoch, command.topics
+                )
+                return Decision(reply=fetch)
+            case OffsetDeleteRequest():
+                return self._offset_commands.delete(command, self._group_exists(command.group_id))
+            case ListGroupsRequest():
+                return Decision(reply=self._list(command))
+            case DescribeGroup():
+                return Decision(reply=self._describe(command))
+            case DeleteGroup():
+                return self._delete(command.group_id)
+            case _:
+                assert context is not None
+                name = self._type_for(context.api_key, command.group_id)
+                return self._wrapped(name, self._types[name].command(command, context, now_ms))
+
+    def owner(self, group_id: str) -> GroupShard | None:
+        """The type that has this group, or ``None``: unknown, or a simple group."""
+        return next((shard for shard in self._types.values() if shard.owns(group_id)), None)
+
+    def _type_for(self, api_key: int, group_id: str) -> str:
+        """The type that has the group answers, if it has the API; otherwise the first that has it."""
+        names = self._of_api.get(api_key)
+        if not names:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        return next((name for name in names if self._types[name].owns(group_id)), names[0])
+
+    def _wrapped(self, name: str, decision: Decision) -> Decision:
+        """A type's timers come back as its own commands, under keys that no other type can have."""
+        if decision.timers:
+            decision.timers = [
+                TimerOrder((name, *order.key), order.delay_ms, TypeCommand(name, order.command))
+                for order in decision.timers
+            ]
+        return decision
+
+    def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
+        checked = self._offset_commands.check_member(request, context, now_ms)
+        owner = self._name_of_owner(request.group_id)
+        timers = self._wrapped(owner, checked).timers if owner else ()
+        records, reply = self._offset_commands.commit(request, now_ms)
+        return Decision(records=[*checked.records, *records], reply=reply, timers=timers)
+
+    def _name_of_owner(self, group_id: str) -> str | None:
+        return next((name for name, shard in self._types.items() if shard.owns(group_id)), None)
+
+    def _group_exists(self, group_id: str) -> bool:
+        return self.owner(group_id) is not None or bool(self.offsets.of_group(group_id))
+
+    def _summaries(self) -> list[GroupSummary]:
+        typed = [summary for shard in self._types.values() for summary in shard.summaries()]
+        known = {summary.group_id for summary in typed}
+        simple = [
+            GroupSummary(group_id=group, group_type="classic", state="Empty", protocol_type="")
+            for group in self.offsets.groups()
+            if group not in known
+        ]
+        return typed + simple
+
+    def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        states = {state.lower() for state in request.states_filter}
+        types = {name.lower() for name in request.types_filter}
+        return ListGroupsResponse(
+            groups=[
+                ListedGroup(
+                    group_id=summary.group_id,
+                    protocol_type=summary.protocol_type,
+                    group_state=summary.state,
+                    group_type=summary.group_type,
+                )
+                for summary in self._summaries()
+                if (not states or summary.state.lower() in states)
+                and (not types or summary.group_type.lower() in types)
+            ]
+        )
+
+    def _describe(self, command: DescribeGroup) -> DescribedGroup:
+        owner = self.owner(command.group_id)
+        described = owner.describe(command.group_id) if owner else None
+        if isinstance(described, DescribedGroup):
+            return described
+        if self.offsets.of_group(command.group_id):
+            return DescribedGroup(group_id=command.group_id, group_state="Empty")
+        missing = DescribedGroup(group_id=command.group_id, group_state="Dead")
+        if command.version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"Group {command.group_id} not found."
+        return missing
+
+    def _delete(self, group_id: str) -> Decision:
+        owner = self.owner(group_id)
+        if owner is not None and not owner.is_empty(group_id):
+            code = ErrorCode.NON_EMPTY_GROUP
+        elif not self._group_exists(group_id):
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            records = self.offsets.tombstones(group_id)
+            if owner is not None:
+                records += owner.delete(group_id)
+            return Decision(records=records, reply=DeletableGroupResult(group_id=group_id))
+        return Decision(reply=DeletableGroupResult(group_id=group_id, error_code=code))

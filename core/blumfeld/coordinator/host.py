@@ -1,0 +1,213 @@
+"""A host for one shard: it appends what commands decide, replays it when it is placed, and holds replies until
+it is committed.
+
+Design rule 3. A reply, also of a read or an error, waits until everything that was placed before it is
+committed, for it may have seen it. If an append fails or leadership goes, the shard is dropped and its
+waiters get NOT_COORDINATOR; there is no partial rollback.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+REPLAY_SLICE_RECORDS = 2_000
+"""Records replayed before other work gets its turn."""
+
+
+class CoordinatorLog(Protocol):
+    """The partition of an internal topic, as its leader has it."""
+
+    def append(self, records: Sequence[CoordinatorRecord]) -> Completion[None]:
+        """Place the records as one batch. Completes once the high watermark has passed it; in the order of the
+        calls.
+
+        :raises BrokerError: nothing was placed
+        """
+        ...
+
+    def records(self) -> Iterator[CoordinatorRecord]:
+        """Every record of the log with a key, in order; those that can't be read raise ``BrokerError``."""
+        ...
+
+
+class Shard(Protocol):
+    """A state machine that lives by its log. Pure: the time is an argument."""
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        """Apply one record. Never fails on what this build wrote, never decides."""
+        ...
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide. Reads state, never writes it. Raises ``BrokerError`` for the request's error."""
+        ...
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Replay has ended: set timers."""
+        ...
+
+
+class HostState(Enum):
+    """Where a host is in its life."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    DROPPED = "dropped"
+
+
+class ShardHost:
+    """Runs one shard on one log, in one leader epoch."""
+
+    def __init__(
+        self, runtime: Runtime, log: CoordinatorLog, shard: Shard, dropped: Callable[[BaseException], None]
+    ) -> None:
+        self.state = HostState.LOADING
+        self.shard = shard
+        self._runtime = runtime
+        self._log = log
+        self._on_dropped = dropped
+        self._placed = 0
+        self._committed = 0
+        self._held: deque[tuple[int, Callable[[], None], Completion[Any]]] = deque()
+        self._waiting: dict[Hashable, Completion[Any]] = {}
+        self._timers: dict[tuple[str, ...], Timer] = {}
+
+    def load(self) -> None:
+        """Replay the log in slices; active when it returns for a short log, in later turns for a long one."""
+        self._load_slice(self._log.records())
+
+    def _load_slice(self, records: Iterator[CoordinatorRecord]) -> None:
+        if self.state is not HostState.LOADING:
+            return
+        try:
+            for _ in range(REPLAY_SLICE_RECORDS):
+                item = next(records, None)
+                if item is None:
+                    self.state = HostState.ACTIVE
+                    self._apply(self.shard.loaded(self._runtime.now_ms()), None)
+                    return
+                self.shard.replay(item)
+        except (BrokerError, ValueError, OSError) as error:
+            self._drop(error)
+            return
+        self._runtime.call_later(0, lambda: self._load_slice(records))
+
+    def submit(self, command: Any, context: RequestContext | None) -> Completion[Any]:
+        """Have the shard decide; completes with its reply once that is committed, or fails with its
+        ``BrokerError``.
+        """
+        completion: Completion[Any] = Completion()
+        if self.state is not HostState.ACTIVE:
+            loading = self.state is HostState.LOADING
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
+            completion.fail(BrokerError(code))
+            return completion
+        self._run(command, context, completion)
+        return completion
+
+    def stop(self) -> None:
+        """Leadership has gone: waiters get NOT_COORDINATOR, nothing is called back."""
+        if self.state is not HostState.DROPPED:
+            self._end()
+
+    def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> None:
+        try:
+            decision = self.shard.command(command, context, self._runtime.now_ms())
+        except BrokerError as error:
+            if completion is not None:
+                self._hold(completion, lambda: completion.fail(error))
+            return
+        self._apply(decision, completion)
+
+    def _apply(self, decision: Decision, completion: Completion[Any] | None) -> None:
+        if completion is not None:
+            if decision.deferred is not None:
+                self._waiting[decision.deferred] = completion
+            elif decision.reply is None:
+                raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
+        if decision.records and not self._append(decision.records):
+            if completion is not None and not completion.done:
+                completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+            return
+        for order in decision.timers:
+            self._set_timer(order)
+        if completion is not None and decision.deferred is None:
+            self._hold_reply(completion, decision.reply)
+        for token, reply in decision.answers:
+            waiting = self._waiting.pop(token, None)
+            if waiting is not None:
+                self._hold_reply(waiting, reply)
+
+    def _append(self, records: Sequence[CoordinatorRecord]) -> bool:
+        try:
+            committed = self._log.append(records)
+        except BrokerError as error:
+            self._drop(error)
+            return False
+        self._placed += 1
+        number = self._placed
+        for item in records:
+            self.shard.replay(item)
+        committed.when_done(lambda done: self._when_committed(number, done))
+        return self.state is HostState.ACTIVE
+
+    def _when_committed(self, number: int, done: Completion[None]) -> None:
+        if self.state is not HostState.ACTIVE:
+            return
+        if done.error is not None:
+            self._drop(done.error)
+            return
+        self._committed = number
+        self._release()
+
+    def _hold_reply(self, completion: Completion[Any], reply: Any) -> None:
+        assert reply is not None
+        self._hold(completion, lambda: completion.complete(reply))
+
+    def _hold(self, completion: Completion[Any], deliver: Callable[[], None]) -> None:
+        self._held.append((self._placed, deliver, completion))
+        self._release()
+
+    def _release(self) -> None:
+        held = self._held
+        while held and held[0][0] <= self._committed:
+            held.popleft()[1]()
+
+    def _set_timer(self, order: TimerOrder) -> None:
+        old = self._timers.pop(order.key, None)
+        if old is not None:
+            old.cancel()
+        if order.delay_ms is not None:
+            key, command = order.key, order.command
+            self._timers[key] = self._runtime.call_later(order.delay_ms, lambda: self._fire(key, command))
+
+    def _fire(self, key: tuple[str, ...], command: Any) -> None:
+        self._timers.pop(key, None)
+        if self.state is HostState.ACTIVE:
+            self._run(command, None, None)
+
+    def _drop(self, error: BaseException) -> None:
+        if self.state is HostState.DROPPED:
+            return
+        self._end()
+        self._on_dropped(error)
+
+    def _end(self) -> None:
+        self.state = HostState.DROPPED
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        waiters = [completion for _, _, completion in self._held] + list(self._waiting.values())
+        self._held.clear()
+        self._waiting.clear()
+        for completion in waiters:
+            if not completion.done:
+                completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))

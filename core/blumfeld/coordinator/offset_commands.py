@@ -1,0 +1,199 @@
+"""Commands on committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (formats.md §18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blumfeld.coordinator.offsets import (
+    RETENTION_OF_THE_BROKER,
+    CommittedOffset,
+    OffsetStore,
+    offset_record,
+    tombstone,
+)
+from blumfeld.spi.cluster import ClusterImage, TopicImage
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupShard
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from blumfeld.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from blumfeld.wire.primitives import ZERO_UUID
+
+TOPIC_IDS_SINCE_VERSION = 10
+GROUP_ID_NOT_FOUND_SINCE_VERSION = 9
+"""OffsetCommit with a generation to a group that isn't there: ILLEGAL_GENERATION before."""
+
+
+class OffsetCommands:
+    """Decides on offsets by the store, the group types and the committed image. Writes nothing."""
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        owner: Callable[[str], GroupShard | None],
+        config: Any,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._image = image
+        self._metadata_bytes_max: int = config.int("offset.metadata.max.bytes")
+
+    def check_member(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
+        """May this member commit? A simple consumer commits to a group without members by a negative generation.
+
+        :raises BrokerError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
+            GROUP_ID_NOT_FOUND
+        """
+        owner = self._owner(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if owner is not None:
+            return owner.check_commit(
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                generation,
+                context.api_version,
+                now_ms,
+            )
+        if generation >= 0:
+            modern = context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
+        return Decision()
+
+    def commit(
+        self, request: OffsetCommitRequest, now_ms: int
+    ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+        """Records for every partition that can be committed, and the answer for each."""
+        expire_ms = RETENTION_OF_THE_BROKER
+        if request.retention_time_ms != -1:
+            expire_ms = now_ms + request.retention_time_ms
+        records: list[CoordinatorRecord] = []
+        response = OffsetCommitResponse()
+        for asked in request.topics:
+            topic, missing = self._topic(asked)
+            answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+            for partition in asked.partitions:
+                code = missing or self._check_partition(topic, partition)
+                if code == ErrorCode.NONE and topic is not None:
+                    committed = _committed(partition, topic.topic_id, now_ms, expire_ms)
+                    index = partition.partition_index
+                    records.append(offset_record(request.group_id, topic.name, index, committed))
+                answer.partitions.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                )
+            response.topics.append(answer)
+        return records, response
+
+    def _topic(self, asked: OffsetCommitRequestTopic) -> tuple[TopicImage | None, ErrorCode]:
+        if asked.topic_id != ZERO_UUID:
+            topic = self._image().topic_by_id(asked.topic_id)
+            return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_ID
+        topic = self._image().topics.get(asked.name)
+        return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _check_partition(self, topic: TopicImage | None, asked: OffsetCommitRequestPartition) -> ErrorCode:
+        if topic is None or asked.partition_index not in topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len((asked.committed_metadata or "").encode()) > self._metadata_bytes_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    def fetch(
+        self,
+        group_id: str,
+        member_id: str | None,
+        member_epoch: int,
+        topics: Sequence[tuple[str, Sequence[int]]] | None,
+    ) -> OffsetFetchResponseGroup:
+        """Committed offsets of a group. A group or a partition without one is no error: offset -1.
+
+        ``topics`` ``None`` asks for all. Topic ids are the caller's to fill in.
+        """
+        committed = self._store.of_group(group_id)
+        if topics is None:
+            listed: dict[str, list[int]] = {}
+            for topic, partition in committed:
+                listed.setdefault(topic, []).append(partition)
+            topics = list(listed.items())
+        return OffsetFetchResponseGroup(
+            group_id=group_id,
+            topics=[
+                OffsetFetchResponseTopics(
+                    name=topic, partitions=[_fetched(committed.get((topic, p)), p) for p in partitions]
+                )
+                for topic, partitions in topics
+            ],
+        )
+
+    def delete(self, request: OffsetDeleteRequest, exists: bool) -> Decision:
+        """Forget offsets of topics that no active member reads.
+
+        :raises BrokerError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC is an error of its partition
+        """
+        if not exists:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+        owner = self._owner(request.group_id)
+        committed = self._store.of_group(request.group_id)
+        records: list[CoordinatorRecord] = []
+        response = OffsetDeleteResponse()
+        for asked in request.topics:
+            read = owner is not None and owner.is_subscribed(request.group_id, asked.name)
+            answer = OffsetDeleteResponseTopic(name=asked.name)
+            for item in asked.partitions:
+                if read:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (asked.name, item.partition_index) in committed:
+                    records.append(tombstone(request.group_id, asked.name, item.partition_index))
+                    code = ErrorCode.NONE
+                else:
+                    code = ErrorCode.NONE
+                answer.partitions.append(
+                    OffsetDeleteResponsePartition(partition_index=item.partition_index, error_code=code)
+                )
+            response.topics.append(answer)
+        return Decision(records=records, reply=response)
+
+
+def _committed(
+    asked: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expire_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=expire_ms,
+        topic_id=topic_id,
+    )
+
+
+def _fetched(committed: CommittedOffset | None, partition: int) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
