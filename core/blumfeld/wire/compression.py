@@ -1,12 +1,22 @@
 """The five codecs of a record batch, with a bound on what comes out.
 
 Framings are those of Kafka: RFC 1952 gzip, the xerial stream or one raw block for snappy, LZ4 frames
-of independent blocks, plain zstd frames. cramjam is imported at first use: an idle broker never needs it.
+of independent blocks (:mod:`blumfeld.wire.lz4_frame`), plain zstd frames. cramjam is imported at first
+use: an idle broker never needs it.
 """
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Data = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
@@ -17,3 +27,174 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fault it is
+    """More would come out than is allowed. MESSAGE_TOO_LARGE, at which producers split the batch."""
+
+    def __init__(self, codec: Codec, size_max: int) -> None:
+        name = codec.name.lower()
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{name} data holds more than the {size_max} bytes that are allowed"
+        )
+        self.size_max = size_max
+
+
+GZIP_WBITS = 31
+# Java's Snappy output stream cuts at 32 KiB; a reader must take any size.
+SNAPPY_BLOCK_BYTES = 32 * 1024
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+# One element of a snappy block makes at most 64 bytes out of 3 (a copy), so a claim beyond is a lie.
+_SNAPPY_RATIO_MAX = 64
+_FIRST_GUESS_BYTES = 64 * 1024
+_FULL = "write whole buffer"  # what cramjam says when the output does not fit
+
+
+def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
+    """``data`` in the framing that Kafka's clients read.
+
+    :param level: gzip 1..9 or -1, lz4 1..17, zstd -131072..22; None is Kafka's default. Others ignore it
+    """
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WBITS)
+        return packer.compress(data) + packer.flush()
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(memoryview(data))
+    if codec is Codec.LZ4:
+        from blumfeld.wire.lz4_frame import compress_lz4
+
+        return compress_lz4(memoryview(data), level)
+    import cramjam
+
+    return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+
+
+def decompress(codec: Codec, data: Data, size_max: int, *, lz4_wrong_checksum: bool = False) -> bytes:
+    """What was compressed; never allocates more than ``size_max`` and a fixed overhead for it.
+
+    :param size_max: the most that may come out, in bytes
+    :param lz4_wrong_checksum: accept the LZ4 header checksum of message format 0, which old clients
+        computed over the wrong bytes
+    :raises DecompressedTooLarge: more would come out
+    :raises InvalidRecord: the data are not in the codec's format, or are cut off
+    """
+    view = memoryview(data)
+    if codec is Codec.NONE:
+        if len(view) > size_max:
+            raise DecompressedTooLarge(codec, size_max)
+        return bytes(view)
+    if codec is Codec.GZIP:
+        return _decompress_gzip(view, size_max)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(view, size_max)
+    if codec is Codec.LZ4:
+        from blumfeld.wire.lz4_frame import decompress_lz4
+
+        return decompress_lz4(view, size_max, wrong_checksum=lz4_wrong_checksum)
+    return _decompress_zstd(view, size_max)
+
+
+def decompress_into(
+    unpack: Callable[[Data, bytearray], int], codec: Codec, data: Data, out: bytearray
+) -> int:
+    """Call one of cramjam's bounded functions.
+
+    :return: how many bytes of ``out`` are filled
+    :raises DecompressedTooLarge: ``out`` is too small
+    :raises InvalidRecord: anything else is wrong
+    """
+    import cramjam
+
+    try:
+        return unpack(data, out)
+    except cramjam.DecompressionError as error:
+        if _FULL in str(error):
+            raise DecompressedTooLarge(codec, len(out)) from None
+        raise InvalidRecord(f"bad {codec.name.lower()} data: {error}") from None
+
+
+def _decompress_gzip(view: memoryview, size_max: int) -> bytes:
+    parts: list[bytes] = []
+    left = size_max
+    try:
+        while True:
+            unpacker = zlib.decompressobj(GZIP_WBITS)
+            part = unpacker.decompress(view, left + 1)
+            if len(part) > left:
+                raise DecompressedTooLarge(Codec.GZIP, size_max)
+            if not unpacker.eof:
+                raise InvalidRecord("gzip data are cut off")
+            parts.append(part)
+            left -= len(part)
+            view = memoryview(unpacker.unused_data)
+            # Members may follow each other; what does not begin like one is padding, as Java reads it.
+            if bytes(view[:2]) != b"\x1f\x8b":
+                return b"".join(parts)
+    except zlib.error as error:
+        raise InvalidRecord(f"bad gzip data: {error}") from None
+
+
+def _decompress_zstd(view: memoryview, size_max: int) -> bytes:
+    import cramjam
+
+    # A frame need not tell its size, and may lie: grow the room until it fits or the limit is reached.
+    room = min(size_max, max(_FIRST_GUESS_BYTES, 4 * len(view)))
+    while True:
+        out = bytearray(room)
+        try:
+            size = decompress_into(cramjam.zstd.decompress_into, Codec.ZSTD, view, out)
+            return bytes(memoryview(out)[:size])
+        except DecompressedTooLarge:
+            if room == size_max:
+                raise
+            room = min(size_max, room * 4)
+
+
+def _compress_snappy(view: memoryview) -> bytes:
+    import cramjam
+
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + SNAPPY_BLOCK_BYTES]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(view: memoryview, size_max: int) -> bytes:
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        return _snappy_block(view, size_max, size_max)
+    parts: list[bytes] = []
+    at, end, left = 0, len(view), size_max
+    while at < end:
+        if bytes(view[at : at + 8]) == XERIAL_MAGIC:  # streams may follow each other
+            at += len(XERIAL_HEADER)
+            if at > end:
+                raise InvalidRecord("snappy header is cut off")
+            continue
+        length = int.from_bytes(view[at : at + 4], "big")
+        at += 4
+        if at + length > end:
+            raise InvalidRecord(f"a snappy block of {length} bytes, where {max(0, end - at)} are left")
+        parts.append(_snappy_block(view[at : at + length], left, size_max))
+        left -= len(parts[-1])
+        at += length
+    return b"".join(parts)
+
+
+def _snappy_block(view: memoryview, left: int, size_max: int) -> bytes:
+    import cramjam
+
+    try:
+        claimed: int = cramjam.snappy.decompress_raw_len(view)
+    except cramjam.DecompressionError as error:
+        raise InvalidRecord(f"bad snappy data: {error}") from None
+    if claimed > len(view) * _SNAPPY_RATIO_MAX:
+        raise InvalidRecord(f"a snappy block of {len(view)} bytes claims to hold {claimed}")
+    if claimed > left:
+        raise DecompressedTooLarge(Codec.SNAPPY, size_max)
+    out = bytearray(claimed)
+    size = decompress_into(cramjam.snappy.decompress_raw_into, Codec.SNAPPY, view, out)
+    return bytes(memoryview(out)[:size])
