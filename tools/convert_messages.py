@@ -182,7 +182,9 @@ class Module:
     ) -> None:
         lines = [self._field(message, field) for field in fields]
         docstring = self.docs.get(name if base == "Message" else f"{self.name}.{name}", doc).strip()
-        if "\n" in docstring or len(docstring) > 100:
+        if len(docstring) > 100 and "\n" not in docstring:
+            docstring = textwrap.fill(docstring, 100)
+        if "\n" in docstring:
             docstring += "\n"
         quoted = textwrap.indent(f'"""{docstring}"""', "    ").replace("\n    \n", "\n\n")
         if docstring.endswith("\n"):

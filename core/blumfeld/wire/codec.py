@@ -42,9 +42,8 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
         raise DecodeError(_unknown(cls, version))
     source = decoder_source(cls, version, version in cls.meta.flexible)
     text = source.text("def decode(buf, pos):")
-    made = _DECODERS[cls, version] = _compiled(text, source.names, f"decode {cls.__name__} v{version}")[
-        "decode"
-    ]
+    made: Decoder[M] = _compiled(text, source.names, f"decode {cls.__name__} v{version}")["decode"]
+    _DECODERS[cls, version] = made
     return made
 
 
@@ -65,9 +64,8 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
         raise EncodeError(_unknown(cls, version))
     source = encoder_source(cls, version, version in cls.meta.flexible)
     text = source.text("def encode(message, out, parts):")
-    made = _ENCODERS[cls, version] = _compiled(text, source.names, f"encode {cls.__name__} v{version}")[
-        "encode"
-    ]
+    made: Encoder[M] = _compiled(text, source.names, f"encode {cls.__name__} v{version}")["encode"]
+    _ENCODERS[cls, version] = made
     return made
 
 

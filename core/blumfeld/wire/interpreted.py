@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 def decode(cls: type[M], data: bytes | memoryview, version: int) -> M:
     """As :func:`blumfeld.wire.codec.decode`."""
     reader = _Reader(memoryview(data), version, version in cls.meta.flexible)
-    message = reader.struct(cls)
+    message: M = reader.struct(cls)
     if reader.pos != len(reader.buf):
         raise DecodeError(f"{len(reader.buf) - reader.pos} bytes too many")
     return message
@@ -186,7 +186,7 @@ class _Writer:
             self.out += (b"\0" if in_tag else b"\xff") if value is None else b"\1"
             if value is None:
                 return
-        if field.type.array or kind not in FIXED_FORMATS and kind != "struct" and value is None:
+        if field.type.array or (kind not in FIXED_FORMATS and kind != "struct" and value is None):
             counted = "int16" if kind == "string" and not field.type.array else "int32"
             self.length(counted, -1 if value is None else len(value), compact, path)
             for position, item in enumerate(value or ()):

@@ -11,7 +11,9 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class TopicIdPartitionEntry(Struct):
-    """Part of RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord, RemotePartitionDeleteMetadataRecord."""
+    """Part of RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord.
+    """
 
     name: Annotated[str, Wire("string")] = ""
     id: Annotated[bytes, Wire("uuid")] = ZERO_UUID
