@@ -123,7 +123,8 @@ class ShardHost:
             decision = self.shard.command(command, context, self._runtime.now_ms())
         except BrokerError as error:
             if completion is not None:
-                self._hold(completion, lambda: completion.fail(error))
+                refused = error  # the name of an except clause ends with it
+                self._hold(completion, lambda: completion.fail(refused))
             return
         self._apply(decision, completion)
 
