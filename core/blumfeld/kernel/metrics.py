@@ -1,0 +1,74 @@
+"""What a node counts, always: plain integers on the path of a request, read only when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blumfeld.spi.hooks import Metric
+from blumfeld.spi.transport import Listener
+
+
+class ApiCounts:
+    """Requests of one API."""
+
+    __slots__ = ("request_bytes", "requests", "response_bytes", "time_ms")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        """Answered, or done without an answer."""
+        self.time_ms = 0.0
+        """From the frame to its answer, waiting included."""
+        self.request_bytes = 0
+        self.response_bytes = 0
+
+
+class NodeMetrics:
+    """Counts by API and listener, and values that others let us read."""
+
+    def __init__(self) -> None:
+        self.apis: dict[int, ApiCounts] = {}
+        self.connections: dict[str, int] = {}
+        """Open now, by listener."""
+        self.connections_total: dict[str, int] = {}
+        """Accepted since the start, by listener."""
+        self._metrics: dict[str, Metric] = {}
+
+    def served(
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+    ) -> None:
+        """One request was answered, or had no answer: 0 bytes."""
+        counts = self.apis.get(key)
+        if counts is None:
+            counts = self.apis[key] = ApiCounts()
+        counts.requests += 1
+        counts.time_ms += elapsed_ms
+        counts.request_bytes += request_bytes
+        counts.response_bytes += response_bytes
+
+    def opened(self, listener: Listener) -> None:
+        """A connection was accepted."""
+        name = listener.name
+        self.connections[name] = self.connections.get(name, 0) + 1
+        self.connections_total[name] = self.connections_total.get(name, 0) + 1
+
+    def closed(self, listener: Listener) -> None:
+        """It has gone."""
+        self.connections[listener.name] -= 1
+
+    def add(self, metric: Metric) -> None:
+        """Let a value be read: queue depths, what plug-ins bring.
+
+        :raises ValueError: the name is taken, or no legal one
+        """
+        if metric.name in self._metrics:
+            raise ValueError(f"two metrics are named {metric.name}")
+        if not metric.name.isascii() or not metric.name.replace(":", "_").isidentifier():
+            raise ValueError(f"{metric.name!r} is no name of a Prometheus metric")
+        if metric.kind not in ("counter", "gauge"):
+            raise ValueError(f"metric {metric.name} is a {metric.kind!r}, not a counter or a gauge")
+        self._metrics[metric.name] = metric
+
+    def values(self) -> Iterator[Metric]:
+        """All metrics that were added, by name."""
+        for name in sorted(self._metrics):
+            yield self._metrics[name]

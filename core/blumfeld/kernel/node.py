@@ -1,0 +1,268 @@
+"""One node: made from a plan, started part by part, stopped in reverse.
+
+Making opens nothing. A start that fails stops what had started, and says which part failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from blumfeld.kernel.composition import NodeComposition
+from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.identity import cluster_id_of
+from blumfeld.kernel.kafka_config import transport_limits
+from blumfeld.kernel.manifest_rules import address
+from blumfeld.kernel.metrics import NodeMetrics
+from blumfeld.kernel.plan import Plan
+from blumfeld.kernel.plugins import PluginSet
+from blumfeld.spi.context import ApiHandler, Parking
+from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.replication import Replicas
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.transport import ConnectionHandler, Listener
+
+MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
+"""States of a node; ``/health`` shows them."""
+
+GRACE_MS = 5_000
+"""How long a stop waits for open requests to be answered."""
+
+
+class BrokerPart(Protocol):
+    """What the kernel asks of ``blumfeld.broker.broker.Broker``."""
+
+    parking: Parking
+    replicas: Replicas
+    peers: PeerClient
+    broker_epoch: int
+
+    def register(self, handlers: Sequence[ApiHandler]) -> None:
+        """Serve these too. Two for one (key, version, listener kind): ``PluginContractError``."""
+        ...
+
+    def advertised(self, listener_kind: str) -> Any:
+        """(API key, min version, max version) of what ApiVersions says on a listener of this kind."""
+        ...
+
+    def connection_handler(self, listener_kind: str) -> ConnectionHandler:
+        """What answers on a listener of this kind."""
+        ...
+
+    async def start(self) -> None:
+        """Register, open logs, follow the image."""
+        ...
+
+    async def stop(self) -> None:
+        """Answer what is parked, close logs."""
+        ...
+
+
+MakeBroker = Callable[[NodeComposition, Authorizer | None, NodeMetrics], BrokerPart]
+
+
+class StartError(Exception):
+    """A part could not start. What had started was stopped again."""
+
+    def __init__(self, part: str, cause: Exception) -> None:
+        super().__init__(f"{part}: {cause}")
+        self.part = part
+
+
+def make_broker(
+    composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics
+) -> BrokerPart:
+    """The broker of this build; imported here, so that a test's fake costs no import."""
+    from blumfeld.broker.broker import Broker
+
+    return Broker(composition, authorizer, metrics)
+
+
+class Node:
+    """Made → started → stopped. Made inside the running loop; opens nothing until :meth:`start`.
+
+    :raises PluginContractError: a plug-in broke its contract while parts were made
+    """
+
+    def __init__(
+        self, plan: Plan, runtime: Runtime, logs: EventLogs, make_broker: MakeBroker = make_broker
+    ) -> None:
+        node = plan.manifest.node
+        self.plan = plan
+        self.state = MADE
+        self.metrics = NodeMetrics()
+        self.plugins = PluginSet(plan.plugins)
+        self.composition = NodeComposition(
+            runtime=runtime,
+            config=plan.config,
+            node_id=node.id,
+            roles=node.roles,
+            data_dir=node.data_dir,
+            rack=node.rack,
+            listeners=plan.listeners,
+            logs=logs,
+        )
+        self._events = logs.named("kernel")
+        self._started: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._grace_ms = GRACE_MS
+        self.metrics_port: int | None = None
+        self.broker = self._make_parts(make_broker)
+
+    def _make_parts(self, make_broker: MakeBroker) -> BrokerPart:
+        composition, plugins = self.composition, self.plugins
+        composition.hook = plugins.hook
+        composition.features = tuple(f for _, features in plugins.each("blumfeld_features") for f in features)
+        for role, hook_name, part in (
+            ("network", "blumfeld_make_transport", "transport"),
+            ("local_storage", "blumfeld_make_storage", "local_storage"),
+            ("storage", "blumfeld_make_storage", "storage"),
+            ("consensus", "blumfeld_make_consensus", "metadata"),
+            ("replication", "blumfeld_make_replication", "replication"),
+        ):
+            for plan in plugins.of_role(role):
+                composition.provide(part, plugins.make(plan, hook_name, composition))
+            if part == "storage" and composition.made("local_storage") is None:
+                composition.provide("local_storage", composition.storage)
+        for plan in plugins.of_role("security"):
+            composition.security = plugins.make(plan, "blumfeld_make_security", composition)
+        security = composition.security
+        broker = make_broker(composition, None if security is None else security.authorizer, self.metrics)
+        composition.provide("parking", broker.parking)
+        composition.provide("replicas", broker.replicas)
+        composition.provide("peers", broker.peers)
+        composition.group_protocols = tuple(
+            plugins.make(plan, "blumfeld_make_group_protocol", composition)
+            for plan in plugins.of_role("groups")
+        )
+        for plan in plugins.of_role("transactions"):
+            composition.transactions = plugins.make(plan, "blumfeld_make_transactions", composition)
+            broker.register(composition.transactions.handlers())
+        for _, handlers in plugins.each("blumfeld_api_handlers", composition):
+            broker.register(handlers)
+        return broker
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """With the ports that were bound, once started."""
+        return self.composition.listeners
+
+    async def start(self) -> None:
+        """Start every part; when this returns, a client that connects is served.
+
+        A listener with port 0 binds before the broker registers, since its port is part of the registration; nobody
+        knows that port yet. The others open last, so that a connection means ready.
+
+        :raises StartError: a part failed; everything that had started was stopped
+        """
+        composition, broker = self.composition, self.broker
+        self.state = STARTING
+        part = "node"
+        try:
+            part = "metrics"
+            await self._open_metrics()
+            part = "storage"
+            await self._start_storage()
+            part = "consensus"
+            await composition.metadata.start()
+            self._started.append((part, composition.metadata.stop))
+            if composition.made("replication") is not None:
+                part = "replication"
+                await composition.replication.start()
+                self._started.append((part, composition.replication.stop))
+            part = "network"
+            self._started.append((part, self._stop_transport))
+            await self._listen(any_port=True)
+            part = "broker"
+            await broker.start()
+            self._started.append((part, broker.stop))
+            part = "network"
+            await self._listen(any_port=False)
+        except Exception as error:
+            await self._stop_started()
+            self.state = STOPPED
+            raise StartError(part, error) from error
+        self.state = STARTED
+        for _ in self.plugins.each("blumfeld_node_started", composition):
+            pass
+
+    async def stop(self, grace_ms: int = GRACE_MS) -> None:
+        """Take no more requests, wait up to ``grace_ms`` for open ones, and stop every part in reverse.
+
+        A part that fails to stop is logged, and the others are still stopped. May be called twice, and without start.
+        """
+        if self.state in (STOPPING, STOPPED):
+            return
+        was_started = self.state == STARTED
+        self.state = STOPPING
+        self._grace_ms = grace_ms
+        if was_started:
+            for _ in self.plugins.each("blumfeld_node_stopping", self.composition):
+                pass
+        await self._stop_started()
+        self.state = STOPPED
+
+    async def _stop_started(self) -> None:
+        while self._started:
+            part, stop = self._started.pop()
+            try:
+                await stop()
+            except Exception as error:
+                self._events.error("a part did not stop cleanly", part=part, exc_info=error)
+
+    async def _start_storage(self) -> None:
+        composition = self.composition
+        node = self.plan.manifest.node
+        composition.cluster_id = cluster_id_of(composition.runtime, node.data_dir, node.id, node.cluster_id)
+        await composition.storage.start(composition.cluster_id, node.id)
+        self._started.append(("storage", self._stop_storage))
+
+    async def _stop_storage(self) -> None:
+        await self.composition.storage.stop(self.broker.broker_epoch)
+
+    async def _listen(self, *, any_port: bool) -> None:
+        composition = self.composition
+        limits = transport_limits(self.plan.config)
+        listeners = list(composition.listeners)
+        for nth, listener in enumerate(listeners):
+            if (self.plan.listeners[nth].port == 0) != any_port:
+                continue
+            security = composition.security
+            layer = None if security is None else security.byte_layer(listener)
+            handler = self.broker.connection_handler(listener.kind)
+            try:
+                port = await composition.transport.listen(listener, handler, limits, layer)
+            except OSError as error:
+                raise type(error)(
+                    error.errno, f"listener {listener.name} on {_where(listener)}: {error.strerror}"
+                ) from error
+            listeners[nth] = msgspec.structs.replace(listener, port=port)
+            composition.listeners = tuple(listeners)
+
+    async def _stop_transport(self) -> None:
+        await self.composition.transport.stop(self._grace_ms)
+
+    async def _open_metrics(self) -> None:
+        bind = self.plan.manifest.metrics.bind
+        if bind is None:
+            return
+        from blumfeld.kernel.metrics_endpoint import Health, MetricsEndpoint
+
+        for _, metrics in self.plugins.each("blumfeld_metrics"):
+            for metric in metrics:
+                self.metrics.add(metric)
+
+        def health() -> Health:
+            composition = self.composition
+            return Health(status=self.state, node_id=composition.node_id, cluster_id=composition.cluster_id)
+
+        endpoint = MetricsEndpoint(self.metrics, health)
+        self.metrics_port = await endpoint.start(*address(bind))
+        self._started.append(("metrics", endpoint.stop))
+
+
+def _where(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
