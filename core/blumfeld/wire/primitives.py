@@ -6,7 +6,7 @@ the length plus one, null is -1 (classic) or 0 (compact).
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol, TypeAlias
 
 STRING_BYTES_MAX = 32767
@@ -67,7 +67,7 @@ def uuid_bytes(text: str) -> bytes:
     """
     if len(text) != 22:
         raise ValueError(f"{text!r} is no uuid: it must have 22 characters")
-    return urlsafe_b64decode(text + "==")
+    return b64decode(text + "==", altchars=b"-_", validate=True)
 
 
 def uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
