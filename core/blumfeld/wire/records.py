@@ -1,0 +1,190 @@
+"""The records inside of a batch: decoded one after the other, never more memory than is allowed.
+
+Only for who must look inside (design rule 4): a compacted topic, a look-up by time, a change of codec, a
+replay. What is wrong inside of a batch whose CRC is right was sent like that, and is INVALID_RECORD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from blumfeld.wire.compression import Codec, decompress
+from blumfeld.wire.errors import InvalidRecord
+from blumfeld.wire.record_batch import NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
+from blumfeld.wire.varint import BadVarintError, read_varint, read_varlong
+
+DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
+"""What one batch may hold, decompressed: as much as Kafka lets one request be (socket.request.max.bytes)."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record. A null key or value is None; a record without a value is a tombstone.
+
+    A header's key that is not UTF-8 keeps its bytes as surrogate escapes.
+    """
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+    timestamp: int = NO_TIMESTAMP
+    """Milliseconds; for a LogAppendTime batch that of the batch."""
+    offset: int = -1
+    sequence: int = NO_SEQUENCE
+
+
+class Span(NamedTuple):
+    """Where the parts of one record stand in the decompressed data."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_at: int
+    key_length: int
+    value_at: int
+    value_length: int
+    headers_at: int
+    header_count: int
+
+
+class Checked(NamedTuple):
+    """What :func:`validate_records` saw on its way."""
+
+    offsets_in_order: bool
+    """The deltas are 0, 1, 2…; if not, the batch must be written anew before it is stored."""
+    null_keys: int
+    """How many records have no key: none may, in a compacted topic."""
+    first_null_key: int
+    """The index in the batch of the first record without a key; -1: there is none."""
+    max_timestamp: int
+    """Over all records, by their deltas; -1 for an empty batch."""
+    min_timestamp: int
+    decompressed_bytes: int
+
+
+def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """The records of a batch in their order; decompressed at the first one, decoded as they are asked for.
+
+    :raises InvalidRecord: a record breaks the format, or their number or size is not what the header says
+    :raises DecompressedTooLarge: more than ``decompressed_bytes_max`` bytes would come out
+    """
+    data = decompress(batch.codec, batch.records_data, decompressed_bytes_max)
+    base_offset, base_timestamp, base_sequence = batch.base_offset, batch.base_timestamp, batch.base_sequence
+    append_time = batch.max_timestamp if batch.is_log_append_time else None
+    for span in spans(data, batch.record_count):
+        delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count = span
+        yield Record(
+            None if key_length < 0 else data[key_at : key_at + key_length],
+            None if value_length < 0 else data[value_at : value_at + value_length],
+            _headers(data, headers_at, header_count) if header_count else (),
+            base_timestamp + delta if append_time is None else append_time,
+            base_offset + offset_delta,
+            NO_SEQUENCE if base_sequence < 0 else base_sequence + offset_delta & 0x7FFFFFFF,
+        )
+
+
+def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Checked:
+    """Walk a batch as :func:`records` does, without making its records.
+
+    :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
+    """
+    if batch.codec is Codec.NONE:
+        data = bytes(batch.records_data)
+    else:
+        data = decompress(batch.codec, batch.records_data, decompressed_bytes_max)
+    in_order, null_keys, first_null_key = True, 0, -1
+    deltas: list[int] = []
+    for index, span in enumerate(spans(data, batch.record_count)):
+        deltas.append(span[0])
+        if span[1] != index:
+            in_order = False
+        if span[3] < 0:
+            null_keys += 1
+            if first_null_key < 0:
+                first_null_key = index
+    return Checked(
+        in_order,
+        null_keys,
+        first_null_key,
+        batch.base_timestamp + max(deltas) if deltas else NO_TIMESTAMP,
+        batch.base_timestamp + min(deltas) if deltas else NO_TIMESTAMP,
+        len(data),
+    )
+
+
+def spans(data: bytes, count: int) -> Iterator[Span]:
+    """Where the ``count`` records stand in ``data``, which they must fill exactly.
+
+    :param data: the records section, decompressed
+    :raises InvalidRecord: as :func:`records`
+    """
+    if count < 0:
+        raise InvalidRecord(f"a batch with {count} records")
+    at, size = 0, len(data)
+    try:
+        for index in range(count):
+            length, at = read_varint(data, at)
+            end = at + length
+            if length < 0 or end > size:
+                raise InvalidRecord(f"record {index} of {count} has {length} bytes, {size - at} are left")
+            span, at = _span(data, at + 1, end)
+            if at != end:
+                raise InvalidRecord(f"record {index} of {count} has {length} bytes and uses other than that")
+            yield span
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    if at != size:
+        raise InvalidRecord(f"{size - at} bytes follow the last of {count} records")
+
+
+def _span(data: bytes, at: int, end: int) -> tuple[Span, int]:
+    timestamp_delta, at = read_varlong(data, at)
+    offset_delta, at = read_varint(data, at)
+    key_length, key_at = read_varint(data, at)
+    at = key_at + key_length if key_length > 0 else key_at
+    value_length, value_at = read_varint(data, at)
+    at = value_at + value_length if value_length > 0 else value_at
+    header_count, headers_at = read_varint(data, at)
+    at = headers_at
+    if key_length < -1 or value_length < -1 or not 0 <= header_count <= end - at:
+        raise InvalidRecord(
+            f"a record with key of {key_length}, value of {value_length} bytes and {header_count} headers"
+        )
+    for _ in range(header_count):
+        length, at = read_varint(data, at)
+        at = _skip(at, length, 0, end)
+        length, at = read_varint(data, at)
+        at = _skip(at, length, -1, end)
+    return (
+        Span(
+            timestamp_delta,
+            offset_delta,
+            key_at,
+            key_length,
+            value_at,
+            value_length,
+            headers_at,
+            header_count,
+        ),
+        at,
+    )
+
+
+def _skip(at: int, length: int, least: int, end: int) -> int:
+    if length < least or at + length > end:
+        raise InvalidRecord(f"a header's part of {length} bytes")
+    return at + length if length > 0 else at
+
+
+def _headers(data: bytes, at: int, count: int) -> Headers:
+    found = []
+    for _ in range(count):
+        length, at = read_varint(data, at)
+        name = data[at : at + length].decode("utf-8", "surrogateescape")
+        length, at = read_varint(data, at + length)
+        found.append((name, None if length < 0 else data[at : at + length]))
+        at += max(length, 0)
+    return tuple(found)

@@ -1,0 +1,58 @@
+"""Zigzag varints, as records use them: small numbers of either sign take one byte.
+
+Seven bits a byte, the least significant group first; five bytes at most for 32 bits, ten for 64.
+"""
+
+from __future__ import annotations
+
+
+class BadVarintError(ValueError):
+    """More bytes, or more bits, than a number of that size can have."""
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A 32-bit number.
+
+    :return: the number, and where the next byte stands
+    :raises BadVarintError: it does not end, or does not fit
+    :raises IndexError: the data end before it does
+    """
+    byte = data[at]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), at + 1
+    raw = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        at += 1
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw > 0xFFFFFFFF:
+                raise BadVarintError("a varint of more than 32 bits")
+            return raw >> 1 ^ -(raw & 1), at + 1
+    raise BadVarintError("a varint of more than 5 bytes")
+
+
+def read_varlong(data: bytes, at: int) -> tuple[int, int]:
+    """A 64-bit number; otherwise as :func:`read_varint`."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte >> 1 ^ -(byte & 1), at + 1
+    raw = byte & 0x7F
+    for shift in range(7, 64, 7):
+        at += 1
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw > 0xFFFFFFFFFFFFFFFF:
+                raise BadVarintError("a varlong of more than 64 bits")
+            return raw >> 1 ^ -(raw & 1), at + 1
+    raise BadVarintError("a varlong of more than 10 bytes")
+
+
+def append_varint(out: bytearray, number: int) -> None:
+    """Append a number of up to 64 bits, signed."""
+    raw = number << 1 ^ number >> 63
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
