@@ -1,0 +1,225 @@
+"""API handlers of the groups shard, and of the group types on it: they route to shards, and merge what several
+gave.
+
+OffsetCommit v2–10, OffsetFetch v1–10, DescribeGroups v0–6, ListGroups v0–5, DeleteGroups v0–2, OffsetDelete
+v0, and each group type's own APIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blumfeld.coordinator.coordinator import Coordinator, gather
+from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup
+from blumfeld.coordinator.offset_fetch import OffsetFetch
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.groups import GroupProtocol
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from blumfeld.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from blumfeld.wire.schema import Message
+
+
+def group_handlers(
+    coordinator: Coordinator, protocols: Sequence[GroupProtocol], image: Callable[[], ClusterImage]
+) -> list[ApiHandler]:
+    """Handlers for everything that this build's groups can do."""
+    groups = GroupApis(coordinator)
+    fetch = OffsetFetch(coordinator, image)
+    shared = [
+        (ApiKey.OFFSET_COMMIT, 2, 10, groups.commit, commit_error),
+        (ApiKey.OFFSET_FETCH, 1, 10, fetch.handle, fetch.error),
+        (ApiKey.DESCRIBE_GROUPS, 0, 6, groups.describe, describe_error),
+        (ApiKey.LIST_GROUPS, 0, 5, groups.list, list_error),
+        (ApiKey.DELETE_GROUPS, 0, 2, groups.delete, delete_error),
+        (ApiKey.OFFSET_DELETE, 0, 0, groups.delete_offsets, offset_delete_error),
+    ]
+    handlers = [
+        ApiHandler(key=key, min_version=low, max_version=high, handle=handle, error_response=error)
+        for key, low, high, handle, error in shared
+    ]
+    taken: set[int] = set()
+    for protocol in protocols:
+        for api, (low, high) in protocol.apis.items():
+            if api not in taken:
+                taken.add(api)
+                handlers.append(
+                    ApiHandler(
+                        key=api,
+                        min_version=low,
+                        max_version=high,
+                        handle=groups.of_type,
+                        error_response=protocol.error_response,
+                    )
+                )
+    return handlers
+
+
+class GroupApis:
+    """The handlers that need nothing but the coordinator."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def of_type(self, request: Any, context: RequestContext) -> Completion[Any]:
+        """Any API of a group type: to the shard of ``request.group_id``."""
+        if not request.group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return self._coordinator.submit(request.group_id, request, context)
+
+    def commit(self, request: OffsetCommitRequest, context: RequestContext) -> Completion[Any]:
+        """OffsetCommit. Topics that may not be read fail on their own."""
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return self._coordinator.submit(request.group_id, request, context)
+
+    def describe(self, request: DescribeGroupsRequest, context: RequestContext) -> Completion[Message]:
+        """DescribeGroups: each group from its shard, in the order asked."""
+        asked = list(request.groups)
+        described: list[Completion[Any]] = []
+        for group in asked:
+            if context.authorize("Describe", "Group", group):
+                command = DescribeGroup(group, context.api_version)
+                described.append(self._coordinator.submit(group, command, context))
+            else:
+                described.append(_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+        def merge(done: list[Completion[Any]]) -> Message:
+            return DescribeGroupsResponse(
+                groups=[
+                    item.result() if item.error is None else _dead(group, code_of(item.error))
+                    for group, item in zip(asked, done, strict=True)
+                ]
+            )
+
+        return merged(described, merge)
+
+    def list(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
+        """ListGroups: of all shards here; those that the principal may not describe are left out."""
+
+        def merge(done: list[Completion[Any]]) -> Message:
+            response = ListGroupsResponse()
+            for item in done:
+                if item.error is not None:
+                    code = code_of(item.error)
+                    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                        return ListGroupsResponse(error_code=code)
+                    continue
+                response.groups += [
+                    group
+                    for group in item.result().groups
+                    if context.authorize("Describe", "Group", group.group_id)
+                ]
+            return response
+
+        return merged(self._coordinator.submit_to_all(request, context), merge)
+
+    def delete(self, request: DeleteGroupsRequest, context: RequestContext) -> Completion[Message]:
+        """DeleteGroups: each group on its own."""
+        asked = list(request.groups_names)
+        deleted: list[Completion[Any]] = []
+        for group in asked:
+            if context.authorize("Delete", "Group", group):
+                deleted.append(self._coordinator.submit(group, DeleteGroup(group), context))
+            else:
+                deleted.append(_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+        def merge(done: list[Completion[Any]]) -> Message:
+            return DeleteGroupsResponse(
+                results=[
+                    item.result()
+                    if item.error is None
+                    else DeletableGroupResult(group_id=group, error_code=code_of(item.error))
+                    for group, item in zip(asked, done, strict=True)
+                ]
+            )
+
+        return merged(deleted, merge)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> Completion[Any]:
+        """OffsetDelete."""
+        if not context.authorize("Delete", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return self._coordinator.submit(request.group_id, request, context)
+
+
+def merged(parts: Sequence[Completion[Any]], merge: Callable[[Any], Message]) -> Completion[Message]:
+    """One response of all parts, errors among them, once the last is there."""
+    whole: Completion[Message] = Completion()
+    gather(list(parts)).when_done(lambda done: whole.complete(merge(done.result())))
+    return whole
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """The code that an error has on the wire."""
+    return error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _refused(code: ErrorCode) -> Completion[Any]:
+    refused: Completion[Any] = Completion()
+    refused.fail(BrokerError(code))
+    return refused
+
+
+def _dead(group: str, code: int) -> DescribedGroup:
+    return DescribedGroup(group_id=group, error_code=code)
+
+
+def commit_error(request: OffsetCommitRequest, code: int, _message: str | None) -> Message:
+    """Every partition that was asked has the error."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def describe_error(request: DescribeGroupsRequest, code: int, _message: str | None) -> Message:
+    """Every group that was asked has the error."""
+    return DescribeGroupsResponse(groups=[_dead(group, code) for group in request.groups])
+
+
+def list_error(_request: ListGroupsRequest, code: int, _message: str | None) -> Message:
+    """The answer as a whole has the error."""
+    return ListGroupsResponse(error_code=code)
+
+
+def delete_error(request: DeleteGroupsRequest, code: int, _message: str | None) -> Message:
+    """Every group that was asked has the error."""
+    results = [DeletableGroupResult(group_id=group, error_code=code) for group in request.groups_names]
+    return DeleteGroupsResponse(results=results)
+
+
+def offset_delete_error(_request: OffsetDeleteRequest, code: int, _message: str | None) -> Message:
+    """The answer as a whole has the error."""
+    return OffsetDeleteResponse(error_code=code)
