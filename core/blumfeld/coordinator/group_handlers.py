@@ -15,7 +15,7 @@ from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup
 from blumfeld.coordinator.offset_fetch import OffsetFetch
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.context import ApiHandler, Handle, RequestContext
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -40,13 +40,16 @@ from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDele
 from blumfeld.wire.schema import Message
 
 
+ErrorResponse = Callable[[Any, int, str | None], Message]
+
+
 def group_handlers(
     coordinator: Coordinator, protocols: Sequence[GroupProtocol], image: Callable[[], ClusterImage]
 ) -> list[ApiHandler]:
     """Handlers for everything that this build's groups can do."""
     groups = GroupApis(coordinator)
     fetch = OffsetFetch(coordinator, image)
-    shared = [
+    shared: list[tuple[ApiKey, int, int, Handle, ErrorResponse]] = [
         (ApiKey.OFFSET_COMMIT, 2, 10, groups.commit, commit_error),
         (ApiKey.OFFSET_FETCH, 1, 10, fetch.handle, fetch.error),
         (ApiKey.DESCRIBE_GROUPS, 0, 6, groups.describe, describe_error),
