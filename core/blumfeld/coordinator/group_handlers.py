@@ -39,7 +39,6 @@ from blumfeld.wire.messages.offset_commit import (
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from blumfeld.wire.schema import Message
 
-
 ErrorResponse = Callable[[Any, int, str | None], Message]
 
 
