@@ -68,8 +68,14 @@ class StartError(Exception):
     """A part could not start. What had started was stopped again."""
 
     def __init__(self, part: str, cause: Exception) -> None:
-        super().__init__(f"{part}: {cause}")
+        super().__init__(f"{part}: {_in_words(cause)}")
         self.part = part
+
+
+def _in_words(cause: Exception) -> str:
+    if isinstance(cause, OSError) and cause.strerror is not None:
+        return cause.strerror if cause.filename is None else f"{cause.filename}: {cause.strerror}"
+    return str(cause) or type(cause).__name__
 
 
 def make_broker(
@@ -180,10 +186,12 @@ class Node:
             self._started.append((part, broker.stop))
             part = "network"
             await self._listen(any_port=False)
-        except Exception as error:
+        except BaseException as error:  # a cancelled start leaves nothing behind either
             await self._stop_started()
             self.state = STOPPED
-            raise StartError(part, error) from error
+            if isinstance(error, Exception):
+                raise StartError(part, error) from error
+            raise
         self.state = STARTED
         for _ in self.plugins.each("blumfeld_node_started", composition):
             pass

@@ -59,6 +59,16 @@ class Registry:
         :raises ManifestError: it isn't installed, twice, can't be imported, or doesn't fill the role
         :raises PluginContractError: what the entry point names is no plug-in
         """
+        checked = self.load_any(name, source, path)
+        if role not in checked.roles:
+            found = f'"{name}", which fills {" and ".join(checked.roles)}'
+            fitting = self._filling(role)
+            allowed = f"a plug-in for {role}: {one_of('', fitting)}"
+            raise ManifestError(source, [Problem(path, found, allowed)])
+        return checked
+
+    def load_any(self, name: str, source: str = "installed plug-ins", path: str = "") -> type[Plugin]:
+        """As :meth:`load`, whatever role it fills."""
         points = self._points.get(name, [])
         if len(points) != 1:
             raise ManifestError(source, [self._not_one(name, path, points)])
@@ -66,16 +76,9 @@ class Registry:
             plugin = points[0].load()
         except (ImportError, AttributeError) as error:
             found = f'"{name}" of {_origin(points[0])}, which can\'t be imported ({error})'
-            raise ManifestError(
-                source, [Problem(path, found, "a plug-in whose requirements are installed")]
-            ) from error
-        checked = _checked(plugin, name, points[0])
-        if role not in checked.roles:
-            found = f'"{name}", which fills {" and ".join(checked.roles)}'
-            fitting = self._filling(role)
-            allowed = f"a plug-in for {role}: {one_of('', fitting)}"
-            raise ManifestError(source, [Problem(path, found, allowed)])
-        return checked
+            allowed = "a plug-in whose requirements are installed"
+            raise ManifestError(source, [Problem(path, found, allowed)]) from error
+        return _checked(plugin, name, points[0])
 
     def _not_one(self, name: str, path: str, points: Sequence[EntryPoint]) -> Problem:
         if points:

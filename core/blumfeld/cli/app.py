@@ -1,0 +1,175 @@
+"""Every command but ``run``, by typer. Commands of other rooms, and of plug-ins, are loaded when they are asked for.
+
+typer's types of commands are :class:`Any` here: newer ones bring a click of their own, older ones use the common one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from blumfeld import __version__
+from blumfeld.cli.run import BAD_MANIFEST, load_manifest
+from blumfeld.kernel.description import describe
+from blumfeld.kernel.manifest import NO_FILE
+from blumfeld.kernel.manifest_error import ManifestError
+from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.plugins import PlannedPlugin, PluginSet
+from blumfeld.kernel.registry import Registry
+from blumfeld.spi.hooks import NoOptions
+from blumfeld.wire.errors import PluginContractError
+
+
+class LazyCommand(NamedTuple):
+    """A command of another room: a typer app, or a function, in a module."""
+
+    module: str
+    attribute: str
+
+
+LAZY: dict[str, LazyCommand] = {
+    "bench": LazyCommand("blumfeld.bench.command", "app"),
+    "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
+    "format": LazyCommand("blumfeld.cli.format", "format_directory"),
+    "wire": LazyCommand("blumfeld.cli.wire", "app"),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a room, or a plug-in, only for its own command and for ``--help``."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All that can be loaded, sorted."""
+        lazy = [name for name in LAZY if _load_lazy(name) is not None]
+        return sorted({*super().list_commands(ctx), *lazy, *_plugin_commands()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Ours, another room's, or a plug-in's, in this order."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        return _load_lazy(cmd_name) if cmd_name in LAZY else _plugin_commands().get(cmd_name)
+
+
+def _load_lazy(name: str) -> Any:
+    place = LAZY[name]
+    try:
+        found = getattr(import_module(place.module), place.attribute)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place.module + ".").startswith(error.name + "."):
+            return None  # this build doesn't have the room
+        raise
+    return _as_command(found, name)
+
+
+def _as_command(found: Any, name: str) -> Any:
+    if isinstance(found, typer.Typer):
+        command = typer.main.get_command(found)
+    else:
+        app = typer.Typer(add_completion=False)
+        app.command(name)(found)
+        command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+def _plugin_commands() -> dict[str, Any]:
+    registry = Registry()
+    commands: dict[str, Any] = {}
+    for name in registry.names():
+        try:
+            plugin = registry.load_any(name)
+        except (ManifestError, PluginContractError) as error:
+            typer.echo(f"blumfeld: {error}", err=True)
+            continue
+        if not hasattr(plugin, "blumfeld_cli_commands"):
+            continue
+        planned = PlannedPlugin(role="cli", name=name, path="", plugin_class=plugin, options=NoOptions())
+        for _, apps in PluginSet([planned]).each("blumfeld_cli_commands"):
+            for app in apps:
+                commands[app.info.name] = _as_command(app, app.info.name)
+    return commands
+
+
+app = typer.Typer(
+    name="blumfeld",
+    cls=LazyGroup,
+    help="A log broker that speaks the Kafka wire protocol, composed from plug-ins.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"blumfeld {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def blumfeld(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Show what there is."""
+
+
+@app.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def run_command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+    """Run a broker: [MANIFEST] [--set SECTION.KEY=VALUE]… [--data-dir DIR] [--listen HOST:PORT]."""
+    from blumfeld.cli.run import run
+
+    raise typer.Exit(run(arguments or []))
+
+
+@app.command()
+def plan(
+    manifest: Annotated[str | None, typer.Argument(help="A TOML file; none is the default node.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Lay a value over it.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
+    listen: Annotated[str | None, typer.Option(help="Where the first broker listener binds.")] = None,
+) -> None:
+    """Say what a manifest comes to: plug-ins, APIs, the meaning of an ack, what is missing. Opens nothing."""
+    try:
+        loaded = load_manifest(manifest, overrides or (), data_dir, listen)
+        planned = make_plan(loaded, manifest or NO_FILE)
+        typer.echo(asyncio.run(describe(planned)), nl=False)
+    except (ManifestError, PluginContractError) as error:
+        for line in str(error).splitlines():
+            typer.echo(f"blumfeld: {line}", err=True)
+        raise typer.Exit(BAD_MANIFEST) from None
+
+
+@app.command()
+def plugins() -> None:
+    """List the plug-ins that are installed: roles, distribution, version."""
+    registry = Registry()
+    rows = []
+    for name in registry.names():
+        origin = " and ".join(str(one) for one in registry.origins(name))
+        try:
+            roles = ", ".join(registry.load_any(name).roles)
+        except (ManifestError, PluginContractError) as error:
+            roles = f"unusable: {error}"
+        rows.append((name, roles, origin))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Run one of these commands; the exit status."""
+    try:
+        app(list(arguments), prog_name="blumfeld")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0

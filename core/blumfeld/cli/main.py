@@ -1,0 +1,22 @@
+"""The command ``blumfeld``. ``run`` is taken by hand: typer and rich would double its start-up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["run"]:
+        from blumfeld.cli.run import run
+
+        return run(given[1:])
+    from blumfeld.cli.app import run_app
+
+    return run_app(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""``blumfeld run``: from a manifest to a running node. Imports no CLI, table or bench library."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from blumfeld import __version__
+from blumfeld.kernel.event_log import EventLogs, structlog_renderer
+from blumfeld.kernel.manifest import NO_FILE, Manifest, read_manifest
+from blumfeld.kernel.manifest_error import ManifestError, Problem
+from blumfeld.kernel.node import Node, StartError
+from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.process import Process
+from blumfeld.spi.transport import Listener
+from blumfeld.wire.errors import PluginContractError
+
+CLEAN_STOP, NOT_STARTED, BAD_MANIFEST = 0, 1, 2
+"""Exit statuses. A defect of a running node is 1 too."""
+
+_BORN = time.monotonic()
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a node until SIGTERM or SIGINT.
+
+    :return: 0 after a clean stop, 1 if it could not start or a defect ended it, 2 for a manifest that can't be run
+    """
+    given = _parser().parse_args(arguments)
+    try:
+        manifest = load_manifest(given.manifest, given.set, given.data_dir, given.listen)
+        plan = make_plan(manifest, given.manifest or NO_FILE)
+    except (ManifestError, PluginContractError) as error:
+        return _complain(str(error), BAD_MANIFEST)
+    logging = manifest.logging
+    logs = EventLogs(structlog_renderer(logging.format), logging.level)
+    try:
+        return Process(plan, logs, say_ready).run()
+    except StartError as error:
+        return _complain(f"could not start: {error}", NOT_STARTED)
+    except PluginContractError as error:
+        return _complain(str(error), BAD_MANIFEST)
+    finally:
+        logs.flush()
+
+
+def load_manifest(
+    path: str | None,
+    overrides: Sequence[str] = (),
+    data_dir: str | None = None,
+    listen: str | None = None,
+) -> Manifest:
+    """The manifest of a file (``None``: the default one) with what the command line says.
+
+    :raises ManifestError: the file can't be read, or what it says can't be run
+    """
+    text = None
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+            raise ManifestError(path, [Problem("", str(reason), "a TOML file")]) from None
+    return read_manifest(text, path or NO_FILE, overrides=overrides, data_dir=data_dir, listen=listen)
+
+
+def say_ready(node: Node) -> None:
+    """The ready line: where, made of what, in how many ms."""
+    where = ", ".join(_where(listener) for listener in node.listeners)
+    driver = node.composition.transport.driver()
+    parts = [f"{p.name} ({driver})" if p.role == "network" else p.name for p in node.plan.plugins]
+    print(
+        f"blumfeld {__version__} ready on {where} in {since_start_ms():.0f} ms:",
+        f"{' + '.join(parts)}; node {node.composition.node_id}, data in {node.composition.data_dir}",
+        flush=True,
+    )
+
+
+def _where(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name} {host}:{listener.port}"
+
+
+def since_start_ms() -> float:
+    """Since the process was made, interpreter included; since this module was imported where there is no /proc."""
+    try:
+        with open("/proc/self/stat", encoding="ascii") as file:
+            started_ticks = int(file.read().rpartition(")")[2].split()[19])
+        started_s = started_ticks / os.sysconf("SC_CLK_TCK")
+        return (time.clock_gettime(time.CLOCK_BOOTTIME) - started_s) * 1000.0
+    except (OSError, ValueError, IndexError, AttributeError):
+        return (time.monotonic() - _BORN) * 1000.0
+
+
+def _complain(message: str, status: int) -> int:
+    for line in message.splitlines():
+        print(f"blumfeld: {line}", file=sys.stderr, flush=True)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="blumfeld run", description="Run a broker; with no manifest, a single node on 127.0.0.1:9092."
+    )
+    parser.add_argument("manifest", nargs="?", metavar="MANIFEST", help="a TOML file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="lay a value over the manifest; a key with dots is quoted: 'config.\"log.segment.bytes\"=1048576'",
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="node.data_dir")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where the first broker listener binds")
+    return parser

@@ -1,0 +1,121 @@
+"""A node as a process: the loop, signals, defects, and the collector of garbage.
+
+An edge module: here a plan meets the operating system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, cast
+
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.event_log import EventLogs, Prepare, Render
+from blumfeld.kernel.node import GRACE_MS, Node
+from blumfeld.kernel.plan import Plan
+from blumfeld.kernel.plugins import PluginSet
+from blumfeld.spi.transport import LoopFactory
+
+SETTLE_MS = 250
+"""After the ready line, before garbage is collected once and what is left is taken out of the collector's sight."""
+COLLECT_AFTER_OBJECTS = 20_000
+"""Young objects between two collections (CPython's 700 is for small programs): requests leave few cycles."""
+
+CLEAN_STOP = 0
+STOPPED_BY_DEFECT = 1
+
+
+class Process:
+    """Runs one node until a signal, or a defect, ends it."""
+
+    def __init__(self, plan: Plan, logs: EventLogs, ready: Callable[[Node], None]) -> None:
+        self._plan = plan
+        self._logs = logs
+        self._events = logs.named("process")
+        self._ready = ready
+        self._ended: asyncio.Event
+        self._exit_code = CLEAN_STOP
+
+    def run(self) -> int:
+        """Run to the end: 0 after SIGTERM or SIGINT, 1 after a defect.
+
+        :raises StartError: a part could not start
+        :raises PluginContractError: a plug-in broke its contract
+        """
+        with asyncio.Runner(loop_factory=loop_factory(self._plan)) as runner:
+            return runner.run(self._main())
+
+    async def _main(self) -> int:
+        self._ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._stray_error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        runtime = AsyncioRuntime(self._defect)
+        try:
+            node = Node(self._plan, runtime, self._logs)
+            if await self._starts(node):
+                self._ready(node)
+                self._logs.port_is_open(_offload_by(runtime))
+                runtime.call_later(SETTLE_MS, settle)
+                await self._ended.wait()
+            await node.stop(GRACE_MS)
+        finally:
+            await runtime.close()
+        return self._exit_code
+
+    async def _starts(self, node: Node) -> bool:
+        """Whether it started before a signal came."""
+        start = asyncio.ensure_future(node.start())
+        ended = asyncio.ensure_future(self._ended.wait())
+        await asyncio.wait((start, ended), return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            ended.cancel()
+            start.result()
+            return True
+        start.cancel()
+        await asyncio.wait((start,))
+        return False
+
+    def _signalled(self, number: int) -> None:
+        if self._ended.is_set():
+            os._exit(128 + number)  # asked twice: somebody is in a hurry, and the logs recover
+        self._events.debug("signal", signal=signal.Signals(number).name)
+        self._ended.set()
+
+    def _defect(self, where: str, error: BaseException) -> None:
+        self._events.error("a defect stops the node", where=where, exc_info=error)
+        self._exit_code = STOPPED_BY_DEFECT
+        self._ended.set()
+
+    def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._events.error("an error reached the loop", message=context.get("message"), exc_info=error)
+
+
+def loop_factory(plan: Plan) -> LoopFactory | None:
+    """The loop that the transport needs; ``None`` is asyncio's own."""
+    for planned in plan.of_role("network"):
+        plugins = PluginSet([planned])
+        return cast("LoopFactory | None", plugins.call(planned, "blumfeld_loop_factory"))
+    return None
+
+
+def _offload_by(runtime: AsyncioRuntime) -> Callable[[Prepare, Callable[[Render], None]], None]:
+    def offload(prepare: Prepare, use: Callable[[Render], None]) -> None:
+        async def prepared() -> None:
+            use(await runtime.offload(prepare))
+
+        runtime.spawn(prepared(), "set up logging")
+
+    return offload
+
+
+def settle() -> None:
+    """What start-up left stays for good: collect once, and never look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
