@@ -38,7 +38,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     frame_bytes_max: int = 104_857_600
     """``socket.request.max.bytes``: a larger or a negative size closes the connection."""
     idle_ms_max: int = 600_000
-    """``connections.max.idle.ms``."""
+    """``connections.max.idle.ms``: nothing was received, and nothing unsent was taken, for so long. A connection
+    that waits for an answer of ours is not idle. Negative: never.
+    """
     connections_max: int = 2_147_483_647
     """``max.connections``: the connection that would go past it is closed at once."""
     connections_per_ip_max: int = 2_147_483_647

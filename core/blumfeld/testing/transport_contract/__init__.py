@@ -1,0 +1,26 @@
+"""The contract of a transport, as tests. Subclass :class:`TransportContract`, give it ``make_transport``, and they are
+yours::
+
+    class TestMyTransport(TransportContract):
+        @pytest.fixture
+        def make_transport(self) -> MakeTransport:
+            return lambda runtime: MyTransport(runtime)
+
+A transport that names a loop of its own overrides ``loop_factory`` too. Clients are plain blocking sockets on
+loopback; the transport runs on its loop in a thread, with the real runtime.
+"""
+
+from blumfeld.testing.transport_contract.dialling import ByteLayerContract, DialContract
+from blumfeld.testing.transport_contract.ending import LimitContract
+from blumfeld.testing.transport_contract.frames import FrameContract
+from blumfeld.testing.transport_contract.kit import MakeTransport
+from blumfeld.testing.transport_contract.order import OrderContract
+from blumfeld.testing.transport_contract.regions import RegionContract
+
+__all__ = ["MakeTransport", "TransportContract"]
+
+
+class TransportContract(
+    FrameContract, OrderContract, RegionContract, LimitContract, DialContract, ByteLayerContract
+):
+    """All of it: about fifty tests, in two to three seconds."""

@@ -1,0 +1,92 @@
+"""Closing, limits and stopping."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.spi.transport import Limits
+from blumfeld.testing.transport_contract.fixtures import TransportFixtures
+from blumfeld.testing.transport_contract.kit import Handler, Net, hold, hold_and_let_next_start
+
+
+class LimitContract(TransportFixtures):
+    """Closing, limits and stopping."""
+
+    def test_close_sends_what_is_ready_and_drops_the_rest(self, net: Net) -> None:
+        handler, client = net.serve(hold_and_let_next_start)
+        client.send(b"1", b"2", b"3")
+        assert handler.has_started(3)
+
+        def answer_and_close() -> None:
+            handler.exchanges[2].answer([net.region(b"third")])
+            handler.exchanges[0].answer([b"first"])
+            handler.opened_connections[0].close("enough")
+            handler.opened_connections[0].close("twice is fine")
+
+        net.call(answer_and_close)
+        assert client.frame() == b"first"
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        assert handler.closed_reasons[0][1] == "enough"
+        net.answer(handler.exchanges[1], net.region(b"second"))
+
+    def test_an_idle_connection_is_closed(self, net: Net) -> None:
+        handler, client = net.serve(limits=Limits(idle_ms_max=100))
+        client.send(b"x")
+        assert client.frame() == b"x"
+        assert client.is_closed()
+        assert handler.has_lost(1)
+
+    def test_a_connection_that_waits_for_us_is_not_idle(self, net: Net) -> None:
+        handler, client = net.serve(hold, Limits(idle_ms_max=50))
+        client.send(b"x")
+        assert client.is_quiet(0.2)
+        net.answer(handler.exchanges[0], b"at last")
+        assert client.frame() == b"at last"
+
+    @pytest.mark.parametrize("limits", [Limits(connections_max=2), Limits(connections_per_ip_max=2)])
+    def test_a_connection_too_many_is_closed_at_once(self, net: Net, limits: Limits) -> None:
+        handler = Handler()
+        port = net.listen(handler, limits)
+        first, second = net.connect(port), net.connect(port)
+        for client in (first, second):
+            client.send(b"x")
+            assert client.frame() == b"x"
+        assert net.connect(port).is_closed()
+        first.socket.close()
+        assert handler.has_lost(1)
+        again = net.connect(port)
+        again.send(b"x")
+        assert again.frame() == b"x"
+
+    def test_a_port_in_use_names_the_listener(self, net: Net) -> None:
+        port = net.listen(Handler())
+        with pytest.raises(OSError, match="SECOND"):
+            net.listen(Handler(), name="SECOND", port=port)
+
+    def test_stop_without_start_is_legal(self, net: Net) -> None:
+        net.run(net.transport.stop(1_000))
+
+    def test_stop_lets_open_exchanges_end_within_its_grace(self, net: Net) -> None:
+        handler, client = net.serve(hold)
+        idle = net.connect(client.socket.getpeername()[1])
+        client.send(b"open", b"never started")
+        assert handler.has_started(1)
+        net.call(lambda: net.runtime.call_later(50, lambda: handler.exchanges[0].answer([b"done"])))
+        net.run(net.transport.stop(4_000))
+        assert client.frame() == b"done"
+        assert client.is_closed()
+        assert idle.is_closed()
+        assert handler.frames == [b"open"]
+        assert len(handler.closed_reasons) == len(handler.opened_connections)
+        with pytest.raises(OSError, match="refused"):
+            net.connect(client.socket.getpeername()[1])
+
+    def test_stop_does_not_wait_longer_than_its_grace(self, net: Net) -> None:
+        handler, client = net.serve(hold)
+        client.send(b"open")
+        assert handler.has_started(1)
+        net.run(net.transport.stop(20))
+        assert client.is_closed()
+        assert len(handler.closed_reasons) == 1
+        net.answer(handler.exchanges[0], net.region(b"late"))

@@ -1,0 +1,38 @@
+"""What the tests of the contract are handed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blumfeld.spi.transport import LoopFactory
+from blumfeld.testing.transport_contract.kit import MakeTransport, Net
+
+
+class TransportFixtures:
+    """What the tests are handed."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        """Override: a function that takes a ``Runtime`` and gives a fresh transport. It runs on the loop."""
+        raise NotImplementedError("override the make_transport fixture")
+
+    @pytest.fixture
+    def loop_factory(self) -> LoopFactory:
+        """Override if the transport names a loop of its own."""
+        return asyncio.new_event_loop
+
+    @pytest.fixture
+    def net(self, make_transport: MakeTransport, loop_factory: LoopFactory, tmp_path: Path) -> Iterator[Net]:
+        """The transport at work. At the end nothing may have escaped, and every region is released once."""
+        net = Net(make_transport, loop_factory, tmp_path)
+        net.start()
+        try:
+            yield net
+        finally:
+            net.finish()
+        assert net.defects == []
+        assert [region.releases for region in net.regions] == [1] * len(net.regions)

@@ -1,0 +1,25 @@
+"""net_asyncio passes the transport contract exactly as a stranger's would."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.testing.transport_contract import MakeTransport, TransportContract
+from blumfeld_net_asyncio.transport import AsyncioTransport
+from tests.plugins.net_asyncio_tools import NoLog
+
+
+class TestAsyncioTransport(TransportContract):
+    """With options as a manifest without options gives them."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return lambda runtime: AsyncioTransport(runtime, NoLog(), read_bytes=131_072, accepts_per_turn_max=64)
+
+
+class TestAsyncioTransportInSmallBites(TransportContract):
+    """With so little taken at a time that every path for pieces is walked."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return lambda runtime: AsyncioTransport(runtime, NoLog(), read_bytes=1_024, accepts_per_turn_max=1)
