@@ -1,0 +1,143 @@
+"""The groups coordinator's way into the broker: shards follow the leadership of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from blumfeld.broker.partition_manager import PartitionManager
+from blumfeld.broker.partitions import ACKS_ALL, Partition
+from blumfeld.coordinator.coordinator import Coordinator
+from blumfeld.coordinator.group_handlers import group_handlers
+from blumfeld.coordinator.groups_shard import GroupsShard
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.primitives import uuid_text
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record, records
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class _Commit:
+    """Waits for one batch of records: implements ``AppendWaiter``."""
+
+    __slots__ = ("committed",)
+
+    def __init__(self) -> None:
+        self.committed: Completion[None] = Completion()
+
+    def appended(self, code: ErrorCode) -> None:
+        """The batch is committed, or is not there."""
+        if code:
+            self.committed.fail(BrokerError(code))
+        else:
+            self.committed.complete(None)
+
+
+class PartitionCoordinatorLog:
+    """A partition of an internal topic, as a shard's host writes and replays it: implements ``CoordinatorLog``."""
+
+    def __init__(self, partition: Partition, runtime: Runtime) -> None:
+        self._partition = partition
+        self._runtime = runtime
+
+    def append(self, items: Sequence[CoordinatorRecord]) -> Completion[None]:
+        """Place the records as one batch, with this broker's time.
+
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was
+            placed
+        """
+        leader = self._partition.leader
+        if leader is not None:
+            code = leader.check_append_all()
+            if code:
+                raise BrokerError(code)
+        now_ms = self._runtime.now_ms()
+        built = build_batch(
+            [
+                Record(offset=at, timestamp=now_ms, key=item.key, value=item.value)
+                for at, item in enumerate(items)
+            ]
+        )
+        waiter = _Commit()
+        self._partition.place(RecordBatch(memoryview(built)), ACKS_ALL, waiter)
+        return waiter.committed
+
+    def records(self) -> Iterator[CoordinatorRecord]:
+        """Every record with a key; control batches are no records of ours."""
+        log = self._partition.log
+        for batch in log.batches(log.log_start_offset):
+            if batch.is_control:
+                continue
+            for item in records(batch):
+                if item.key is not None:
+                    yield CoordinatorRecord(
+                        bytes(item.key), None if item.value is None else bytes(item.value)
+                    )
+
+
+class GroupCoordination:
+    """The coordinator of this node's groups, elected and resigned with the partitions that it lives on."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        events: EventLog,
+        config: BrokerConfig,
+        partitions: PartitionManager,
+        protocols: Sequence[GroupProtocol],
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._protocols = protocols
+        self._image = image
+        self._epochs: dict[int, int] = {}
+        """Leader epoch in which each partition's shard was built."""
+        self.coordinator = Coordinator(runtime, events, self._new_shard, self._partition_count)
+        partitions.opened.append(self._changed)
+        partitions.removed.append(self._removed)
+
+    def handlers(self) -> list[ApiHandler]:
+        """API handlers of the groups."""
+        return group_handlers(self.coordinator, self._protocols, self._image)
+
+    def stop(self) -> None:
+        """Drop every shard: who waits gets NOT_COORDINATOR."""
+        self.coordinator.stop()
+
+    def _new_shard(self, _partition: int) -> GroupsShard:
+        return GroupsShard(self._protocols, self._config, self._image, self._new_member_id)
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{uuid_text(self._runtime.new_uuid())}"
+
+    def _partition_count(self) -> int:
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _changed(self, partition: Partition) -> None:
+        if partition.partition.topic != OFFSETS_TOPIC:
+            return
+        index = partition.partition.partition
+        if partition.leader is None:
+            self._resign(index)
+        elif self._epochs.get(index) != partition.leader_epoch:
+            self._epochs[index] = partition.leader_epoch
+            self.coordinator.elected(index, PartitionCoordinatorLog(partition, self._runtime))
+
+    def _removed(self, partition: Partition) -> None:
+        if partition.partition.topic == OFFSETS_TOPIC:
+            self._resign(partition.partition.partition)
+
+    def _resign(self, index: int) -> None:
+        if self._epochs.pop(index, None) is not None:
+            self.coordinator.resigned(index)
