@@ -267,7 +267,7 @@ class Module:
             typing = "from typing import ClassVar"
         from_primitives = sorted(self.imports & {"Records", "ZERO_UUID"})
         from_schema = sorted(self.imports & {"Api", "Message", "Struct", "Wire"})
-        text = f'"""{module_doc(self.name, self.messages)}"""\n\nfrom __future__ import annotations\n\n{typing}\n\n'
+        text = f'"""{module_doc(self.name, self.messages)}"""\n\n{typing}\n\n'
         if "field" in self.imports:
             text += "from msgspec import field\n\n"
         if from_primitives:

@@ -11,11 +11,14 @@ what it is on the wire::
 
 Names are Kafka's in snake case. Every field has Kafka's default, so ``HeartbeatRequest()`` works. The
 objects are mutable, compare by value and are not tracked by the garbage collector.
+
+A module of messages does not postpone its annotations (no ``from __future__``): they are read here, and text
+would have to be compiled again at each start.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 import msgspec
 
@@ -164,20 +167,21 @@ def fields_of(cls: type[Message] | type[Struct]) -> tuple[Field, ...]:
 
 
 def _resolve(cls: type[Message] | type[Struct]) -> list[Field]:
-    hints = get_type_hints(cls, include_extras=True)
     resolved = []
-    for info in msgspec.structs.fields(cls):
-        annotation, wire = get_args(hints[info.name])
+    example = cls()
+    for name in cls.__struct_fields__:
+        annotation = cls.__annotations__[name]
+        wire: Wire = annotation.__metadata__[0]
         kind = wire.kind.removeprefix("[]")
-        default = info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory
+        default = getattr(example, name)
         resolved.append(
             Field(
-                name=info.name,
-                json_name=wire.name or camel_case(info.name),
+                name=name,
+                json_name=wire.name or camel_case(name),
                 type=FieldType(
                     kind,
                     wire.kind.startswith("[]"),
-                    _struct_class(annotation) if kind == "struct" else None,
+                    _struct_class(annotation.__origin__) if kind == "struct" else None,
                 ),
                 versions=Versions.of(wire.versions),
                 nullable=Versions.of(wire.nullable),
@@ -185,7 +189,7 @@ def _resolve(cls: type[Message] | type[Struct]) -> list[Field]:
                 tag=-1 if wire.tag is None else wire.tag,
                 ignorable=wire.ignorable,
                 never_flexible=wire.flexible == "none",
-                default=default,
+                default=type(default) if isinstance(default, (list, Struct)) else default,
             )
         )
     return resolved

@@ -1,7 +1,5 @@
 """AlterConfigs, API key 33: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """BrokerHeartbeat, API key 63: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

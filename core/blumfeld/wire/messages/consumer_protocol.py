@@ -1,7 +1,5 @@
 """What classic consumers put into JoinGroup and SyncGroup, behind an int16 version."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

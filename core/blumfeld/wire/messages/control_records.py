@@ -1,7 +1,5 @@
 """Key and value of the control records that end a transaction."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from blumfeld.wire.schema import Api, Message, Wire

@@ -1,7 +1,5 @@
 """CreateTopics, API key 19: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

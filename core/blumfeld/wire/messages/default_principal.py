@@ -1,7 +1,5 @@
 """A principal as it travels in Envelope requests and delegation tokens."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from blumfeld.wire.schema import Api, Message, Wire

@@ -1,7 +1,5 @@
 """DeleteShareGroupState, API key 86: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

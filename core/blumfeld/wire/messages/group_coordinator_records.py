@@ -1,7 +1,5 @@
 """The records of __consumer_offsets: keys by record type, values by version."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """LeaveGroup, API key 13: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

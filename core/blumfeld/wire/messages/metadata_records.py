@@ -1,7 +1,5 @@
 """The records of __cluster_metadata, framed by version 1, record type, version."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """The file of producer state beside a log segment."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """PushTelemetry, API key 72: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from blumfeld.wire.primitives import ZERO_UUID

@@ -1,7 +1,5 @@
 """The quorum-state file, which is this message in JSON."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """The values of KRaft's control records, written without a version before them."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """The records of __remote_log_metadata, framed like metadata records."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

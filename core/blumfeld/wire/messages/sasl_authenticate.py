@@ -1,7 +1,5 @@
 """SaslAuthenticate, API key 36: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from blumfeld.wire.schema import Api, Message, Wire

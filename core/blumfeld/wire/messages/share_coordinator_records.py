@@ -1,7 +1,5 @@
 """The records of __share_group_state: keys by record type, values by version."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """ShareGroupDescribe, API key 77: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """What Kafka Streams puts into a classic consumer's user data."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

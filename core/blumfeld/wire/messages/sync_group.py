@@ -1,7 +1,5 @@
 """SyncGroup, API key 14: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """The records of __transaction_state: keys by record type."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """TxnOffsetCommit, API key 28: request and response."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import field
