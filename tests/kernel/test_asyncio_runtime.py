@@ -189,7 +189,7 @@ def test_close_ends_tasks_and_waits_for_offloaded_work() -> None:
         assert begun.wait(10)
         release.set()
         await runtime.close()
-        assert ended == ["task", "work"]
+        assert sorted(ended) == ["task", "work"]
         await future
 
     assert run(body).seen == []

@@ -29,7 +29,7 @@ _RESERVED_LOW_WORDS = 100
 
 
 class AsyncioRuntime:
-    """``Runtime`` of one node. Made inside the running loop, whose thread is the only one that may call it.
+    """``Runtime`` of one node. Made inside the running loop (or given one), whose thread is the only one to call it.
 
     ``on_defect`` is called for an exception that escaped from a task or from an end-of-turn callback: it logs, and
     stops the node.
@@ -39,11 +39,16 @@ class AsyncioRuntime:
     files: Files
 
     def __init__(
-        self, on_defect: OnDefect, *, files: Files | None = None, random_seed: int | None = None
+        self,
+        on_defect: OnDefect,
+        *,
+        files: Files | None = None,
+        random_seed: int | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.random = random.Random(random_seed)
         self.files = files if files is not None else RealFiles()
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop if loop is not None else asyncio.get_running_loop()
         self._on_defect = on_defect
         self._phases: list[list[Callback]] = [[] for _ in Phase]
         self._armed = False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs, Render
-from blumfeld.kernel.node import Node
+from blumfeld.kernel.node import MakeBroker, Node, make_broker
 from blumfeld.kernel.plan import Plan
 from blumfeld.spi.config import Source
 from blumfeld.spi.transport import Listener
@@ -20,7 +20,7 @@ NOT_YET = (
 """What an empty role means to a client."""
 
 
-async def describe(plan: Plan) -> str:
+async def describe(plan: Plan, make_broker: MakeBroker = make_broker) -> str:
     """The description, for a person. Called inside a loop.
 
     :raises PluginContractError: a plug-in broke its contract while parts were made
@@ -31,7 +31,7 @@ async def describe(plan: Plan) -> str:
 
     runtime = AsyncioRuntime(defect)
     try:
-        node = Node(plan, runtime, EventLogs(_silence))
+        node = Node(plan, runtime, EventLogs(_silence), make_broker)
         return "\n".join(_lines(node)) + "\n"
     finally:
         await runtime.close()

@@ -35,10 +35,25 @@ GRACE_MS = 5_000
 class BrokerPart(Protocol):
     """What the kernel asks of ``blumfeld.broker.broker.Broker``."""
 
-    parking: Parking
-    replicas: Replicas
-    peers: PeerClient
-    broker_epoch: int
+    @property
+    def parking(self) -> Parking:
+        """The purgatory."""
+        ...
+
+    @property
+    def replicas(self) -> Replicas:
+        """What it hosts."""
+        ...
+
+    @property
+    def peers(self) -> PeerClient:
+        """Requests to other nodes."""
+        ...
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of its registration; -1 before."""
+        ...
 
     def register(self, handlers: Sequence[ApiHandler]) -> None:
         """Serve these too. Two for one (key, version, listener kind): ``PluginContractError``."""

@@ -40,7 +40,8 @@ class PluginSet:
                 instance = plan.plugin_class()
                 self._manager.register(instance, name=f"{plan.role}:{plan.name}")
             except (TypeError, pluggy.PluginValidationError) as error:
-                raise PluginContractError(f"plug-in {plan.name}: {error}") from error
+                message = "; ".join(str(error).splitlines())
+                raise PluginContractError(f"plug-in {plan.name}: {message}") from error
             self._made.append((plan, instance))
 
     @property

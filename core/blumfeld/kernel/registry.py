@@ -33,7 +33,7 @@ class Origin(msgspec.Struct, frozen=True):
     version: str
 
     def __str__(self) -> str:
-        return f"{self.distribution} {self.version}"
+        return f"{self.distribution} {self.version}".rstrip()
 
 
 class Registry:

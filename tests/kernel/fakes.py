@@ -1,0 +1,267 @@
+"""Parts that only note what was done to them, and plug-ins that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import msgspec
+
+from blumfeld.kernel.composition import NodeComposition
+from blumfeld.kernel.event_log import EventLogs, Render
+from blumfeld.kernel.metrics import NodeMetrics
+from blumfeld.kernel.registry import Registry
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.transport import Listener
+
+FREE_PORT = 45_454
+
+
+class Journal:
+    """What happened, in order; and what shall fail."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.failing: dict[str, Exception] = {}
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        if line in self.failing:
+            raise self.failing[line]
+
+
+JOURNAL = Journal()
+"""Plug-ins are made without arguments: they find the journal of the running test here."""
+
+
+class FakePart:
+    """Any part: notes start and stop."""
+
+    def __init__(self, name: str, options: Any = None) -> None:
+        self.name = name
+        self.options = options
+
+    async def start(self, *arguments: Any) -> None:
+        JOURNAL(f"{self.name} started")
+
+    async def stop(self, *arguments: Any) -> None:
+        JOURNAL(f"{self.name} stopped")
+
+    def promise(self) -> str:
+        return f"what {self.name} promises"
+
+
+class FakeTransport(FakePart):
+    """Notes who listens."""
+
+    async def listen(self, listener: Listener, handler: Any, limits: Any, byte_layer: Any = None) -> int:
+        JOURNAL(f"{listener.name} listening")
+        return listener.port or FREE_PORT
+
+    def driver(self) -> str:
+        return "paper"
+
+
+class FakeBroker(FakePart):
+    """As ``kernel.node.BrokerPart``."""
+
+    def __init__(
+        self, composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics
+    ) -> None:
+        super().__init__("broker")
+        self.composition = composition
+        self.authorizer = authorizer
+        self.parking: Any = object()
+        self.replicas: Any = object()
+        self.peers: Any = object()
+        self.broker_epoch = 7
+        self.registered: list[ApiHandler] = []
+        self.ports_at_start: list[int] = []
+
+    def register(self, handlers: Sequence[ApiHandler]) -> None:
+        self.registered += handlers
+
+    def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
+        return {0: (0, 13), 18: (0, 4)} if listener_kind == "broker" else {18: (0, 4)}
+
+    def connection_handler(self, listener_kind: str) -> Any:
+        return f"handler of {listener_kind}"
+
+    async def start(self, *arguments: Any) -> None:
+        self.ports_at_start = [listener.port for listener in self.composition.listeners]
+        await super().start()
+
+
+class SizeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options with a value that can be wrong."""
+
+    size_bytes: int = 1
+
+
+class WrapOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of a storage that wraps another."""
+
+    local: str = "storage_fake"
+
+
+class NetFake:
+    """A network plug-in."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("network",)
+
+    @hookimpl
+    def blumfeld_make_transport(self, composition: Composition) -> Any:
+        return FakeTransport("transport")
+
+    @hookimpl
+    def blumfeld_features(self) -> Sequence[Feature]:
+        return [Feature("paper.version", 0, 1, 1)]
+
+    @hookimpl
+    def blumfeld_node_started(self, composition: Composition) -> None:
+        JOURNAL("node started")
+
+    @hookimpl
+    def blumfeld_node_stopping(self, composition: Composition) -> None:
+        JOURNAL("node stopping")
+
+
+class StorageFake:
+    """A storage plug-in."""
+
+    options_class: type[msgspec.Struct] = SizeOptions
+    roles: tuple[str, ...] = ("storage",)
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        assert composition.transport is not None
+        return FakePart("storage", composition.options)
+
+
+class StorageWrap:
+    """A storage that wraps another."""
+
+    options_class: type[msgspec.Struct] = WrapOptions
+    roles: tuple[str, ...] = ("storage",)
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        inner: Any = composition.local_storage
+        part = FakePart("wrapping storage", composition.options)
+        part.inner = inner  # type: ignore[attr-defined]
+        return part
+
+
+class ConsensusFake:
+    """A consensus plug-in."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("consensus",)
+
+    @hookimpl
+    def blumfeld_make_consensus(self, composition: Composition) -> Any:
+        assert composition.storage is not None
+        return FakePart("consensus")
+
+
+class ReplicationFake:
+    """A replication plug-in, which brings an API handler too."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("replication",)
+
+    @hookimpl
+    def blumfeld_make_replication(self, composition: Composition) -> Any:
+        return FakePart("replication")
+
+    @hookimpl
+    def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
+        assert composition.parking is not None
+        return [ApiHandler(key=23, min_version=2, max_version=4, handle=_unused, error_response=_unused)]
+
+
+def _unused(*_: Any) -> Any:
+    raise AssertionError
+
+
+class GroupsFake:
+    """A group protocol."""
+
+    options_class: type[msgspec.Struct] = SizeOptions
+    roles: tuple[str, ...] = ("groups",)
+
+    @hookimpl
+    def blumfeld_make_group_protocol(self, composition: Composition) -> Any:
+        return FakePart("groups", composition.options)
+
+
+class ReadsTooEarly(StorageFake):
+    """Reads a part that is made later."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        return composition.metadata
+
+
+class MakesNothing(StorageFake):
+    """Fills a role and has no hook for it."""
+
+    blumfeld_make_storage = None  # type: ignore[assignment]
+
+
+class WrongArguments(StorageFake):
+    """Asks for an argument that the hook doesn't have."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition, budget: int) -> Any:  # type: ignore[override]
+        return budget
+
+
+def registry(**more: str) -> Registry:
+    """The fakes under their names, and more by ``name="module:Class"``."""
+    named = {
+        "consensus_fake": "ConsensusFake",
+        "groups_fake": "GroupsFake",
+        "makes_nothing": "MakesNothing",
+        "net_fake": "NetFake",
+        "reads_too_early": "ReadsTooEarly",
+        "replication_fake": "ReplicationFake",
+        "storage_fake": "StorageFake",
+        "storage_wrap": "StorageWrap",
+        "wrong_arguments": "WrongArguments",
+    }
+    places = {name: f"tests.kernel.fakes:{cls}" for name, cls in named.items()} | more
+    return Registry(EntryPoint(name, value, "blumfeld.plugins") for name, value in places.items())
+
+
+MANIFEST = """
+[network]
+plugin = "net_fake"
+[storage]
+plugin = "storage_fake"
+[consensus]
+plugin = "consensus_fake"
+[replication]
+plugin = "replication_fake"
+[groups]
+plugins = ["groups_fake"]
+"""
+
+
+def silent_logs() -> EventLogs:
+    """Logs that nobody reads."""
+    return EventLogs(lambda: lambda *_: None)
+
+
+class Rendered:
+    """A render that keeps (level, event, values)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+    def prepare(self) -> Render:
+        return lambda _, level, logger, event, values: self.events.append((level, event, values))

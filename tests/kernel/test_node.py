@@ -1,0 +1,235 @@
+"""The life of a node, with parts that only note what is done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.manifest import read_manifest
+from blumfeld.kernel.node import Node, StartError
+from blumfeld.kernel.plan import Plan, make_plan
+from blumfeld.wire.errors import PluginContractError
+from tests.kernel import fakes
+from tests.kernel.fakes import FREE_PORT, JOURNAL, MANIFEST, FakeBroker, Rendered, silent_logs
+
+STARTED = [
+    "storage started",
+    "consensus started",
+    "replication started",
+    "broker started",
+    "PLAINTEXT listening",
+    "node started",
+]
+
+
+@pytest.fixture(autouse=True)
+def journal() -> Iterator[None]:
+    JOURNAL.lines.clear()
+    JOURNAL.failing.clear()
+    yield
+    JOURNAL.lines.clear()
+    JOURNAL.failing.clear()
+
+
+def planned(data_dir: Path, *overrides: str) -> Plan:
+    return make_plan(
+        read_manifest(MANIFEST, "test.toml", overrides=overrides, data_dir=str(data_dir)),
+        "test.toml",
+        fakes.registry(),
+    )
+
+
+def with_node(
+    plan: Plan, body: Callable[[Node], Coroutine[Any, Any, None]], logs: EventLogs | None = None
+) -> None:
+    async def main() -> None:
+        runtime = AsyncioRuntime(lambda where, error: pytest.fail(f"{where}: {error!r}"))
+        await body(Node(plan, runtime, logs or silent_logs(), cast("Any", FakeBroker)))
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_parts_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        assert JOURNAL.lines == []
+        assert node.state == "made"
+        await node.start()
+        assert node.state == "ok"
+        assert JOURNAL.lines == STARTED
+        JOURNAL.lines.clear()
+        await node.stop()
+        await node.stop()
+        assert node.state == "stopped"
+
+    with_node(planned(tmp_path), body)
+    assert JOURNAL.lines == [
+        "node stopping",
+        "broker stopped",
+        "transport stopped",
+        "replication stopped",
+        "consensus stopped",
+        "storage stopped",
+    ]
+
+
+@pytest.mark.parametrize("failing", [line for line in STARTED if line != "node started"])
+def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> None:
+    """Nothing of it is left, and a part that failed is not stopped: it had not started."""
+    JOURNAL.failing[failing] = OSError(errno.EACCES, "Permission denied", "data")
+
+    async def body(node: Node) -> None:
+        with pytest.raises(StartError) as caught:
+            await node.start()
+        part = "network" if "listening" in failing else failing.split()[0]
+        assert caught.value.part == part
+        assert "Permission denied" in str(caught.value)
+        assert node.state == "stopped"
+        await node.stop()
+
+    with_node(planned(tmp_path), body)
+    begun = STARTED[: STARTED.index(failing)]
+    stopped = [line.replace("started", "stopped") for line in reversed(begun)]
+    if failing in ("broker started", "PLAINTEXT listening"):
+        stopped.insert(stopped.index("replication stopped"), "transport stopped")
+    assert JOURNAL.lines == [*begun, failing, *stopped]
+
+
+def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        async def wait() -> None:
+            await asyncio.sleep(60)
+
+        cast("Any", node.composition.metadata).start = wait
+        start = asyncio.ensure_future(node.start())
+        await asyncio.sleep(0.01)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+    with_node(planned(tmp_path), body)
+    assert JOURNAL.lines == ["storage started", "storage stopped"]
+
+
+def test_a_part_that_fails_to_stop_is_logged_and_the_others_stop(tmp_path: Path) -> None:
+    JOURNAL.failing["replication stopped"] = ValueError("stuck")
+    rendered = Rendered()
+    logs = EventLogs(rendered.prepare)
+
+    async def body(node: Node) -> None:
+        await node.start()
+        await node.stop()
+
+    with_node(planned(tmp_path), body, logs)
+    logs.flush()
+    assert JOURNAL.lines[-2:] == ["consensus stopped", "storage stopped"]
+    assert [(level, values["part"]) for level, _, values in rendered.events] == [("error", "replication")]
+
+
+def test_stop_without_start_stops_nothing(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.stop()
+        assert node.state == "stopped"
+
+    with_node(planned(tmp_path), body)
+    assert JOURNAL.lines == []
+
+
+def test_a_listener_with_any_port_is_bound_before_the_broker_registers(tmp_path: Path) -> None:
+    plan = planned(
+        tmp_path,
+        'network.listeners=[{name="FIXED", bind="127.0.0.1:9192"}, {name="ANY", bind="127.0.0.1:0"}]',
+    )
+
+    async def body(node: Node) -> None:
+        await node.start()
+        broker = cast("FakeBroker", node.broker)
+        assert broker.ports_at_start == [9192, FREE_PORT]
+        assert [listener.port for listener in node.listeners] == [9192, FREE_PORT]
+        await node.stop()
+
+    with_node(plan, body)
+    assert JOURNAL.lines.index("ANY listening") < JOURNAL.lines.index("broker started")
+    assert JOURNAL.lines.index("FIXED listening") > JOURNAL.lines.index("broker started")
+
+
+def test_a_port_in_use_names_the_listener(tmp_path: Path) -> None:
+    JOURNAL.failing["PLAINTEXT listening"] = OSError(errno.EADDRINUSE, "Address already in use")
+
+    async def body(node: Node) -> None:
+        with pytest.raises(StartError, match=r"listener PLAINTEXT on 127.0.0.1:9092: Address already in use"):
+            await node.start()
+
+    with_node(planned(tmp_path), body)
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    text = "version=1\ncluster.id=other\nnode.id=1\ndirectory.id=XXXXXXXXXXXXXXXXXXXXXg\n"
+    (tmp_path / "meta.properties").write_text(text)
+
+    async def body(node: Node) -> None:
+        with pytest.raises(StartError, match="of cluster other, not mine"):
+            await node.start()
+
+    with_node(planned(tmp_path, "node.cluster_id=mine"), body)
+
+
+def test_the_cluster_id_is_the_directorys(tmp_path: Path) -> None:
+    text = "version=1\ncluster.id=other\nnode.id=1\ndirectory.id=XXXXXXXXXXXXXXXXXXXXXg\n"
+    (tmp_path / "meta.properties").write_text(text)
+
+    async def body(node: Node) -> None:
+        await node.start()
+        assert node.composition.cluster_id == "other"
+        await node.stop()
+
+    with_node(planned(tmp_path), body)
+
+
+def test_each_plugin_is_handed_its_own_options(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "storage.options.size_bytes=5", "groups.options.groups_fake.size_bytes=6")
+
+    async def body(node: Node) -> None:
+        storage: Any = node.composition.storage
+        groups: Any = node.composition.group_protocols[0]
+        assert (storage.options.size_bytes, groups.options.size_bytes) == (5, 6)
+        assert node.composition.local_storage is node.composition.storage
+        assert [feature.name for feature in node.composition.features] == ["paper.version"]
+        assert [handler.key for handler in cast("FakeBroker", node.broker).registered] == [23]
+
+    with_node(plan, body)
+
+
+def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "storage.plugin=storage_wrap", "storage.local_options.size_bytes=9")
+
+    async def body(node: Node) -> None:
+        outer = cast("Any", node.composition.storage)
+        assert outer.name == "wrapping storage"
+        assert outer.inner is node.composition.local_storage
+        assert outer.inner.options.size_bytes == 9
+
+    with_node(plan, body)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "complaint"),
+    [
+        ("reads_too_early", "metadata was read before it was made"),
+        ("makes_nothing", "makes_nothing fills storage, but its blumfeld_make_storage made nothing"),
+        ("wrong_arguments", "plug-in wrong_arguments: .*budget"),
+    ],
+)
+def test_a_plugin_that_breaks_its_contract_is_named(tmp_path: Path, plugin: str, complaint: str) -> None:
+    async def never(node: Node) -> None:
+        raise AssertionError
+
+    with pytest.raises(PluginContractError, match=complaint):
+        with_node(planned(tmp_path, f"storage.plugin={plugin}"), never)
