@@ -169,6 +169,14 @@ def test_an_undone_marker_leaves_its_transaction_open() -> None:
     assert list(state.written(2)) == [AbortedTransaction(7, 0, 1, 2)]
 
 
+def test_a_transaction_undone_from_its_beginning_to_its_marker_never_was() -> None:
+    state = ProducerState()
+    state.place(data_batch(0, 7, 1, 0, transactional=True), 0)
+    state.place(marker(1, 7, 1, committed=True), 0)
+    state.undo_placed(0)
+    assert (len(state), state.first_unstable_offset) == (0, None)
+
+
 def test_markers_are_fenced_by_both_epochs() -> None:
     state = with_one(transactional=True)
     put(state, marker(1, 7, 1, committed=True, coordinator_epoch=5))
@@ -376,7 +384,7 @@ step = st.one_of(
         st.booleans(),
     ),
     st.tuples(st.just("marker"), producers, st.integers(0, 1), st.booleans()),
-    st.tuples(st.just("write"), st.booleans()),
+    st.tuples(st.just("write"), st.integers(0, 4)),
     st.tuples(st.just("high watermark"), st.integers(0, 3)),
     st.tuples(st.just("reload")),
 )
@@ -395,8 +403,8 @@ class Run:
                 self.data(producer, epoch_delta, kind, records, transactional)
             case ("marker", int(producer), int(epoch_delta), bool(committed)):
                 self.marker(producer, epoch_delta, committed)
-            case ("write", bool(fails)):
-                self.write(fails)
+            case ("write", int(lost)):
+                self.write(lost)
             case ("high watermark", int(behind)):
                 self.model.high_watermark = max(self.model.high_watermark, self.model.written_end - behind)
                 self.state.high_watermark_moved(self.model.high_watermark)
@@ -430,11 +438,11 @@ class Run:
         self.state.place(batch, 0)
         self.model.log.append(Item(batch, committed))
 
-    def write(self, fails: bool) -> None:
+    def write(self, lost: int) -> None:
+        """A write that fails for the last ``lost`` batches of the turn."""
         placed = [item for item in self.model.log if item.batch.base_offset >= self.model.written_end]
-        if fails and placed:
-            # A short write: half of the batches made it.
-            end = placed[len(placed) // 2].batch.base_offset
+        if lost and placed:
+            end = placed[-min(lost, len(placed))].batch.base_offset
             self.aborted += self.state.written(end)
             self.state.undo_placed(end)
             self.model.log = [item for item in self.model.log if item.batch.base_offset < end]
@@ -466,7 +474,7 @@ class Run:
                 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(step, max_size=30))
 def test_it_agrees_with_a_log_that_is_read_anew_each_time(steps: list[tuple[object, ...]]) -> None:
     run = Run()

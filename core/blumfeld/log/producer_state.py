@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,7 +46,9 @@ class Duplicate(msgspec.Struct, frozen=True):
     """The original isn't written yet: answer as it will be answered."""
 
 
-class _Placed(NamedTuple):
+class _Placed(msgspec.Struct, frozen=True, gc=False):
+    """What undoes one placed batch."""
+
     base_offset: int
     before: ProducerEntry | None
     producer_id: int
