@@ -182,13 +182,7 @@ class Module:
     ) -> None:
         lines = [self._field(message, field) for field in fields]
         docstring = self.docs.get(name if base == "Message" else f"{self.name}.{name}", doc).strip()
-        if len(docstring) > 100 and "\n" not in docstring:
-            docstring = textwrap.fill(docstring, 100)
-        if "\n" in docstring:
-            docstring += "\n"
-        quoted = textwrap.indent(f'"""{docstring}"""', "    ").replace("\n    \n", "\n\n")
-        if docstring.endswith("\n"):
-            quoted = quoted.removesuffix('"""') + '    """'
+        quoted = quoted_docstring(docstring)
         self.body.append(f"class {name}({base}):\n{quoted}\n\n{meta}" + "\n".join(lines))
 
     def _field(self, message: Json, field: Json) -> str:
@@ -289,6 +283,18 @@ class Module:
                 entries = "".join(f"    {m['apiKey']}: {m['name']},\n" for m in rows)
                 text += f'\n{table}: dict[int, type[Message]] = {{\n{entries}}}\n"""{doc}"""\n'
         return text
+
+
+def quoted_docstring(text: str) -> str:
+    """A class's docstring, its paragraphs filled to the width of a line."""
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    filled = [
+        textwrap.fill(part, 110, initial_indent="    ", subsequent_indent="    ") for part in paragraphs
+    ]
+    if len(filled) == 1 and "\n" not in filled[0] and len(filled[0]) <= 104:
+        return f'    """{paragraphs[0]}"""'
+    first = textwrap.fill('"""' + paragraphs[0], 110, initial_indent="    ", subsequent_indent="    ")
+    return "\n\n".join([first, *filled[1:]]) + '\n    """'
 
 
 def struct_types(fields: list[Json]) -> list[str]:

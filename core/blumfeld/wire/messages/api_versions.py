@@ -8,7 +8,11 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class ApiVersionsRequest(Message):
-    """API 18, request: versions 0-4, flexible from 3."""
+    """Ask what the broker speaks. Versions 0-4, flexible from 3.
+
+    The only request that is answered in a version the broker does not know: by a version 0 answer that names
+    the versions it does (KIP-511). Software name and version (3) must match a pattern, else INVALID_REQUEST.
+    """
 
     meta: ClassVar[Api] = Api("ApiVersionsRequest", 18, "request", valid="0-4", flexible="3+")
 
@@ -41,7 +45,11 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message):
-    """API 18, response: versions 0-4, flexible from 3."""
+    """What the broker speaks, and the cluster's feature levels. Versions 0-4, flexible from 3.
+
+    Its header is always version 0. Supported features with a minimum of 0 are left out below version 4, whose
+    clients refuse them.
+    """
 
     meta: ClassVar[Api] = Api("ApiVersionsResponse", 18, "response", valid="0-4", flexible="3+")
 

@@ -23,7 +23,11 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """Part of CreateTopicsRequest."""
+    """A topic to create.
+
+    ``num_partitions`` and ``replication_factor`` of -1 mean the cluster's default (version 4, KIP-464) or,
+    with ``assignments``, what these say.
+    """
 
     name: Annotated[str, Wire("string")] = ""
     num_partitions: Annotated[int, Wire("int32")] = 0
@@ -33,7 +37,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Message):
-    """API 19, request: versions 2-7, flexible from 5."""
+    """Create topics. Versions 2-7, flexible from 5. ``validate_only`` changes nothing."""
 
     meta: ClassVar[Api] = Api("CreateTopicsRequest", 19, "request", valid="2-7", flexible="5+")
 
@@ -70,7 +74,11 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message):
-    """API 19, response: versions 2-7, flexible from 5."""
+    """What became of each topic. Versions 2-7, flexible from 5.
+
+    Set ``error_message`` to None for success: its default is "". Configs and counts are told from version 5
+    on (KIP-525), the id from 7. ``topic_config_error_code`` says that the caller may not see the configs.
+    """
 
     meta: ClassVar[Api] = Api("CreateTopicsResponse", 19, "response", valid="2-7", flexible="5+")
 

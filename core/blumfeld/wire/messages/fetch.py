@@ -16,7 +16,11 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
-    """Part of FetchRequest."""
+    """From where to read one partition.
+
+    ``current_leader_epoch`` fences old leaders (-1: do not check); ``last_fetched_epoch`` (version 12) asks
+    whether the reader's log has diverged; ``log_start_offset`` is the follower's own.
+    """
 
     partition: Annotated[int, Wire("int32")] = 0
     current_leader_epoch: Annotated[int, Wire("int32", versions="9+", ignorable=True)] = -1
@@ -49,7 +53,14 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message):
-    """API 1, request: versions 4-18, flexible from 12."""
+    """Read batches, as a consumer, a follower or a KRaft replica. Versions 4-18, flexible from 12.
+
+    ``max_wait_ms`` and ``min_bytes`` make it wait; ``max_bytes`` bounds the answer but for its first batch. A
+    session (version 7, KIP-227) is asked for by ``session_epoch`` 0, continued by 1 and up, given up by -1;
+    its requests list only what changed, and ``forgotten_topics_data`` what is to leave it. From version 13
+    topics are named by id. A replica says so by ``replica_id`` up to version 14, by ``replica_state`` after
+    (KIP-903).
+    """
 
     meta: ClassVar[Api] = Api("FetchRequest", 1, "request", valid="4-18", flexible="12+")
 
@@ -102,7 +113,13 @@ class AbortedTransaction(Struct):
 
 
 class PartitionData(Struct):
-    """Part of FetchResponse."""
+    """One partition's batches and ends.
+
+    ``records`` may hold file regions when encoding. Null is legal, but a zero-length value is what Java sends
+    for "nothing", and what some clients need. ``aborted_transactions`` is null for read_uncommitted. A
+    ``diverging_epoch`` other than the default tells the reader to truncate; ``preferred_read_replica`` other
+    than -1 to read there.
+    """
 
     partition_index: Annotated[int, Wire("int32")] = 0
     error_code: Annotated[int, Wire("int16")] = 0
@@ -143,7 +160,12 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Message):
-    """API 1, response: versions 4-18, flexible from 12."""
+    """The batches read. Versions 4-18, flexible from 12.
+
+    ``error_code`` (version 7) is the session's; ``session_id`` 0 means that there is none. An incremental
+    answer lists only partitions that have something to say. ``node_endpoints`` (version 16) go with each
+    ``current_leader``.
+    """
 
     meta: ClassVar[Api] = Api("FetchResponse", 1, "response", valid="4-18", flexible="12+")
 

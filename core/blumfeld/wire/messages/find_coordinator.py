@@ -8,7 +8,9 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class FindCoordinatorRequest(Message):
-    """API 10, request: versions 0-6, flexible from 3."""
+    """Ask who coordinates a group (``key_type`` 0), a transactional id (1) or a share partition (2). Versions
+    0-6, flexible from 3. One ``key`` up to version 3, ``coordinator_keys`` from 4 on (KIP-699).
+    """
 
     meta: ClassVar[Api] = Api("FindCoordinatorRequest", 10, "request", valid="0-6", flexible="3+")
 
@@ -29,7 +31,11 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Message):
-    """API 10, response: versions 0-6, flexible from 3."""
+    """Where the coordinators are. Versions 0-6, flexible from 3.
+
+    One answer in the top-level fields up to version 3, ``coordinators`` from 4 on. After an error the node is
+    -1, the host empty, the port -1.
+    """
 
     meta: ClassVar[Api] = Api("FindCoordinatorResponse", 10, "response", valid="0-6", flexible="3+")
 

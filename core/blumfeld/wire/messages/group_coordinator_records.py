@@ -239,7 +239,11 @@ class LegacyOffsetCommitValue(Message):
 
 
 class OffsetCommitValue(Message):
-    """Value of record type 1: versions 0-4, flexible from 4."""
+    """A committed offset. Value of record type 1, versions 0-4, flexible from 4.
+
+    ``expire_timestamp`` exists in version 1 only, ``leader_epoch`` from 3 on; ``topic_id`` is a tag of
+    version 4.
+    """
 
     meta: ClassVar[Api] = Api("OffsetCommitValue", 1, "coordinator-value", valid="0-4", flexible="4+")
 
@@ -267,7 +271,7 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(Message):
-    """Value of record type 2: versions 0-4, flexible from 4."""
+    """A classic group at the end of a rebalance. Value of record type 2, versions 0-4, flexible from 4."""
 
     meta: ClassVar[Api] = Api("GroupMetadataValue", 2, "coordinator-value", valid="0-4", flexible="4+")
 

@@ -6,7 +6,11 @@ from blumfeld.wire.schema import Api, Message, Wire
 
 
 class RequestHeader(Message):
-    """Header: versions 1-2, flexible from 2."""
+    """Before every request: version 1, or 2 where the request's version is flexible; the client id stays
+    classic.
+
+    The broker reads it with :func:`blumfeld.wire.headers.request_header`.
+    """
 
     meta: ClassVar[Api] = Api("RequestHeader", None, "header", valid="1-2", flexible="2+")
 

@@ -6,7 +6,9 @@ from blumfeld.wire.schema import Api, Message, Wire
 
 
 class HeartbeatRequest(Message):
-    """API 12, request: versions 0-4, flexible from 4."""
+    """A classic member is alive. Versions 0-4, flexible from 4. ``group_instance_id`` fences a static member
+    (3).
+    """
 
     meta: ClassVar[Api] = Api("HeartbeatRequest", 12, "request", valid="0-4", flexible="4+")
 

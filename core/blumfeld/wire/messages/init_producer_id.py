@@ -6,7 +6,11 @@ from blumfeld.wire.schema import Api, Message, Wire
 
 
 class InitProducerIdRequest(Message):
-    """API 22, request: versions 0-6, flexible from 2."""
+    """Get a producer id and epoch. Versions 0-5, and 6 unstable; flexible from 2.
+
+    A null ``transactional_id`` is an idempotent producer. ``producer_id`` and ``producer_epoch`` (version 3,
+    KIP-360) ask to go on from an epoch; -1 for a new one.
+    """
 
     meta: ClassVar[Api] = Api("InitProducerIdRequest", 22, "request", valid="0-6", flexible="2+")
 
@@ -19,7 +23,7 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """API 22, response: versions 0-6, flexible from 2."""
+    """A producer id and its epoch; both -1 after an error. Versions 0-5, and 6 unstable; flexible from 2."""
 
     meta: ClassVar[Api] = Api("InitProducerIdResponse", 22, "response", valid="0-6", flexible="2+")
 

@@ -15,7 +15,12 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message):
-    """API 11, request: versions 0-9, flexible from 6."""
+    """Join a classic group, or come back to it. Versions 0-9, flexible from 6.
+
+    An empty ``member_id`` asks for one: from version 4 it is given with MEMBER_ID_REQUIRED first (KIP-394),
+    unless ``group_instance_id`` makes the member static (version 5, KIP-345). Before version 1 the session
+    timeout serves as ``rebalance_timeout_ms``, which is -1 then.
+    """
 
     meta: ClassVar[Api] = Api("JoinGroupRequest", 11, "request", valid="0-9", flexible="6+")
 
@@ -40,7 +45,12 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Message):
-    """API 11, response: versions 0-9, flexible from 6."""
+    """The new generation. Versions 0-9, flexible from 6.
+
+    Only the leader gets ``members``. ``protocol_name`` is null after an error from version 7 on, "" before.
+    ``skip_assignment`` (version 9) tells a static leader that came back that nothing is to be assigned
+    (KIP-814).
+    """
 
     meta: ClassVar[Api] = Api("JoinGroupResponse", 11, "response", valid="0-9", flexible="6+")
 

@@ -16,7 +16,11 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message):
-    """API 13, request: versions 0-5, flexible from 4."""
+    """Members leave a classic group. Versions 0-5, flexible from 4.
+
+    One ``member_id`` up to version 2, ``members`` from 3 on. An empty member id with an instance id is an
+    operator who removes a static member.
+    """
 
     meta: ClassVar[Api] = Api("LeaveGroupRequest", 13, "request", valid="0-5", flexible="4+")
 

@@ -23,7 +23,12 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message):
-    """API 2, request: versions 1-11, flexible from 6."""
+    """Look offsets up by time. Versions 1-11, flexible from 6.
+
+    Beside times from 0 on, a partition may ask for -1 latest, -2 earliest, -3 the greatest timestamp (version
+    7), -4 earliest local (8), -5 latest tiered (9), -6 earliest not yet tiered (11). Latest is bounded by
+    ``isolation_level``.
+    """
 
     meta: ClassVar[Api] = Api("ListOffsetsRequest", 2, "request", valid="1-11", flexible="6+")
 
@@ -51,7 +56,11 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(Message):
-    """API 2, response: versions 1-11, flexible from 6."""
+    """The offsets found, by partition. Versions 1-11, flexible from 6.
+
+    Nothing found is offset -1 with timestamp -1 and no error; latest and earliest answer timestamp -1 as
+    well.
+    """
 
     meta: ClassVar[Api] = Api("ListOffsetsResponse", 2, "response", valid="1-11", flexible="6+")
 

@@ -16,7 +16,12 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Message):
-    """API 3, request: versions 0-13, flexible from 9."""
+    """Ask for brokers, topics, leaders. Versions 0-13, flexible from 9.
+
+    ``topics`` null is all of them, empty none; but in version 0, where null can't be said, empty is all. From
+    version 12 a topic may be named by id with a null name. ``allow_auto_topic_creation`` is true before
+    version 4.
+    """
 
     meta: ClassVar[Api] = Api("MetadataRequest", 3, "request", valid="0-13", flexible="9+")
 
@@ -63,7 +68,11 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Message):
-    """API 3, response: versions 0-13, flexible from 9."""
+    """The cluster as this broker sees it. Versions 0-13, flexible from 9.
+
+    Hosts and ports are what clients dial next, so those of the listener that was asked. Authorized operations
+    stay at their default where nobody asked for them. A topic asked for by an unknown id has a null name.
+    """
 
     meta: ClassVar[Api] = Api("MetadataResponse", 3, "response", valid="0-13", flexible="9+")
 

@@ -26,7 +26,11 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(Message):
-    """Record type 0: versions 0-4, flexible."""
+    """A broker has come with a new incarnation. Record type 0, versions 0-4.
+
+    ``fenced`` brokers lead nothing until UnfenceBrokerRecord or a change record. ``log_dirs`` are its
+    directory ids (version 3).
+    """
 
     meta: ClassVar[Api] = Api("RegisterBrokerRecord", 0, "metadata", valid="0-4", flexible="0+")
 
@@ -66,7 +70,11 @@ class TopicRecord(Message):
 
 
 class PartitionRecord(Message):
-    """Record type 3: versions 0-2, flexible."""
+    """A partition has been created, whole. Record type 3, versions 0-2.
+
+    ``directories`` (1) stand beside ``replicas``, one for one. The ELR lists (2) are null where there is none
+    (KIP-966).
+    """
 
     meta: ClassVar[Api] = Api("PartitionRecord", 3, "metadata", valid="0-2", flexible="0+")
 
@@ -101,7 +109,11 @@ class ConfigRecord(Message):
 
 
 class PartitionChangeRecord(Message):
-    """Record type 5: versions 0-2, flexible."""
+    """What changed of a partition: only the fields that are there. Record type 5, versions 0-2.
+
+    ``leader`` -2 means no change, -1 no leader; a new leader bumps the leader epoch, any change the partition
+    epoch.
+    """
 
     meta: ClassVar[Api] = Api("PartitionChangeRecord", 5, "metadata", valid="0-2", flexible="0+")
 

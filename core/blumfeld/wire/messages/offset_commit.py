@@ -26,7 +26,12 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Message):
-    """API 8, request: versions 2-10, flexible from 8."""
+    """Commit a group's offsets. Versions 2-10, flexible from 8.
+
+    ``generation_id_or_member_epoch`` is the classic generation or the KIP-848 epoch; -1 with an empty member
+    id comes from a consumer outside of any group. ``retention_time_ms`` exists in versions 2-4. Topics by id
+    from version 10.
+    """
 
     meta: ClassVar[Api] = Api("OffsetCommitRequest", 8, "request", valid="2-10", flexible="8+")
 

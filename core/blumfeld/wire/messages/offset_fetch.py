@@ -35,7 +35,12 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message):
-    """API 9, request: versions 1-10, flexible from 6."""
+    """Read committed offsets. Versions 1-10, flexible from 6.
+
+    Up to version 7 one group (``group_id``, ``topics``), from 8 on several (``groups``). Topics null (version
+    2) is all of them. ``require_stable`` (7) answers UNSTABLE_OFFSET_COMMIT while a transaction's offsets are
+    pending (KIP-447).
+    """
 
     meta: ClassVar[Api] = Api("OffsetFetchRequest", 9, "request", valid="1-10", flexible="6+")
 
@@ -99,7 +104,11 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Message):
-    """API 9, response: versions 1-10, flexible from 6."""
+    """Committed offsets. Versions 1-10, flexible from 6.
+
+    No offset is -1 with leader epoch -1, metadata "" and no error; also for a group that does not exist. From
+    version 8 all is in ``groups``.
+    """
 
     meta: ClassVar[Api] = Api("OffsetFetchResponse", 9, "response", valid="1-10", flexible="6+")
 

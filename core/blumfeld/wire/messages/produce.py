@@ -9,7 +9,7 @@ from blumfeld.wire.schema import Api, Message, Struct, Wire
 
 
 class PartitionProduceData(Struct):
-    """Part of ProduceRequest."""
+    """One partition's batch: exactly one of format 2, decoded as a view of the frame. Null is INVALID_RECORD."""
 
     index: Annotated[int, Wire("int32")] = 0
     records: Annotated[Records | None, Wire("records", nullable="0+")] = None
@@ -24,7 +24,12 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message):
-    """API 0, request: versions 3-13, flexible from 9."""
+    """Append batches to partitions. Versions 3-13, flexible from 9.
+
+    From version 13 topics are named by id, before by name. ``acks`` is 0 (no answer is sent at all), 1 or -1
+    (all in the ISR); ``timeout_ms`` bounds the wait for the ISR only. ``transactional_id`` must be there if
+    any batch has the transactional bit (KIP-98). zstd needs version 7 (KIP-110).
+    """
 
     meta: ClassVar[Api] = Api("ProduceRequest", 0, "request", valid="3-13", flexible="9+")
 
@@ -49,7 +54,11 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionProduceResponse(Struct):
-    """Part of ProduceResponse."""
+    """One partition's outcome.
+
+    ``base_offset`` is -1 after an error, for a duplicate the offset of the original. ``log_append_time_ms``
+    is -1 unless the topic wants LogAppendTime.
+    """
 
     index: Annotated[int, Wire("int32")] = 0
     error_code: Annotated[int, Wire("int16")] = 0
@@ -85,7 +94,12 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Message):
-    """API 0, response: versions 3-13, flexible from 9."""
+    """What became of each batch. Versions 3-13, flexible from 9.
+
+    From version 10 ``current_leader`` and ``node_endpoints`` tell a client where to go when the error is
+    NOT_LEADER_OR_FOLLOWER (KIP-951). From version 8 ``record_errors`` name the records that were refused
+    (KIP-467).
+    """
 
     meta: ClassVar[Api] = Api("ProduceResponse", 0, "response", valid="3-13", flexible="9+")
 

@@ -15,7 +15,11 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Message):
-    """API 14, request: versions 0-5, flexible from 4."""
+    """Hand in (the leader) and ask for (everyone) the assignment of a generation. Versions 0-5, flexible from
+    4.
+
+    ``protocol_type`` and ``protocol_name`` are checked where version 5 sends them (KIP-559).
+    """
 
     meta: ClassVar[Api] = Api("SyncGroupRequest", 14, "request", valid="0-5", flexible="4+")
 
@@ -29,7 +33,9 @@ class SyncGroupRequest(Message):
 
 
 class SyncGroupResponse(Message):
-    """API 14, response: versions 0-5, flexible from 4."""
+    """A member's assignment: the bytes that the leader wrote for it, empty if it wrote none. Versions 0-5,
+    flexible from 4.
+    """
 
     meta: ClassVar[Api] = Api("SyncGroupResponse", 14, "response", valid="0-5", flexible="4+")
 
