@@ -1,0 +1,90 @@
+"""What a command on a group comes to, gathered while it is decided, and given to the runtime as one
+``Decision``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from blumfeld.coordinator.records import record
+from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
+from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
+
+GROUP_METADATA_VERSION = 3
+"""The version of GroupMetadataValue that 4.3.1 writes."""
+
+
+class SessionExpired(msgspec.Struct, frozen=True):
+    """A timer's command: nothing was heard of a member for its session timeout."""
+
+    group_id: str
+    member_id: str
+
+
+class JoinExpired(msgspec.Struct, frozen=True):
+    """A timer's command: the rebalance has waited long enough for members to join."""
+
+    group_id: str
+    generation: int
+
+
+class SyncExpired(msgspec.Struct, frozen=True):
+    """A timer's command: members of this generation have had their time to sync."""
+
+    group_id: str
+    generation: int
+
+
+class Effects:
+    """Records, timers and answers, in the order in which they came up."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.records: list[CoordinatorRecord] = []
+        self.timers: list[TimerOrder] = []
+        self.answers: list[tuple[Hashable, Any]] = []
+
+    def write(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        """Keep the group as it is to be, or (``None``) forget it."""
+        key = GroupMetadataKey(group=group_id)
+        self.records.append(record(key, value, GROUP_METADATA_VERSION))
+
+    def answer(self, token: Hashable, reply: Any) -> None:
+        """Answer a request that waits."""
+        self.answers.append((token, reply))
+
+    def session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """(Re)start the session timer of a member."""
+        command = SessionExpired(group_id, member_id)
+        self.timers.append(TimerOrder(("session", group_id, member_id), timeout_ms, command))
+
+    def end_session(self, group_id: str, member_id: str) -> None:
+        """Stop the session timer of a member that has gone."""
+        self.timers.append(TimerOrder(("session", group_id, member_id), None))
+
+    def join_timer(self, group_id: str, generation: int, delay_ms: int) -> None:
+        """(Re)start the timer of the join phase."""
+        command = JoinExpired(group_id, generation)
+        self.timers.append(TimerOrder(("join", group_id), delay_ms, command))
+
+    def sync_timer(self, group_id: str, generation: int, delay_ms: int) -> None:
+        """(Re)start the timer of the sync phase."""
+        command = SyncExpired(group_id, generation)
+        self.timers.append(TimerOrder(("sync", group_id), delay_ms, command))
+
+    def end_join_timer(self, group_id: str) -> None:
+        """Stop the timer of the join phase."""
+        self.timers.append(TimerOrder(("join", group_id), None))
+
+    def end_sync_timer(self, group_id: str) -> None:
+        """Stop the timer of the sync phase."""
+        self.timers.append(TimerOrder(("sync", group_id), None))
+
+    def decision(self, reply: Any = None, token: Hashable | None = None) -> Decision:
+        """All of it, with a reply for who asked now, or the token under which he waits."""
+        return Decision(
+            records=self.records, reply=reply, timers=self.timers, deferred=token, answers=self.answers
+        )

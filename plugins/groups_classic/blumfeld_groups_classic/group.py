@@ -1,0 +1,184 @@
+"""A classic group and its members.
+
+What the log says of a group is written by ``replay`` only. A rebalance in flight (who has joined, who waits,
+the state between two generations) is in no record: Kafka keeps it in memory too. Those fields are named
+*volatile* below; commands change them, and they are lost with the shard, after which members join again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+
+import attrs
+
+from blumfeld.wire.messages.group_coordinator_records import GroupMetadataValue, MemberMetadata
+
+Token = Hashable
+"""Under which a parked request waits."""
+
+
+class State(Enum):
+    """States of formats.md §17, by the names that DescribeGroups shows."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@attrs.define
+class Member:
+    """One member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) in the order of the member's preference."""
+    assignment: bytes = b""
+    joining: Token | None = None
+    """Volatile: its JoinGroup that waits for the others."""
+    syncing: Token | None = None
+    """Volatile: its SyncGroup that waits for the leader's."""
+    is_new: bool = False
+    """Volatile: it has not been in a generation yet."""
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        """What it sent for a protocol; empty if it doesn't support it."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@attrs.define
+class Group:
+    """One classic group on this shard."""
+
+    group_id: str
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str = ""
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = attrs.field(factory=dict)
+    """In the order in which they joined: the first is leader."""
+    instances: dict[str, str] = attrs.field(factory=dict)
+    """Static members: instance id → member id (KIP-345)."""
+    persisted: bool = False
+    """Whether the log has a record of it."""
+    pending: dict[str, int] = attrs.field(factory=dict)
+    """Volatile: ids given out by KIP-394 that have not joined with them yet → session timeout, ms."""
+    delaying: bool = False
+    """Volatile: the first rebalance of an empty group waits for more members."""
+    delay_left_ms: int = 0
+    """Volatile: how long that may go on, after the delay that runs."""
+    arrived: bool = False
+    """Volatile: a member came during the delay that runs."""
+
+    def add(self, member: Member) -> None:
+        """A member joins; the first one leads, and gives the group its protocol type."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member_id: str) -> Member | None:
+        """A member goes; if it led, the next in line leads."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+            del self.instances[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def supports(self, protocols: tuple[tuple[str, bytes], ...], but: str | None = None) -> bool:
+        """Whether one of these protocols is supported by every member (``but`` one, who is to change his)."""
+        others = [member for key, member in self.members.items() if key != but]
+        return any(all(_has(member, name) for member in others) for name, _ in protocols)
+
+    def vote(self) -> str | None:
+        """The protocol: each member votes for its first among those that all support. The earliest named wins a
+        draw.
+        """
+        votes: dict[str, int] = {}
+        members = list(self.members.values())
+        if not members:
+            return None
+        for name, _ in members[0].protocols:
+            if all(_has(member, name) for member in members):
+                votes[name] = 0
+        for member in members:
+            choice = next((name for name, _ in member.protocols if name in votes), None)
+            if choice is not None:
+                votes[choice] += 1
+        return max(votes, key=lambda name: votes[name]) if votes else None
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member wants to be waited for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def all_joined(self) -> bool:
+        """Whether every member has joined the next generation, and nobody is about to."""
+        return not self.pending and all(member.joining is not None for member in self.members.values())
+
+    def as_record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
+        """The value that keeps it; ``assignments`` in place of the members' own."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=now_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata_for(self.protocol_name),
+                    assignment=member.assignment if assignments is None else assignments.get(key, b""),
+                )
+                for key, member in self.members.items()
+            ],
+        )
+
+
+def _has(member: Member, protocol: str) -> bool:
+    return any(name == protocol for name, _ in member.protocols)
+
+
+def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
+    """The group as a record says it is. One that is here keeps what is volatile of members that stay."""
+    before = group.members if group is not None else {}
+    group = group if group is not None else Group(group_id)
+    group.persisted = True
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type
+    group.protocol_name = value.protocol
+    group.members, group.instances = {}, {}
+    group.leader_id = value.leader
+    for item in value.members:
+        known = before.get(item.member_id)
+        member = Member(
+            item.member_id,
+            item.group_instance_id,
+            item.client_id,
+            item.client_host,
+            item.session_timeout,
+            item.rebalance_timeout,
+            known.protocols if known else ((value.protocol or "", bytes(item.subscription)),),
+            bytes(item.assignment),
+        )
+        if known is not None:
+            member.joining, member.syncing, member.is_new = known.joining, known.syncing, known.is_new
+        group.add(member)
+    group.state = State.STABLE if group.members else State.EMPTY
+    return group

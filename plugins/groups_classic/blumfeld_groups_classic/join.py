@@ -1,0 +1,206 @@
+"""JoinGroup v0–9 (formats.md §17).
+
+v1  rebalance timeout. v4  MEMBER_ID_REQUIRED (KIP-394). v5  static membership (KIP-345). v7  protocol type in
+the response. v8  reason. v9  skip_assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import Decision
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from blumfeld_groups_classic import rebalance
+from blumfeld_groups_classic.effects import Effects
+from blumfeld_groups_classic.group import Group, Member, State, Token
+
+MEMBER_ID_REQUIRED_SINCE_VERSION = 4
+SKIP_ASSIGNMENT_SINCE_VERSION = 9
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""A new member waits in a rebalance at most so long, whatever its session timeout (Kafka's constant)."""
+
+
+@attrs.frozen
+class Limits:
+    """The group configuration that joining needs; names and defaults are Kafka's."""
+
+    session_timeout_ms_min: int
+    session_timeout_ms_max: int
+    members_max: int
+    initial_rebalance_delay_ms: int
+
+
+@attrs.frozen
+class Joining:
+    """One JoinGroup on its way through the rules."""
+
+    group: Group
+    request: JoinGroupRequest
+    context: RequestContext
+    effects: Effects
+    limits: Limits
+    token: Token
+    new_member_id: Callable[[str], str]
+
+    def decide(self) -> Decision:
+        """Check, then admit, replace or take back the member.
+
+        :raises BrokerError: INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED,
+            UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
+        """
+        self._check_protocols()
+        request = self.request
+        if request.member_id:
+            return self._known()
+        if request.group_instance_id is not None:
+            return self._static()
+        self._check_size()
+        member_id = self.new_member_id(self.context.client_id or "consumer")
+        if self.context.api_version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
+            self.group.pending[member_id] = request.session_timeout_ms
+            self.effects.session(self.group.group_id, member_id, request.session_timeout_ms)
+            reply = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+            return self.effects.decision(reply)
+        return self._admit(member_id)
+
+    def _check_protocols(self) -> None:
+        request, group = self.request, self.group
+        fits = bool(request.protocol_type and request.protocols)
+        if fits and group.members:
+            same_type = request.protocol_type == group.protocol_type
+            fits = same_type and group.supports(self._protocols(), but=request.member_id)
+        if not fits:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _check_size(self) -> None:
+        if len(self.group.members) + len(self.group.pending) >= self.limits.members_max:
+            raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def _known(self) -> Decision:
+        group, member_id = self.group, self.request.member_id
+        check_instance(group, member_id, self.request.group_instance_id)
+        if member_id in group.pending:
+            del group.pending[member_id]
+            return self._admit(member_id)
+        member = group.members.get(member_id)
+        if member is None:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self._rejoin(member)
+
+    def _static(self) -> Decision:
+        """A static member without its member id: it is new, or has started again and takes the place of its
+        former self.
+        """
+        instance = self.request.group_instance_id or ""
+        member_id = self.new_member_id(instance)
+        former_id = self.group.instances.get(instance)
+        if former_id is None:
+            self._check_size()
+            return self._admit(member_id)
+        return self._replace(self.group.members[former_id], member_id)
+
+    def _admit(self, member_id: str) -> Decision:
+        request, group = self.request, self.group
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            self.context.client_id,
+            f"/{self.context.peer_host}",
+            request.session_timeout_ms,
+            self._rebalance_timeout_ms(),
+            self._protocols(),
+            is_new=True,
+        )
+        group.add(member)
+        group.arrived = True
+        return self._park(member)
+
+    def _rejoin(self, member: Member) -> Decision:
+        group = self.group
+        unchanged = member.protocols == self._protocols()
+        if group.state is State.COMPLETING and unchanged:
+            return self._current(member)  # its answer was lost
+        leads = member.member_id == group.leader_id
+        if group.state is State.STABLE and unchanged and not leads:
+            return self._current(member)
+        self._update(member)
+        return self._park(member)
+
+    def _replace(self, former: Member, member_id: str) -> Decision:
+        group, effects = self.group, self.effects
+        rebalance.refuse(former, effects, ErrorCode.FENCED_INSTANCE_ID)
+        effects.end_session(group.group_id, former.member_id)
+        led = group.leader_id == former.member_id
+        before = former.metadata_for(group.protocol_name)
+        former_id, former.member_id = former.member_id, member_id
+        group.members = {m.member_id: m for m in group.members.values()}
+        group.instances[former.instance_id or ""] = member_id
+        if led:
+            group.leader_id = member_id
+        self._update(former)
+        same = group.vote() == group.protocol_name and former.metadata_for(group.protocol_name) == before
+        if group.state is not State.STABLE or not same:
+            return self._park(former)
+        effects.write(group.group_id, group.as_record(effects.now_ms))
+        effects.session(group.group_id, member_id, former.session_timeout_ms)
+        reply = rebalance.join_response(group, former)
+        if led and self.context.api_version >= SKIP_ASSIGNMENT_SINCE_VERSION:
+            reply.skip_assignment = True
+        elif led:  # an older client must not assign: it follows the member that it was
+            reply.leader, reply.members = former_id, []
+        return effects.decision(reply)
+
+    def _update(self, member: Member) -> None:
+        member.protocols = self._protocols()
+        member.session_timeout_ms = self.request.session_timeout_ms
+        member.rebalance_timeout_ms = self._rebalance_timeout_ms()
+        member.client_id = self.context.client_id
+        member.client_host = f"/{self.context.peer_host}"
+
+    def _park(self, member: Member) -> Decision:
+        group, effects = self.group, self.effects
+        rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)  # a request that it gave up
+        member.joining = self.token
+        waits_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+        effects.session(group.group_id, member.member_id, waits_ms)
+        if group.state is not State.PREPARING:
+            rebalance.prepare(group, effects, self.limits.initial_rebalance_delay_ms)
+        rebalance.maybe_complete_join(group, effects)
+        return effects.decision(token=self.token)
+
+    def _current(self, member: Member) -> Decision:
+        effects = self.effects
+        effects.session(self.group.group_id, member.member_id, member.session_timeout_ms)
+        reply = rebalance.join_response(self.group, member)
+        if self.group.state is State.STABLE:
+            reply.members = []
+        return effects.decision(reply)
+
+    def _protocols(self) -> tuple[tuple[str, bytes], ...]:
+        return tuple((p.name, bytes(p.metadata)) for p in self.request.protocols)
+
+    def _rebalance_timeout_ms(self) -> int:
+        asked = self.request.rebalance_timeout_ms
+        return self.request.session_timeout_ms if asked < 0 else asked
+
+
+def check_instance(group: Group, member_id: str, instance_id: str | None) -> None:
+    """A static member's two ids must belong together.
+
+    :raises BrokerError: UNKNOWN_MEMBER_ID for an instance that isn't here, FENCED_INSTANCE_ID for one that is
+        another's now
+    """
+    if instance_id is None:
+        return
+    holder = group.instances.get(instance_id)
+    if holder is None:
+        if member_id not in group.pending:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+    elif holder != member_id:
+        raise BrokerError(ErrorCode.FENCED_INSTANCE_ID)

@@ -1,0 +1,136 @@
+"""The course of a rebalance: prepare, wait for members to join, begin the generation, wait for the leader's
+assignment.
+"""
+
+from __future__ import annotations
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from blumfeld.wire.messages.sync_group import SyncGroupResponse
+from blumfeld_groups_classic.effects import Effects
+from blumfeld_groups_classic.group import Group, Member, State
+
+
+def prepare(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+    """Begin a rebalance: who waits for an assignment is told, and all members are to join again."""
+    if group.state is State.COMPLETING:
+        answer_syncs(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+        effects.end_sync_timer(group.group_id)
+    timeout_ms = group.rebalance_timeout_ms()
+    group.delaying = group.state is State.EMPTY and initial_delay_ms > 0
+    group.state = State.PREPARING
+    if group.delaying:
+        delay_ms = min(initial_delay_ms, timeout_ms)
+        group.delay_left_ms = max(0, timeout_ms - delay_ms)
+        group.arrived = False
+        effects.join_timer(group.group_id, group.generation, delay_ms)
+    else:
+        effects.join_timer(group.group_id, group.generation, timeout_ms)
+
+
+def maybe_complete_join(group: Group, effects: Effects) -> None:
+    """End the join phase early, if everyone is there."""
+    if group.state is State.PREPARING and not group.delaying and group.all_joined():
+        complete_join(group, effects)
+
+
+def join_expired(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+    """The join phase has lasted long enough; the first one goes on while members arrive."""
+    if group.delaying and group.arrived and group.delay_left_ms > 0:
+        delay_ms = min(initial_delay_ms, group.delay_left_ms)
+        group.delay_left_ms -= delay_ms
+        group.arrived = False
+        effects.join_timer(group.group_id, group.generation, delay_ms)
+        return
+    group.delaying = False
+    complete_join(group, effects)
+
+
+def complete_join(group: Group, effects: Effects) -> None:
+    """Begin the next generation with those who joined. Dynamic members who did not are out; static ones stay."""
+    group.delaying = False
+    absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
+    for member in absent:
+        group.remove(member.member_id)
+        effects.end_session(group.group_id, member.member_id)
+    joined = [m for m in group.members.values() if m.joining is not None]
+    if group.members and not joined:  # static members only, all of them away: wait on
+        effects.join_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
+        return
+    if joined and group.members[group.leader_id or joined[0].member_id].joining is None:
+        group.leader_id = joined[0].member_id
+    effects.end_join_timer(group.group_id)
+    group.generation += 1
+    if not group.members:
+        become_empty(group, effects)
+        return
+    group.protocol_name = group.vote()
+    group.state = State.COMPLETING
+    for member in joined:
+        effects.answer(member.joining, join_response(group, member))
+        member.joining, member.is_new = None, False
+        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+    effects.sync_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
+
+
+def become_empty(group: Group, effects: Effects) -> None:
+    """The last member has gone: the group stays, with its generation."""
+    group.state = State.EMPTY
+    group.protocol_name = None
+    group.leader_id = None
+    effects.write(group.group_id, group.as_record(effects.now_ms))
+
+
+def remove_member(group: Group, member: Member, effects: Effects, initial_delay_ms: int) -> None:
+    """A member leaves or has expired: what it waits for is refused, and the others go on without it."""
+    group.remove(member.member_id)
+    effects.end_session(group.group_id, member.member_id)
+    refuse(member, effects, ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.state in (State.STABLE, State.COMPLETING):
+        prepare(group, effects, initial_delay_ms)
+    maybe_complete_join(group, effects)
+
+
+def refuse(member: Member, effects: Effects, code: ErrorCode) -> None:
+    """Answer what a member waits for with an error."""
+    if member.joining is not None:
+        effects.answer(member.joining, JoinGroupResponse(error_code=code, member_id=member.member_id))
+        member.joining = None
+    if member.syncing is not None:
+        effects.answer(member.syncing, SyncGroupResponse(error_code=code))
+        member.syncing = None
+
+
+def answer_syncs(group: Group, effects: Effects, code: ErrorCode) -> None:
+    """Answer everyone who waits for an assignment with an error; what was assigned is void."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.syncing is not None:
+            effects.answer(member.syncing, SyncGroupResponse(error_code=code))
+            member.syncing = None
+            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+
+
+def join_response(group: Group, member: Member) -> JoinGroupResponse:
+    """A member's place in the generation; the leader also gets what everyone sent for the chosen protocol."""
+    leads = member.member_id == group.leader_id
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name or "",
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=members_of(group) if leads else [],
+    )
+
+
+def members_of(group: Group) -> list[JoinGroupResponseMember]:
+    """Every member with its metadata for the chosen protocol."""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata_for(group.protocol_name),
+        )
+        for member in group.members.values()
+    ]

@@ -1,0 +1,373 @@
+"""The classic groups of one shard: a state machine by its commands, without clock or chance
+(``spi.groups.GroupShard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blumfeld.coordinator.records import record
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupExport, GroupSummary, MemberExport
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from blumfeld.wire.messages.group_coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from blumfeld.wire.messages.join_group import JoinGroupRequest
+from blumfeld.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from blumfeld.wire.schema import Message
+from blumfeld_groups_classic import rebalance
+from blumfeld_groups_classic.effects import (
+    GROUP_METADATA_VERSION,
+    Effects,
+    JoinExpired,
+    SessionExpired,
+    SyncExpired,
+)
+from blumfeld_groups_classic.group import Group, Member, State, replayed
+from blumfeld_groups_classic.join import Joining, Limits, check_instance
+from blumfeld_groups_classic.subscription import subscribed_topics
+
+BATCH_LEAVE_SINCE_VERSION = 3
+
+
+class ClassicGroups:
+    """Every classic group whose id hashes to this shard's partition."""
+
+    def __init__(self, limits: Limits, new_member_id: Callable[[str], str]) -> None:
+        self.groups: dict[str, Group] = {}
+        self._limits = limits
+        self._new_member_id = new_member_id
+        self._tokens = 0
+
+    # What the log says
+
+    def replay(self, record_type: int, key: Message, value: Message | None) -> None:
+        """Apply a GroupMetadata record; a tombstone ends the group."""
+        assert isinstance(key, GroupMetadataKey)
+        if value is None:
+            self.groups.pop(key.group, None)
+            return
+        assert isinstance(value, GroupMetadataValue)
+        self.groups[key.group] = replayed(self.groups.get(key.group), key.group, value)
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Every member has its session timeout to be heard of again."""
+        effects = Effects(now_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        return effects.decision()
+
+    # Commands
+
+    def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on JoinGroup, SyncGroup, Heartbeat, LeaveGroup, or on a timer.
+
+        :raises BrokerError: the request's error
+        """
+        effects = Effects(now_ms)
+        match request:
+            case HeartbeatRequest():
+                return self._heartbeat(request, effects)
+            case JoinGroupRequest():
+                assert context is not None
+                return self._join(request, context, effects)
+            case SyncGroupRequest():
+                return self._sync(request, effects)
+            case LeaveGroupRequest():
+                assert context is not None
+                return self._leave(request, context, effects)
+            case SessionExpired():
+                self._session_expired(request, effects)
+            case JoinExpired():
+                group = self.groups.get(request.group_id)
+                if group and group.state is State.PREPARING and group.generation == request.generation:
+                    rebalance.join_expired(group, effects, self._limits.initial_rebalance_delay_ms)
+            case SyncExpired():
+                self._sync_expired(request, effects)
+            case _:
+                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        return effects.decision()
+
+    def _join(self, request: JoinGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+        limits = self._limits
+        if not limits.session_timeout_ms_min <= request.session_timeout_ms <= limits.session_timeout_ms_max:
+            raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = self.groups.get(request.group_id)
+        if group is None and request.member_id:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        known = group or Group(request.group_id)
+        self._tokens += 1
+        token = (request.group_id, self._tokens)
+        joining = Joining(known, request, context, effects, limits, token, self._new_member_id)
+        decision = joining.decide()
+        self.groups[request.group_id] = known  # a group that nobody was admitted to is none
+        return decision
+
+    def _sync(self, request: SyncGroupRequest, effects: Effects) -> Decision:
+        group, member = self._member(request.group_id, request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+        asked = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name))
+        if any(given is not None and given != ours for given, ours in asked):
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is State.PREPARING:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        if group.state is State.STABLE:
+            return effects.decision(_assigned(group, member.assignment))
+        rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._tokens += 1
+        member.syncing = (request.group_id, self._tokens)
+        token = member.syncing
+        if member.member_id == group.leader_id:
+            self._assign(group, request, effects)
+        return effects.decision(token=token)
+
+    def _assign(self, group: Group, request: SyncGroupRequest, effects: Effects) -> None:
+        """The leader's word: kept, and told to all who wait. Replaying the record makes the group stable."""
+        given = {item.member_id: bytes(item.assignment) for item in request.assignments}
+        effects.write(group.group_id, group.as_record(effects.now_ms, given))
+        for key, member in group.members.items():
+            if member.syncing is not None:
+                effects.answer(member.syncing, _assigned(group, given.get(key, b"")))
+                member.syncing = None
+                effects.session(group.group_id, key, member.session_timeout_ms)
+
+    def _heartbeat(self, request: HeartbeatRequest, effects: Effects) -> Decision:
+        group, member = self._member(request.group_id, request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        preparing = group.state is State.PREPARING
+        code = ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
+        return effects.decision(HeartbeatResponse(error_code=code))
+
+    def _leave(self, request: LeaveGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+        if context.api_version < BATCH_LEAVE_SINCE_VERSION:
+            code = self._leave_one(request.group_id, MemberIdentity(member_id=request.member_id), effects)
+            return effects.decision(LeaveGroupResponse(error_code=code))
+        answers = [
+            MemberResponse(
+                member_id=leaving.member_id,
+                group_instance_id=leaving.group_instance_id,
+                error_code=self._leave_one(request.group_id, leaving, effects),
+            )
+            for leaving in request.members
+        ]
+        return effects.decision(LeaveGroupResponse(members=answers))
+
+    def _leave_one(self, group_id: str, leaving: MemberIdentity, effects: Effects) -> ErrorCode:
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = leaving.member_id
+        if leaving.group_instance_id is not None:
+            holder = group.instances.get(leaving.group_instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if member_id and holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            member_id = holder
+        if group.pending.pop(member_id, None) is not None:
+            effects.end_session(group_id, member_id)
+            rebalance.maybe_complete_join(group, effects)
+            return ErrorCode.NONE
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        rebalance.remove_member(group, member, effects, self._limits.initial_rebalance_delay_ms)
+        return ErrorCode.NONE
+
+    # Timers
+
+    def _session_expired(self, expired: SessionExpired, effects: Effects) -> None:
+        group = self.groups.get(expired.group_id)
+        if group is None:
+            return
+        if group.pending.pop(expired.member_id, None) is not None:
+            rebalance.maybe_complete_join(group, effects)
+            if not group.members and not group.pending and not group.persisted:
+                del self.groups[group.group_id]
+            return
+        member = group.members.get(expired.member_id)
+        if member is None:
+            return
+        if (member.joining is not None and not member.is_new) or member.syncing is not None:
+            return  # it waits for us; its session starts again with the answer
+        rebalance.remove_member(group, member, effects, self._limits.initial_rebalance_delay_ms)
+
+    def _sync_expired(self, expired: SyncExpired, effects: Effects) -> None:
+        group = self.groups.get(expired.group_id)
+        if group is None or group.state is not State.COMPLETING or group.generation != expired.generation:
+            return
+        late = [m for m in group.members.values() if m.syncing is None]
+        for member in late:
+            group.remove(member.member_id)
+            effects.end_session(group.group_id, member.member_id)
+        rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
+        rebalance.maybe_complete_join(group, effects)
+
+    # What others of the shard ask
+
+    def check_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        version: int,
+        now_ms: int,
+    ) -> Decision:
+        """May offsets be committed (formats.md §18).
+
+        :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
+        """
+        group = self.groups[group_id]
+        if generation < 0 and group.state is State.EMPTY:
+            return Decision()
+        effects = Effects(now_ms)
+        if generation >= 0 or member_id or instance_id is not None:
+            _, member = self._member(group_id, member_id, instance_id)
+            if generation != group.generation:
+                raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+            effects.session(group_id, member.member_id, member.session_timeout_ms)
+        elif group.state is not State.EMPTY:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if group.state is State.COMPLETING:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return effects.decision()
+
+    def owns(self, group_id: str) -> bool:
+        """Whether it is here."""
+        return group_id in self.groups
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether it has neither members nor someone about to be one."""
+        group = self.groups[group_id]
+        return not group.members and not group.pending
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads the topic; groups that are not consumers' read nothing that we know of."""
+        group = self.groups[group_id]
+        if group.protocol_type != "consumer":
+            return False
+        return any(
+            topic in subscribed_topics(member.metadata_for(group.protocol_name) or member.protocols[0][1])
+            for member in group.members.values()
+        )
+
+    def delete(self, group_id: str) -> Sequence[CoordinatorRecord]:
+        """The tombstone of an empty group. One that never got into the log just goes."""
+        return [record(GroupMetadataKey(group=group_id), None)]
+
+    def summaries(self) -> Sequence[GroupSummary]:
+        """Every group here."""
+        return [
+            GroupSummary(
+                group_id=group.group_id,
+                group_type="classic",
+                state=group.state.value,
+                protocol_type=group.protocol_type,
+            )
+            for group in self.groups.values()
+        ]
+
+    def describe(self, group_id: str) -> Any:
+        """The group for DescribeGroups: members' metadata and assignments while it is stable."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return None
+        stable = group.state is State.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type,
+            protocol_data=(group.protocol_name or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata_for(group.protocol_name) if stable else b"",
+                    member_assignment=member.assignment if stable else b"",
+                )
+                for member in group.members.values()
+            ],
+        )
+
+    def export_group(self, group_id: str) -> GroupExport:
+        """The group as a neutral value (formats.md §20)."""
+        group = self.groups[group_id]
+        return GroupExport(
+            group_id=group_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            generation=group.generation,
+            leader_id=group.leader_id,
+            members=tuple(
+                MemberExport(
+                    member_id=m.member_id,
+                    instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    session_timeout_ms=m.session_timeout_ms,
+                    rebalance_timeout_ms=m.rebalance_timeout_ms,
+                    protocols=m.protocols,
+                    assignment=m.assignment,
+                )
+                for m in group.members.values()
+            ),
+        )
+
+    def import_group(self, group: GroupExport) -> Sequence[CoordinatorRecord]:
+        """The record that makes it a classic group, stable in its generation."""
+        value = GroupMetadataValue(
+            protocol_type=group.protocol_type,
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            members=[
+                MemberMetadata(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout=m.rebalance_timeout_ms,
+                    session_timeout=m.session_timeout_ms,
+                    subscription=next((d for n, d in m.protocols if n == group.protocol_name), b""),
+                    assignment=m.assignment,
+                )
+                for m in group.members
+            ],
+        )
+        return [record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)]
+
+    def _member(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Group, Member]:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        check_instance(group, member_id, instance_id)
+        member = group.members.get(member_id)
+        if member is None:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group, member
+
+
+def _assigned(group: Group, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
+    )

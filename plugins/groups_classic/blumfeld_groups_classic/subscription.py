@@ -1,0 +1,27 @@
+"""What a consumer's metadata says it reads. The broker looks into it for protocol type ``consumer`` only
+(formats.md §17).
+"""
+
+from __future__ import annotations
+
+from blumfeld.wire.codec import decode_from
+from blumfeld.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from blumfeld.wire.primitives import DecodeError
+
+VERSION_MAX = 3
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """The topics of a ConsumerProtocolSubscription; none if it isn't one. A newer version is read as the newest
+    known.
+    """
+    if len(metadata) < 2:
+        return ()
+    version = int.from_bytes(metadata[:2], signed=True)
+    if version < 0:
+        return ()
+    try:
+        subscription, _ = decode_from(ConsumerProtocolSubscription, metadata, min(version, VERSION_MAX), 2)
+    except DecodeError:
+        return ()
+    return tuple(subscription.topics)
