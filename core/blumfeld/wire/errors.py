@@ -249,8 +249,19 @@ class BrokerError(Exception):
         """Whether Kafka's clients ask again after this code."""
         return self.code in RETRIABLE
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Subclasses take other arguments than Exception would give them when it is copied.
+        return _restored, (type(self), self.args, self.__dict__.copy())
+
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message or message_of(self.code)}"
+
+
+def _restored(kind: type[BrokerError], args: tuple[object, ...], state: dict[str, object]) -> BrokerError:
+    made = kind.__new__(kind)
+    made.args = args
+    made.__dict__.update(state)
+    return made
 
 
 class CorruptBatch(BrokerError):  # noqa: N818 - the noun says whose fault it is

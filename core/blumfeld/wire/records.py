@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from blumfeld.wire.compression import Codec, decompress
+from blumfeld.wire.compression import decompress
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
+from blumfeld.wire.record_batch import HEADER_BYTES, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
 from blumfeld.wire.varint import BadVarintError, read_varint, read_varlong
 
 DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
@@ -37,17 +37,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     sequence: int = NO_SEQUENCE
 
 
-class Span(NamedTuple):
-    """Where the parts of one record stand in the decompressed data."""
-
-    timestamp_delta: int
-    offset_delta: int
-    key_at: int
-    key_length: int
-    value_at: int
-    value_length: int
-    headers_at: int
-    header_count: int
+Span = tuple[int, int, int, int, int, int, int, int]
+"""Where the parts of one record stand in the decompressed data: timestamp delta, offset delta, key at, key
+length, value at, value length, headers at, header count. A plain tuple, as one is made for each record."""
 
 
 class Checked(NamedTuple):
@@ -71,7 +63,7 @@ def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES
     :raises InvalidRecord: a record breaks the format, or their number or size is not what the header says
     :raises DecompressedTooLarge: more than ``decompressed_bytes_max`` bytes would come out
     """
-    data = decompress(batch.codec, batch.records_data, decompressed_bytes_max)
+    data = _plain(batch, decompressed_bytes_max)
     base_offset, base_timestamp, base_sequence = batch.base_offset, batch.base_timestamp, batch.base_sequence
     append_time = batch.max_timestamp if batch.is_log_append_time else None
     for span in spans(data, batch.record_count):
@@ -91,10 +83,7 @@ def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRES
 
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
     """
-    if batch.codec is Codec.NONE:
-        data = bytes(batch.records_data)
-    else:
-        data = decompress(batch.codec, batch.records_data, decompressed_bytes_max)
+    data = _plain(batch, decompressed_bytes_max)
     in_order, null_keys, first_null_key = True, 0, -1
     deltas: list[int] = []
     for index, span in enumerate(spans(data, batch.record_count)):
@@ -113,6 +102,12 @@ def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRES
         batch.base_timestamp + min(deltas) if deltas else NO_TIMESTAMP,
         len(data),
     )
+
+
+def _plain(batch: RecordBatch, decompressed_bytes_max: int) -> bytes:
+    if batch.size_bytes == HEADER_BYTES:
+        return b""  # nothing is not compressed, whatever the attributes say
+    return decompress(batch.codec, batch.records_data, decompressed_bytes_max)
 
 
 def spans(data: bytes, count: int) -> Iterator[Span]:
@@ -141,36 +136,44 @@ def spans(data: bytes, count: int) -> Iterator[Span]:
 
 
 def _span(data: bytes, at: int, end: int) -> tuple[Span, int]:
-    timestamp_delta, at = read_varlong(data, at)
-    offset_delta, at = read_varint(data, at)
-    key_length, key_at = read_varint(data, at)
+    # Most of these numbers take one byte: that is read here, without a call.
+    byte = data[at]
+    if byte < 0x80:
+        timestamp_delta, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        timestamp_delta, at = read_varlong(data, at)
+    byte = data[at]
+    if byte < 0x80:
+        offset_delta, at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        offset_delta, at = read_varint(data, at)
+    byte = data[at]
+    if byte < 0x80:
+        key_length, key_at = byte >> 1 ^ -(byte & 1), at + 1
+    else:
+        key_length, key_at = read_varint(data, at)
     at = key_at + key_length if key_length > 0 else key_at
     value_length, value_at = read_varint(data, at)
     at = value_at + value_length if value_length > 0 else value_at
-    header_count, headers_at = read_varint(data, at)
+    header_count, headers_at = (0, at + 1) if data[at] == 0 else read_varint(data, at)
     at = headers_at
     if key_length < -1 or value_length < -1 or not 0 <= header_count <= end - at:
         raise InvalidRecord(
             f"a record with key of {key_length}, value of {value_length} bytes and {header_count} headers"
         )
-    for _ in range(header_count):
+    if header_count:
+        at = _skip_headers(data, at, header_count, end)
+    span = timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count
+    return span, at
+
+
+def _skip_headers(data: bytes, at: int, count: int, end: int) -> int:
+    for _ in range(count):
         length, at = read_varint(data, at)
         at = _skip(at, length, 0, end)
         length, at = read_varint(data, at)
         at = _skip(at, length, -1, end)
-    return (
-        Span(
-            timestamp_delta,
-            offset_delta,
-            key_at,
-            key_length,
-            value_at,
-            value_length,
-            headers_at,
-            header_count,
-        ),
-        at,
-    )
+    return at
 
 
 def _skip(at: int, length: int, least: int, end: int) -> int:

@@ -1,0 +1,70 @@
+"""Error codes: the table is Kafka's, and an exception carries what the answer needs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from blumfeld.wire.errors import (
+    REFRESHES_METADATA,
+    RETRIABLE,
+    BrokerError,
+    CorruptBatch,
+    ErrorCode,
+    InvalidRecord,
+    is_retriable,
+    message_of,
+)
+from tests.shared_facts import shared_path
+
+
+def test_codes_names_and_retriability_are_those_of_kafka() -> None:
+    """Every code of the reference, no other, with its flags."""
+    facts = json.loads(shared_path("kafka/errors.json").read_text())["errors"]
+    assert {fact["code"]: fact["name"] for fact in facts} == {int(code): code.name for code in ErrorCode}
+    assert {fact["code"] for fact in facts if fact["retriable"]} == RETRIABLE
+    assert {fact["code"] for fact in facts if fact["refreshMetadata"]} == REFRESHES_METADATA
+
+
+def test_a_few_codes_by_hand() -> None:
+    """Holds where the reference is absent."""
+    assert int(ErrorCode.UNKNOWN_SERVER_ERROR) == -1
+    assert int(ErrorCode.NOT_LEADER_OR_FOLLOWER) == 6
+    assert int(ErrorCode.SHARE_SESSION_LIMIT_REACHED) == 133
+    assert is_retriable(6)
+    assert not is_retriable(ErrorCode.MESSAGE_TOO_LARGE)
+    assert not is_retriable(9999)
+    assert REFRESHES_METADATA < RETRIABLE
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_says_something(code: ErrorCode) -> None:
+    """Except NONE, which is no error."""
+    assert bool(message_of(code)) == (code is not ErrorCode.NONE)
+
+
+def test_an_error_without_a_message_leaves_the_answers_field_null() -> None:
+    """But says what it means to a person."""
+    error = BrokerError(ErrorCode.ILLEGAL_GENERATION)
+    assert error.message is None
+    assert str(error) == "ILLEGAL_GENERATION: the group has moved on to another generation"
+    assert str(BrokerError(ErrorCode.INVALID_REQUEST, "why")) == "INVALID_REQUEST: why"
+
+
+def test_damage_may_be_retried_and_a_broken_rule_may_not() -> None:
+    """The two kinds of a bad batch differ in what the client should do."""
+    assert CorruptBatch("x").code is ErrorCode.CORRUPT_MESSAGE
+    assert CorruptBatch("x").retriable
+    assert InvalidRecord("x").code is ErrorCode.INVALID_RECORD
+    assert not InvalidRecord("x").retriable
+
+
+@pytest.mark.parametrize("error", [BrokerError(ErrorCode.NONE, "a"), CorruptBatch("b"), InvalidRecord("c")])
+def test_errors_survive_copying(error: BrokerError) -> None:
+    """They cross to other threads and processes."""
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is type(error)
+        assert (again.code, again.message) == (error.code, error.message)
