@@ -211,10 +211,11 @@ def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
     plan = planned(tmp_path, "storage.plugin=storage_wrap", "storage.local_options.size_bytes=9")
 
     async def body(node: Node) -> None:
-        outer = cast("Any", node.composition.storage)
+        outer: Any = node.composition.storage
+        inner: Any = node.composition.local_storage
         assert outer.name == "wrapping storage"
-        assert outer.inner is node.composition.local_storage
-        assert outer.inner.options.size_bytes == 9
+        assert outer.inner is inner
+        assert inner.options.size_bytes == 9
 
     with_node(plan, body)
 

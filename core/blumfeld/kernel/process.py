@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs, Prepare, Render
-from blumfeld.kernel.node import GRACE_MS, Node
+from blumfeld.kernel.node import GRACE_MS, MakeBroker, Node, make_broker
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
 from blumfeld.spi.transport import LoopFactory
@@ -31,11 +31,18 @@ STOPPED_BY_DEFECT = 1
 class Process:
     """Runs one node until a signal, or a defect, ends it."""
 
-    def __init__(self, plan: Plan, logs: EventLogs, ready: Callable[[Node], None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        logs: EventLogs,
+        ready: Callable[[Node], None],
+        make_broker: MakeBroker = make_broker,
+    ) -> None:
         self._plan = plan
         self._logs = logs
         self._events = logs.named("process")
         self._ready = ready
+        self._make_broker = make_broker
         self._ended: asyncio.Event
         self._exit_code = CLEAN_STOP
 
@@ -56,7 +63,7 @@ class Process:
             loop.add_signal_handler(number, self._signalled, number)
         runtime = AsyncioRuntime(self._defect)
         try:
-            node = Node(self._plan, runtime, self._logs)
+            node = Node(self._plan, runtime, self._logs, self._make_broker)
             if await self._starts(node):
                 self._ready(node)
                 self._logs.port_is_open(_offload_by(runtime))

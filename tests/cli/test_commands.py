@@ -1,0 +1,88 @@
+"""The command line as a process: exit statuses, one clear line, and what ``run`` never imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blumfeld import __version__
+
+HEAVY = ("typer", "click", "rich", "structlog", "prometheus_client", "pytest", "pyarrow", "confluent_kafka")
+
+
+def blumfeld(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "blumfeld.cli.main", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_run_imports_no_cli_table_or_log_library(tmp_path: Path) -> None:
+    code = "import sys, blumfeld.cli.main, blumfeld.cli.run; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not set(HEAVY) & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["run", "--set", "node.id=x"],
+            'blumfeld: default manifest: node.id: found "x"; allowed: an integer\n',
+        ),
+        (
+            ["run", "absent.toml"],
+            "blumfeld: absent.toml: found No such file or directory; allowed: a TOML file\n",
+        ),
+        (
+            ["plan", "absent.toml"],
+            "blumfeld: absent.toml: found No such file or directory; allowed: a TOML file\n",
+        ),
+        (["run", "binary.toml"], "blumfeld: binary.toml: found no UTF-8; allowed: a TOML file\n"),
+    ],
+)
+def test_a_bad_manifest_is_one_line_and_status_2(
+    tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    done = blumfeld(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", complaint)
+    assert [path.name for path in tmp_path.iterdir()] == ["binary.toml"]
+
+
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["nonsense"], ["plan", "--nonsense"]])
+def test_a_wrong_argument_is_status_2_and_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    done = blumfeld(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert blumfeld("--version", cwd=tmp_path).stdout == f"blumfeld {__version__}\n"
+    done = blumfeld("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    for command in ("run", "plan", "plugins"):
+        assert f" {command} " in done.stdout
+
+
+def test_run_has_a_help_of_its_own(tmp_path: Path) -> None:
+    done = blumfeld("run", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "--listen" in done.stdout
+
+
+def test_plugins_are_listed_with_role_and_distribution(tmp_path: Path) -> None:
+    done = blumfeld("plugins", cwd=tmp_path)
+    assert done.returncode == 0
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("net_asyncio")]
+    assert row == ["net_asyncio", "network", "blumfeld", __version__]

@@ -1,0 +1,94 @@
+"""A node as a process: signals end it cleanly, a defect does not."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.manifest import read_manifest
+from blumfeld.kernel.node import Node, StartError
+from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.process import Process, settle
+from tests.kernel import fakes
+from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered
+
+
+@pytest.fixture(autouse=True)
+def undisturbed() -> Iterator[None]:
+    """The journal is empty, and the collector of the test process stays as it was."""
+    JOURNAL.lines.clear()
+    JOURNAL.failing.clear()
+    threshold = gc.get_threshold()
+    yield
+    JOURNAL.failing.clear()
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+def process(data_dir: Path, ready: Callable[[Node], None], rendered: Rendered | None = None) -> Process:
+    manifest = read_manifest(fakes.MANIFEST, data_dir=str(data_dir))
+    logs = EventLogs((rendered or Rendered()).prepare)
+    plan = make_plan(manifest, "test.toml", fakes.registry())
+    return Process(plan, logs, ready, cast("Any", FakeBroker))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_every_part_and_is_a_clean_end(tmp_path: Path, number: signal.Signals) -> None:
+    def ready(node: Node) -> None:
+        JOURNAL("ready")
+        os.kill(os.getpid(), number)
+
+    assert process(tmp_path, ready).run() == 0
+    assert JOURNAL.lines[JOURNAL.lines.index("ready") - 1] == "node started"
+    assert JOURNAL.lines[-1] == "storage stopped"
+
+
+def test_a_signal_during_the_start_undoes_it(tmp_path: Path) -> None:
+    class Slow(FakeBroker):
+        async def start(self, *arguments: Any) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+
+    unready = process(tmp_path, lambda node: JOURNAL("ready"))
+    unready._make_broker = cast("Any", Slow)
+    assert unready.run() == 0
+    assert "ready" not in JOURNAL.lines
+    assert JOURNAL.lines[-1] == "storage stopped"
+
+
+def test_a_defect_is_logged_and_stops_the_node(tmp_path: Path) -> None:
+    rendered = Rendered()
+
+    def ready(node: Node) -> None:
+        async def fail() -> None:
+            raise ValueError("a bug")
+
+        node.composition.runtime.spawn(fail(), "buggy")
+
+    buggy = process(tmp_path, ready, rendered)
+    assert buggy.run() == 1
+    buggy._logs.flush()
+    assert JOURNAL.lines[-1] == "storage stopped"
+    (event,) = [(level, values["where"]) for level, _, values in rendered.events if level == "error"]
+    assert event == ("error", "task buggy")
+
+
+def test_a_failed_start_is_raised_after_all_is_undone(tmp_path: Path) -> None:
+    JOURNAL.failing["consensus started"] = OSError(errno.EACCES, "Permission denied", "data/x")
+    with pytest.raises(StartError, match="consensus: data/x: Permission denied"):
+        process(tmp_path, lambda node: None).run()
+    assert JOURNAL.lines[-1] == "storage stopped"
+
+
+def test_settling_takes_what_start_up_left_out_of_the_collectors_sight() -> None:
+    settle()
+    assert gc.get_freeze_count() > 1000
