@@ -56,20 +56,10 @@ def build_batch(
     :param delete_horizon_ms: when tombstones may go; stands where the base timestamp otherwise does
     :raises ValueError: ``keep_offsets``, and an offset lies before ``base_offset``
     """
-    count = len(records)
     base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     if delete_horizon_ms is not None:
         base_timestamp = delete_horizon_ms
-    body = bytearray()
-    delta = -1
-    max_timestamp = NO_TIMESTAMP
-    for index, record in enumerate(records):
-        delta = record.offset - base_offset if keep_offsets else index
-        if delta < 0:
-            raise ValueError(f"offset {record.offset} lies before the batch's {base_offset}")
-        _append_record(body, record, record.timestamp - base_timestamp, delta)
-        if record.timestamp > max_timestamp:
-            max_timestamp = record.timestamp
+    body, delta, max_timestamp = _encoded(records, base_timestamp, base_offset if keep_offsets else None)
     if log_append_time_ms is not None:
         max_timestamp = log_append_time_ms
     attributes = (
@@ -97,7 +87,7 @@ def build_batch(
         producer_id,
         producer_epoch,
         base_sequence,
-        count,
+        len(records),
     )
     out[HEADER_BYTES:] = payload
     return _sealed(out)
@@ -133,6 +123,23 @@ def build_empty_batch(of: RecordBatch) -> bytearray:
 def _sealed(out: bytearray) -> bytearray:
     out[17:21] = crc32c(memoryview(out)[CRC_FROM:]).to_bytes(4, "big")
     return out
+
+
+def _encoded(
+    records: Sequence[Record], base_timestamp: int, kept_base_offset: int | None
+) -> tuple[bytearray, int, int]:
+    """The records section, the offset delta of its last record, and the highest timestamp."""
+    body = bytearray()
+    delta = -1
+    max_timestamp = NO_TIMESTAMP
+    for index, record in enumerate(records):
+        delta = index if kept_base_offset is None else record.offset - kept_base_offset
+        if delta < 0:
+            raise ValueError(f"offset {record.offset} lies before the batch's {kept_base_offset}")
+        _append_record(body, record, record.timestamp - base_timestamp, delta)
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+    return body, delta, max_timestamp
 
 
 def _append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
