@@ -18,21 +18,16 @@ import msgspec
 
 from blumfeld.log.aborted_transactions import AbortedTransaction
 from blumfeld.log.end_marker import EndMarker, end_marker_of
-from blumfeld.log.producer_snapshot import (
-    NO_OFFSET,
-    SEQUENCE_MASK,
-    ProducerEntry,
-    WrittenBatch,
-    decode_snapshot,
-    encode_snapshot,
+from blumfeld.log.producer_rules import (
+    TRANSACTIONS_V2,
+    after_data,
+    after_marker,
+    check_data,
+    check_first,
+    check_marker,
 )
-from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, RecordBatch
-
-BATCHES_KEPT = 5
-"""Kafka's: a client has at most five requests in flight, so an older batch is never retried."""
-TRANSACTIONS_V2 = 2
-"""``transaction.version`` from which each transaction has an epoch of its own (KIP-890)."""
+from blumfeld.log.producer_snapshot import NO_OFFSET, ProducerEntry, decode_snapshot, encode_snapshot
+from blumfeld.wire.record_batch import RecordBatch
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -118,38 +113,13 @@ class ProducerState:
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
-            self._check_first(batch, from_client and transaction_version >= TRANSACTIONS_V2)
+            check_first(batch, from_client and transaction_version >= TRANSACTIONS_V2)
             return None
-        if from_client:
-            in_sequence = batch.base_sequence == (entry.last_sequence + 1) & SEQUENCE_MASK
-            if batch.producer_epoch == entry.epoch and not in_sequence:
-                duplicate = self._duplicate(entry, batch)
-                if duplicate is not None:
-                    return duplicate
-        if batch.producer_epoch < entry.epoch:
-            raise _fenced(batch.producer_id, batch.producer_epoch, entry.epoch)
-        if from_client:
-            _check_sequence(entry, batch)
-        if entry.txn_first_offset >= 0 and not batch.is_transactional:
-            raise BrokerError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {batch.producer_id} has a transaction open here, and the batch is no part of one",
-            )
-        return None
-
-    def _check_first(self, batch: RecordBatch, from_zero: bool) -> None:
-        if from_zero and batch.is_transactional and batch.base_sequence != 0:
-            raise BrokerError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {batch.producer_id} is unknown here, and begins with {batch.base_sequence} instead of 0",
-            )
-
-    def _duplicate(self, entry: ProducerEntry, batch: RecordBatch) -> Duplicate | None:
-        for known in entry.batches:
-            if known.last_sequence == batch.last_sequence and known.first_sequence == batch.base_sequence:
-                placed = known.last_offset >= self.end_offset
-                return Duplicate(known.base_offset, known.last_offset, known.timestamp_ms, placed)
-        return None
+        known = check_data(entry, batch, from_client)
+        if known is None:
+            return None
+        placed = known.last_offset >= self.end_offset
+        return Duplicate(known.base_offset, known.last_offset, known.timestamp_ms, placed)
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0
@@ -159,19 +129,8 @@ class ProducerState:
         :raises BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
         """
         entry = self._entries.get(producer_id)
-        if entry is None:
-            return
-        # From transaction.version 2 on a marker has the next epoch; the same again is the retry of one that ended it.
-        stale = producer_epoch < entry.epoch
-        if transaction_version >= TRANSACTIONS_V2 and producer_epoch == entry.epoch:
-            stale = entry.txn_first_offset >= 0
-        if stale:
-            raise _fenced(producer_id, producer_epoch, entry.epoch)
-        if coordinator_epoch < entry.coordinator_epoch:
-            raise BrokerError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} is below {entry.coordinator_epoch}",
-            )
+        if entry is not None:
+            check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
 
     def place(self, batch: RecordBatch, now_ms: int) -> None:
         """The batch was placed, with the offsets that it has now. Not checked again: a follower's log is law.
@@ -318,41 +277,16 @@ class ProducerState:
         marker = end_marker_of(batch) if batch.is_control else None
         if marker is not None:
             return self._apply_marker(batch, before, marker, now_ms)
-        written = WrittenBatch(
-            batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
-        )
-        batches: tuple[WrittenBatch, ...] = (written,)
-        coordinator_epoch, txn_first_offset = -1, NO_OFFSET
-        if before is not None:
-            coordinator_epoch, txn_first_offset = before.coordinator_epoch, before.txn_first_offset
-            if before.epoch == batch.producer_epoch:
-                batches = (*before.batches[1 - BATCHES_KEPT :], written)
-        if txn_first_offset < 0 and batch.is_transactional:
-            txn_first_offset = batch.base_offset
-            self._ongoing[txn_first_offset] = batch.producer_id
-        self._entries[batch.producer_id] = ProducerEntry(
-            producer_id=batch.producer_id,
-            epoch=batch.producer_epoch,
-            batches=batches,
-            last_timestamp_ms=batch.max_timestamp,
-            coordinator_epoch=coordinator_epoch,
-            txn_first_offset=txn_first_offset,
-            seen_ms=now_ms,
-        )
+        entry = after_data(batch, before, now_ms)
+        self._entries[batch.producer_id] = entry
+        if entry.txn_first_offset == batch.base_offset:
+            self._ongoing[batch.base_offset] = batch.producer_id
         return NO_OFFSET
 
     def _apply_marker(
         self, batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker, now_ms: int
     ) -> int:
-        same_epoch = before is not None and before.epoch == batch.producer_epoch
-        self._entries[batch.producer_id] = ProducerEntry(
-            producer_id=batch.producer_id,
-            epoch=batch.producer_epoch,
-            batches=before.batches if before is not None and same_epoch else (),
-            last_timestamp_ms=batch.max_timestamp,
-            coordinator_epoch=marker.coordinator_epoch,
-            seen_ms=now_ms,
-        )
+        self._entries[batch.producer_id] = after_marker(batch, before, marker, now_ms)
         if before is None or before.txn_first_offset < 0:
             return NO_OFFSET
         first_offset = before.txn_first_offset
@@ -364,25 +298,3 @@ class ProducerState:
                 AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, stable)
             )
         return first_offset
-
-
-def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
-    if batch.producer_epoch != entry.epoch:
-        expected = 0
-        if entry.epoch == NO_PRODUCER_EPOCH:
-            return
-    else:
-        expected = (entry.last_sequence + 1) & SEQUENCE_MASK
-    if batch.base_sequence != expected:
-        raise BrokerError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent {batch.base_sequence}, "
-            f"expected was {expected}",
-        )
-
-
-def _fenced(producer_id: int, epoch: int, known: int) -> BrokerError:
-    return BrokerError(
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {producer_id} has epoch {epoch}, but {known} is known here",
-    )
