@@ -1,1 +1,84 @@
-""""""
+"""The broker's own APIs, one file each: the file list is the support matrix.
+
+A module is imported when its API is first asked for, so that a start pays for none. Each has ``handlers(broker)``,
+which gives its ``ApiHandler``; a test holds the table below to what they say.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+class Row(NamedTuple):
+    """One module, and what it serves."""
+
+    module: str
+    key: int
+    min_version: int
+    max_version: int
+    listeners: tuple[str, ...] = ("broker",)
+    advertised_min: int | None = None
+    needs_groups: bool = False
+    """Only where a group protocol is composed."""
+
+
+TABLE = (
+    Row("api_00_produce", 0, 3, 13, advertised_min=0),
+    Row("api_01_fetch", 1, 4, 18),
+    Row("api_02_list_offsets", 2, 1, 11),
+    Row("api_03_metadata", 3, 0, 13),
+    Row("api_10_find_coordinator", 10, 0, 6, needs_groups=True),
+    Row("api_18_api_versions", 18, 0, 4, listeners=("broker", "controller")),
+    Row("api_22_init_producer_id", 22, 0, 5),
+    Row("api_23_offset_for_leader_epoch", 23, 2, 4),
+    Row("api_60_describe_cluster", 60, 0, 2),
+    Row("api_75_describe_topic_partitions", 75, 0, 0),
+)
+
+
+def own_handlers(broker: Broker) -> list[ApiHandler]:
+    """Handlers of what this composition can do."""
+    has_groups = bool(broker.composition.group_protocols)
+    return [LazyHandler(broker, row).handler() for row in TABLE if has_groups or not row.needs_groups]
+
+
+class LazyHandler:
+    """Stands for a module's handler until it is first asked."""
+
+    def __init__(self, broker: Broker, row: Row) -> None:
+        self._broker = broker
+        self._row = row
+        self._loaded: ApiHandler | None = None
+
+    def handler(self) -> ApiHandler:
+        """What is registered."""
+        row = self._row
+        return ApiHandler(
+            key=row.key,
+            min_version=row.min_version,
+            max_version=row.max_version,
+            listeners=row.listeners,
+            advertised_min=row.advertised_min,
+            handle=self._handle,
+            error_response=self._error_response,
+        )
+
+    def _load(self) -> ApiHandler:
+        if self._loaded is None:
+            module: Any = import_module(f"{__name__}.{self._row.module}")
+            found: list[ApiHandler] = module.handlers(self._broker)
+            self._loaded = next(h for h in found if h.key == self._row.key)
+        return self._loaded
+
+    def _handle(self, request: Any, context: RequestContext) -> Any:
+        return self._load().handle(request, context)
+
+    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
+        return self._load().error_response(request, code, message)

@@ -1,0 +1,107 @@
+"""What a topic asks of a batch before it is placed (formats.md §12): header and CRC, in Kafka's order.
+
+Records are decoded only where the topic makes it necessary (design rule 4): a compacted topic refuses null keys.
+What Kafka checks in each record beyond that stands in docs/not-implemented.md.
+"""
+
+from __future__ import annotations
+
+from blumfeld.spi.config import TopicConfig
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+from blumfeld.wire.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    RecordBatch,
+)
+
+_REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
+ZSTD = Codec.ZSTD.value
+
+
+class AppendRules:
+    """The part of a topic's configuration that every append looks at, as plain attributes."""
+
+    __slots__ = (
+        "after_ms_max",
+        "batch_bytes_max",
+        "before_ms_max",
+        "codec",
+        "compacted",
+        "log_append_time",
+        "segment_bytes",
+    )
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.batch_bytes_max: int = config.max_message_bytes
+        self.segment_bytes: int = config.segment_bytes
+        self.log_append_time: bool = config.log_append_time
+        self.before_ms_max: int = config.message_timestamp_before_max_ms
+        self.after_ms_max: int = config.message_timestamp_after_max_ms
+        self.compacted: bool = config.compacts
+        self.codec: str | None = None if config.compression_type == "producer" else config.compression_type
+
+    def check(self, batch: RecordBatch, now_ms: int) -> None:
+        """Refuse a client's batch that may not be placed.
+
+        :raises BrokerError: MESSAGE_TOO_LARGE, INVALID_RECORD, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
+            RECORD_LIST_TOO_LARGE
+        """
+        if batch.base_offset:
+            raise InvalidRecord(f"the base offset of a produced batch is 0, not {batch.base_offset}")
+        if batch.size_bytes > self.batch_bytes_max:
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {batch.size_bytes} bytes, the topic takes {self.batch_bytes_max}",
+            )
+        batch.verify_crc()
+        if batch.attributes & _REFUSED_BITS or batch.last_offset_delta + 1 != batch.record_count:
+            raise _malformed(batch)
+        if batch.record_count <= 0 or (batch.producer_id >= 0 and batch.base_sequence < 0):
+            raise _malformed(batch)
+        if not self.log_append_time:
+            self._check_time(batch, now_ms)
+        if batch.size_bytes > self.segment_bytes:
+            raise BrokerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"the batch has {batch.size_bytes} bytes, a segment {self.segment_bytes}",
+            )
+
+    def _check_time(self, batch: RecordBatch, now_ms: int) -> None:
+        latest = batch.max_timestamp
+        if latest > now_ms + self.after_ms_max:
+            raise BrokerError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {latest} is more than message.timestamp.after.max.ms after {now_ms}",
+            )
+        earliest = batch.base_timestamp
+        if earliest != NO_TIMESTAMP and earliest < now_ms - self.before_ms_max:
+            raise BrokerError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {earliest} is more than message.timestamp.before.max.ms before {now_ms}",
+            )
+
+
+def _malformed(batch: RecordBatch) -> BrokerError:
+    if batch.record_count <= 0:
+        return InvalidRecord(f"a batch with {batch.record_count} records")
+    if batch.last_offset_delta + 1 != batch.record_count:
+        return InvalidRecord(
+            f"{batch.record_count} records, where the offsets leave room for {batch.last_offset_delta + 1}"
+        )
+    if batch.attributes & CONTROL_BIT:
+        return InvalidRecord("clients may not write control batches")
+    if batch.attributes & LOG_APPEND_TIME_BIT:
+        return BrokerError(ErrorCode.INVALID_TIMESTAMP, "a client's batch may not claim log append time")
+    return InvalidRecord(f"producer {batch.producer_id} sent no sequence number")
+
+
+def check_codec(batch: RecordBatch, version: int) -> None:
+    """Zstandard came with Produce v7 (KIP-110).
+
+    :raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE
+    """
+    if version < 7 and batch.attributes & CODEC_MASK == ZSTD:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")

@@ -1,0 +1,238 @@
+"""The broker: what answers on a node's listeners, over the partitions that it hosts.
+
+The kernel makes it from a composition whose parts are made but not started, hands it what plug-ins bring, starts it
+when storage, consensus and replication have started, and stops it before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
+from blumfeld.broker.fetch_sessions import FetchSessions
+from blumfeld.broker.lifecycle import Lifecycle
+from blumfeld.broker.parking import PurgatoryParking
+from blumfeld.broker.partition_manager import PartitionManager
+from blumfeld.broker.partitions import Partition
+from blumfeld.broker.peer_client import TransportPeerClient
+from blumfeld.broker.upkeep import Upkeep
+from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
+from blumfeld.spi.config import BrokerConfig, TopicConfig
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.groups import GroupProtocol
+from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.replication import Replication
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.transport import ConnectionHandler
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+LISTENER_KINDS = ("broker", "controller")
+
+
+class Announcements(Protocol):
+    """pluggy's relay, for what is announced."""
+
+    blumfeld_topic_created: Callable[..., object]
+    blumfeld_topic_deleted: Callable[..., object]
+    blumfeld_leader_changed: Callable[..., object]
+
+
+class BrokerComposition(Composition, Protocol):
+    """What the broker needs of a node beyond what plug-ins are handed."""
+
+    rack: str | None
+    features: tuple[Feature, ...]
+    group_protocols: tuple[GroupProtocol, ...]
+    hook: Announcements
+
+    @property
+    def replication(self) -> Replication:
+        """The node's replication."""
+        ...
+
+
+class Broker:
+    """Made → started → stopped."""
+
+    def __init__(
+        self,
+        composition: BrokerComposition,
+        authorizer: Authorizer | None = None,
+        metrics: RequestMetrics | None = None,
+    ) -> None:
+        self.composition = composition
+        self.runtime = composition.runtime
+        self.node_id = composition.node_id
+        self.config: BrokerConfig = composition.config
+        """With what was changed at run time."""
+        self.events = composition.log("broker")
+        self.parking = PurgatoryParking(composition.runtime, self.events)
+        self.partitions = PartitionManager(
+            node_id=composition.node_id,
+            runtime=composition.runtime,
+            parking=self.parking,
+            events=self.events,
+            config_of=self.topic_config,
+        )
+        self.replicas = self.partitions
+        self.peers = TransportPeerClient(composition)
+        self.fetch_sessions = FetchSessions(lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1)
+        self.lifecycle = Lifecycle(composition)
+        self._upkeep = Upkeep(self)
+        self._dispatchers = {
+            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
+            for kind in LISTENER_KINDS
+        }
+        self._own_registered = False
+        self._subscribed = False
+        self._following = False
+
+    # What is served
+
+    def register(self, handlers: Iterable[ApiHandler]) -> None:
+        """Serve these too.
+
+        :raises PluginContractError: two for one (API key, version, listener kind)
+        """
+        for handler in handlers:
+            for kind in handler.listeners:
+                self._dispatchers[kind].register(handler)
+
+    def connection_handler(self, listener_kind: str) -> ConnectionHandler:
+        """What answers on a listener of this kind."""
+        self._register_own()
+        return self._dispatchers[listener_kind]
+
+    def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
+        """API key → (lowest, highest) version, as ApiVersions says on a listener of this kind."""
+        self._register_own()
+        return self._dispatchers[listener_kind].advertised()
+
+    def _register_own(self) -> None:
+        """The broker's own handlers: late, since which there are depends on the parts that were made."""
+        if self._own_registered:
+            return
+        self._own_registered = True
+        from blumfeld.broker.handlers import own_handlers
+        from blumfeld.broker.produce_fast import FastProduce
+
+        self.register(own_handlers(self))
+        dispatcher = self._dispatchers["broker"]
+        for version in range(3, 14):
+            general = dispatcher.route(0, version)
+            if isinstance(general, Route):
+                dispatcher.replace(0, version, FastProduce(self, dispatcher, general))
+
+    # What handlers ask
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster, as of now."""
+        return self.composition.metadata.image
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this registration; -1 before."""
+        return self.lifecycle.broker_epoch
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """What holds for a topic now."""
+        return TopicConfig(self.image.config(TOPIC_RESOURCE, topic), self.config)
+
+    def topic_image(self, name: str, topic_id: bytes, by_id: bool) -> TopicImage | None:
+        """A topic, by its id or its name."""
+        return self.image.topic_by_id(topic_id) if by_id else self.image.topics.get(name)
+
+    def leading(self, topic: str, index: int) -> Partition:
+        """The partition, which this node leads.
+
+        :raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
+        """
+        partition = self.partitions.find(topic, index)
+        if partition is not None and partition.leader is not None:
+            return partition
+        if partition is not None and partition.closed is not None:
+            raise BrokerError(partition.closed)
+        image = self.image.topics.get(topic)
+        if image is None or index not in image.partitions:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # Life
+
+    async def start(self) -> None:
+        """Host what the image says, register, and return when the controller has unfenced this node and all its logs
+        are open.
+
+        :raises BrokerError: the controller refused the registration: DUPLICATE_BROKER_REGISTRATION…
+        :raises TimeoutError: the controller did not answer for ``initial.broker.registration.timeout.ms``
+        """
+        composition = self.composition
+        self._register_own()
+        if "broker" not in composition.roles:
+            return
+        self._reconfigure()
+        self.partitions.start(composition.storage, composition.replication)
+        self._following = True
+        if not self._subscribed:
+            self._subscribed = True
+            composition.metadata.subscribe(self._image_changed)
+        await self.partitions.settled()
+        self._upkeep.start()
+        await self.lifecycle.register()
+
+    async def stop(self) -> None:
+        """Tell the controller, answer what is parked, close the logs. Legal without start."""
+        await self.lifecycle.shut_down()
+        self._upkeep.stop()
+        self.parking.stop()
+        self._following = False
+        self.partitions.stop()
+        await self.peers.stop()
+
+    # The image
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if not self._following:
+            return
+        hook = self.composition.hook
+        self._configs_changed(delta)
+        for topic in delta.topics_deleted:
+            for index in sorted(topic.partitions):
+                self.partitions.remove(TopicPartition(topic.name, index))
+        leaders = []
+        for topic, partition in delta.partitions_changed:
+            at = TopicPartition(topic.name, partition.partition)
+            hosted = self.partitions.find(at.topic, at.partition)
+            before = None if hosted is None or hosted.image is None else hosted.image
+            self.partitions.apply(at, topic.topic_id, partition)
+            changed = before is None or before.leader_epoch != partition.leader_epoch
+            if changed and self.node_id in partition.replicas:
+                leaders.append((at, partition))
+        self.lifecycle.image_changed(image)
+        if hook is None:
+            return
+        for topic in delta.topics_created if not delta.first else ():
+            hook.blumfeld_topic_created(topic=topic)
+        for topic in delta.topics_deleted:
+            hook.blumfeld_topic_deleted(topic=topic)
+        for at, partition in leaders:
+            hook.blumfeld_leader_changed(partition=at, image=partition)
+
+    def _configs_changed(self, delta: ImageDelta) -> None:
+        own = str(self.node_id)
+        if any(kind == BROKER_RESOURCE and name in ("", own) for kind, name in delta.configs_changed):
+            self._reconfigure()
+            self.partitions.reconfigure("")
+            return
+        for kind, name in delta.configs_changed:
+            if kind == TOPIC_RESOURCE:
+                self.partitions.reconfigure(name)
+
+    def _reconfigure(self) -> None:
+        self.config = self.composition.config.with_overrides(
+            dynamic_default=self.image.config(BROKER_RESOURCE, ""),
+            dynamic=self.image.config(BROKER_RESOURCE, str(self.node_id)),
+        )

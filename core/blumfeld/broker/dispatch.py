@@ -1,0 +1,295 @@
+"""From a frame to its handler, and from the handler's answer to parts: the ``ConnectionHandler`` of a listener kind.
+
+What Kafka closes a connection for (formats.md §2) closes it here: an unknown API key, a version that is not served, a
+header or body that is none. Only ApiVersions in a version that we don't have is answered, in version 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Protocol
+
+from blumfeld.broker.request import ConnectionState, Request
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, NoAnswer
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.parts import Parts, size_of
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.transport import Connection, Exchange, Listener
+from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
+from blumfeld.wire.codec import Decoder, decoder, encode_parts
+from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
+from blumfeld.wire.headers import response_header, response_is_flexible
+from blumfeld.wire.primitives import DecodeError, skip_tags
+from blumfeld.wire.schema import Message
+
+_HEADER = struct.Struct(">hhih")
+HEADER_BYTES = _HEADER.size
+_UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class RequestMetrics(Protocol):
+    """What the kernel counts requests with, when it does."""
+
+    def served(
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+    ) -> None:
+        """One request was answered, or had no answer: 0 bytes."""
+        ...
+
+    def opened(self, listener: Listener) -> None:
+        """A connection was accepted."""
+        ...
+
+    def closed(self, listener: Listener) -> None:
+        """It has gone."""
+        ...
+
+
+class Serve(Protocol):
+    """One (key, version) of a listener kind."""
+
+    flexible: bool
+    """Whether the request's header has a tag section."""
+
+    def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        """Take a request whose body begins at ``position``: answer it, now or later. May not raise."""
+        ...
+
+
+class Dispatcher:
+    """The handlers of one listener kind, by (key, version)."""
+
+    def __init__(
+        self,
+        kind: str,
+        runtime: Runtime,
+        events: EventLog,
+        authorizer: Authorizer | None = None,
+        metrics: RequestMetrics | None = None,
+    ) -> None:
+        self.kind = kind
+        self.events = events
+        self.metrics = metrics
+        self.authorizer = authorizer
+        self.monotonic_ms = runtime.monotonic_ms
+        self._routes: dict[int, Serve] = {}
+        self._handlers: dict[int, list[ApiHandler]] = {}
+
+    def register(self, handler: ApiHandler) -> None:
+        """Serve an API.
+
+        :raises PluginContractError: another handler has one of the versions, or there is no such API
+        """
+        if handler.key not in API_BY_KEY:
+            raise PluginContractError(f"a handler for API key {handler.key}, which the protocol doesn't know")
+        for version in range(handler.min_version, handler.max_version + 1):
+            place = (handler.key << 16) + version
+            if place in self._routes:
+                raise PluginContractError(
+                    f"two handlers for {API_BY_KEY[handler.key].name} v{version} on {self.kind} listeners"
+                )
+            self._routes[place] = Route(self, handler, version)
+        self._handlers.setdefault(handler.key, []).append(handler)
+
+    def route(self, key: int, version: int) -> Serve | None:
+        """What serves this version now."""
+        return self._routes.get((key << 16) + version)
+
+    def replace(self, key: int, version: int, route: Serve) -> None:
+        """Put another way of serving in front of a registered one."""
+        self._routes[(key << 16) + version] = route
+
+    def advertised(self) -> dict[int, tuple[int, int]]:
+        """Key → (lowest, highest) version as ApiVersions shows it, by key."""
+        return {
+            key: (
+                min(h.min_version if h.advertised_min is None else h.advertised_min for h in handlers),
+                max(h.max_version for h in handlers),
+            )
+            for key, handlers in sorted(self._handlers.items())
+        }
+
+    # ConnectionHandler
+
+    def opened(self, connection: Connection) -> None:
+        """A connection was accepted."""
+        connection.state = ConnectionState()
+        if self.metrics is not None:
+            self.metrics.opened(connection.listener)
+
+    def request(self, exchange: Exchange, frame: memoryview) -> None:
+        """One frame."""
+        try:
+            key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        except struct.error:
+            self.refuse(exchange, f"a frame of {len(frame)} bytes is too short for a request header")
+            return
+        position = HEADER_BYTES + client_id_length if client_id_length > 0 else HEADER_BYTES
+        route = self._routes.get((key << 16) + version)
+        if route is None:
+            self._unserved(exchange, key, version, correlation_id)
+            return
+        if route.flexible:
+            try:
+                if frame[position]:
+                    position = skip_tags(frame, position, len(frame))
+                else:
+                    position += 1
+            except (IndexError, DecodeError):
+                self.refuse(exchange, "the request header is cut off")
+                return
+        route.serve(exchange, frame, position, correlation_id)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """The connection has gone."""
+        if self.metrics is not None:
+            self.metrics.closed(connection.listener)
+
+    # For routes
+
+    def refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection: no answer is possible."""
+        self.events.info("connection closed", reason=reason, peer=exchange.connection.peer_host)
+        exchange.no_answer()
+        exchange.connection.close(reason)
+
+    def _unserved(self, exchange: Exchange, key: int, version: int, correlation_id: int) -> None:
+        shown = self.advertised().get(_API_VERSIONS)
+        if key == _API_VERSIONS and shown is not None and version >= 0:
+            code = int(ErrorCode.UNSUPPORTED_VERSION)
+            exchange.answer((_UNSUPPORTED_API_VERSIONS.pack(correlation_id, code, 1, key, *shown),))
+            return
+        info = API_BY_KEY.get(key)
+        name = f"API key {key}" if info is None else info.name
+        self.refuse(exchange, f"{name} v{version} is not served on {self.kind} listeners")
+
+
+class Route:
+    """The general way: the generated decoder, a handler, the generated encoder."""
+
+    __slots__ = ("_decode", "_dispatcher", "_handler", "_header_flexible", "flexible", "version")
+
+    def __init__(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> None:
+        self.version = version
+        self.flexible = version >= API_BY_KEY[handler.key].flexible_from
+        self._header_flexible = response_is_flexible(handler.key, version)
+        self._dispatcher = dispatcher
+        self._handler = handler
+        self._decode: Decoder[Any] | None = None
+
+    def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        """Decode, have it handled, answer when the handler does."""
+        dispatcher = self._dispatcher
+        decode = self._decode
+        try:
+            if decode is None:
+                decode = self._decode = decoder(request_class(self._handler.key), self.version)
+            client_id = client_id_of(frame, exchange.connection.state)
+            request, _ = decode(frame, position)
+        except DecodeError as error:
+            name = API_BY_KEY[self._handler.key].name
+            dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
+            return
+        context = Request(
+            exchange,
+            self._handler.key,
+            self.version,
+            correlation_id,
+            client_id,
+            dispatcher.monotonic_ms(),
+            dispatcher.authorizer,
+        )
+        try:
+            answer = self._handler.handle(request, context)
+        except Exception as error:
+            self._answer_error(context, request, error, len(frame))
+            return
+        if isinstance(answer, Completion):
+            frame_bytes = len(frame)
+            answer.when_done(lambda done: self._completed(context, request, done, frame_bytes))
+        else:
+            self._answer(context, request, answer, len(frame))
+
+    def _completed(self, context: Request, request: Message, done: Completion[Any], frame_bytes: int) -> None:
+        if done.error is not None:
+            self._answer_error(context, request, done.error, frame_bytes)
+        else:
+            self._answer(context, request, done.result(), frame_bytes)
+
+    def _answer(
+        self, context: Request, request: Message, answer: Message | NoAnswer, frame_bytes: int
+    ) -> None:
+        exchange = context.exchange
+        if context.close_reason is not None:
+            self._dispatcher.refuse(exchange, context.close_reason)
+            return
+        size = 0
+        if isinstance(answer, NoAnswer):
+            exchange.no_answer()
+        else:
+            try:
+                parts = self.encode(answer, context.correlation_id)
+            except Exception as error:
+                self._defect(exchange, error)
+                return
+            exchange.answer(parts)
+            size = size_of(parts) if self._dispatcher.metrics is not None else 0
+        self._count(context, frame_bytes, size)
+
+    def _answer_error(
+        self, context: Request, request: Message, error: BaseException, frame_bytes: int
+    ) -> None:
+        if isinstance(error, BrokerError):
+            code, message = error.code, error.message
+        else:
+            self._log_defect(error)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        try:
+            answer = self._handler.error_response(request, int(code), message)
+        except Exception as unanswerable:
+            self._defect(context.exchange, unanswerable)
+            return
+        self._answer(context, request, answer, frame_bytes)
+
+    def encode(self, answer: Message, correlation_id: int) -> Parts:
+        """The answer with its header."""
+        prefix = response_header(correlation_id, self._header_flexible)
+        return encode_parts(answer, self.version, prefix)  # type: ignore[return-value]
+
+    def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
+        metrics = self._dispatcher.metrics
+        if metrics is not None:
+            elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
+            metrics.served(context.api_key, self.version, request_bytes, response_bytes, elapsed_ms)
+
+    def _defect(self, exchange: Exchange, error: BaseException) -> None:
+        self._log_defect(error)
+        exchange.no_answer()
+        exchange.connection.close("internal error")
+
+    def _log_defect(self, error: BaseException) -> None:
+        name = API_BY_KEY[self._handler.key].name
+        self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)
+
+
+def client_id_of(frame: memoryview, state: ConnectionState) -> str:
+    """The client id in a request's header; "" for null. Remembered, since a connection's requests all say the same.
+
+    :raises DecodeError: cut off, or not UTF-8
+    """
+    length = (frame[8] << 8) + frame[9]
+    if length >= 0x8000:
+        return ""
+    data = bytes(frame[HEADER_BYTES : HEADER_BYTES + length])
+    if data != state.client_id_bytes:
+        if len(data) != length:
+            raise DecodeError("the client id is cut off")
+        try:
+            state.client_id = data.decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"client id: {error}") from None
+        state.client_id_bytes = data
+    return state.client_id

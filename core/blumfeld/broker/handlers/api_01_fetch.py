@@ -1,0 +1,269 @@
+"""Fetch (key 1), v4-18.
+
+v5  log start offset.  v7 sessions (KIP-227).  v9 leader epochs (KIP-320).  v11 rack.  v12 flexible, diverging epochs.
+v13 topics by id.  v15 replica state.  v16 who leads, on errors.  v17-18 for the metadata quorum.
+Left out: reading from followers (preferred replica), throttling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.fetch_reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
+from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan
+from blumfeld.broker.handlers.common import leader_for
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+TOPIC_ID_FROM = 13
+REPLICA_STATE_FROM = 15
+LEADER_FROM = 12
+ENDPOINTS_FROM = 16
+STORAGE_ERROR_FROM = 6
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """Fetch."""
+    fetch = Fetch(broker)
+    return [ApiHandler(key=1, min_version=4, max_version=18, handle=fetch.handle, error_response=failed)]
+
+
+def failed(request: FetchRequest, code: int, _message: str | None) -> FetchResponse:
+    """The error at the top, and for every partition named."""
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[_refused(p.partition, code) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _refused(index: int, code: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+class Fetch:
+    """Answers fetches of consumers, and of followers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | Completion[FetchResponse]:
+        """At once if there is enough, an error, or no time to wait; else when there is (design rule 6)."""
+        by_id = context.api_version >= TOPIC_ID_FROM
+        reader = self._reader(request, context)
+        asked = [
+            FetchPartition(
+                topic.topic_id if by_id else topic.topic,
+                p.partition,
+                p.fetch_offset,
+                p.partition_max_bytes,
+                p.current_leader_epoch,
+                p.last_fetched_epoch,
+                p.log_start_offset,
+            )
+            for topic in request.topics
+            for p in topic.partitions
+        ]
+        forgotten = [
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        try:
+            plan = self._broker.fetch_sessions.begin(
+                request.session_id,
+                request.session_epoch,
+                asked,
+                forgotten,
+                uses_topic_ids=by_id,
+                privileged=reader.follower,
+                now_ms=context.received_ms,
+            )
+        except BrokerError as error:
+            return FetchResponse(error_code=int(error.code))
+        return self._serve(reader, plan, request.max_wait_ms)
+
+    def _reader(self, request: FetchRequest, context: RequestContext) -> Reader:
+        new = context.api_version >= REPLICA_STATE_FROM
+        replica_id = request.replica_state.replica_id if new else request.replica_id
+        if replica_id >= 0 and not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        bytes_max = request.max_bytes
+        if replica_id < 0:
+            bytes_max = min(bytes_max, self._broker.config.int("fetch.max.bytes"))
+        return Reader(
+            self._broker,
+            context,
+            replica_id=replica_id,
+            replica_epoch=request.replica_state.replica_epoch if new else -1,
+            read_committed=request.isolation_level == READ_COMMITTED and replica_id < 0,
+            bytes_min=request.min_bytes,
+            bytes_max=bytes_max,
+        )
+
+    def _serve(
+        self, reader: Reader, plan: FetchPlan, max_wait_ms: int
+    ) -> FetchResponse | Completion[FetchResponse]:
+        attempt = FetchAttempt(reader, plan)
+        if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
+            return self.take(reader, plan, attempt)
+        waiting = WaitingFetch(self, reader, plan)
+        keys = [one.partition for one in attempt.reads if one.partition is not None]
+        attempt.release()
+        self._broker.parking.park(waiting, keys, max_wait_ms)
+        return waiting.completion
+
+    def take(
+        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
+    ) -> FetchResponse | Completion[FetchResponse]:
+        """Answer with this attempt, once its cold reads are there."""
+        cold = attempt.cold()
+        if not cold:
+            return self._answer(reader, plan, attempt)
+        answered: Completion[FetchResponse] = Completion()
+        left = len(cold)
+
+        def one_done(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                for one in attempt.reads:
+                    one.settle()
+                answered.complete(self._answer(reader, plan, attempt))
+
+        for read in cold:
+            read.when_done(one_done)
+        return answered
+
+    def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
+        sessions = self._broker.fetch_sessions
+        by_id = reader.context.api_version >= TOPIC_ID_FROM
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        response = FetchResponse()
+        for one in attempt.reads:
+            asked = one.asked
+            changed = asked.changed(one.high_watermark, one.log_start_offset)
+            if plan.session is not None:
+                if one.size_bytes:
+                    sessions.rotate(plan.session, asked)
+                elif not (changed or one.error or one.diverging is not None):
+                    continue
+            topic = topics.get(asked.topic)
+            if topic is None:
+                topic = topics[asked.topic] = FetchableTopicResponse()
+                if by_id:
+                    topic.topic_id = asked.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = asked.topic  # type: ignore[assignment]
+                response.responses.append(topic)
+            topic.partitions.append(self._data(reader, one, response))
+        if plan.session is not None:
+            response.session_id = plan.session.id
+        else:
+            response.session_id = sessions.finish_full(plan, reader.context.received_ms)
+        return response
+
+    def _data(self, reader: Reader, one: PartitionRead, response: FetchResponse) -> PartitionData:
+        version = reader.context.api_version
+        aborted = one.aborted(reader)
+        data = PartitionData(
+            partition_index=one.asked.partition,
+            error_code=int(one.error),
+            high_watermark=one.high_watermark,
+            last_stable_offset=one.stable,
+            log_start_offset=one.log_start_offset,
+            aborted_transactions=None
+            if aborted is None
+            else [AbortedTransaction(producer_id=p, first_offset=first) for p, first in aborted],
+            records=b"" if one.read is None else one.read.parts,  # type: ignore[arg-type]
+        )
+        if one.diverging is not None and version >= LEADER_FROM:
+            epoch, end_offset = one.diverging
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        if one.error:
+            if one.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+                data.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if one.error in _LEADER_ERRORS and version >= LEADER_FROM:
+                self._hint_leader(reader, one, data, response)
+        return data
+
+    def _hint_leader(
+        self, reader: Reader, one: PartitionRead, data: PartitionData, response: FetchResponse
+    ) -> None:
+        broker, topic = self._broker, one.asked.topic
+        image = (
+            broker.image.topic_by_id(topic) if isinstance(topic, bytes) else broker.image.topics.get(topic)
+        )
+        partition = None if image is None else image.partitions.get(one.asked.partition)
+        if partition is None:
+            return
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        listener = reader.context.listener.name
+        code, leader = leader_for(broker, partition, listener)
+        if code or reader.context.api_version < ENDPOINTS_FROM:
+            return
+        node = broker.image.brokers[leader]
+        endpoint = node.endpoint(listener)
+        if endpoint is not None and all(n.node_id != leader for n in response.node_endpoints):
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack)
+            )
+
+
+class WaitingFetch:
+    """A fetch that waits for more bytes: implements ``ParkedOperation``."""
+
+    __slots__ = ("_fetch", "_plan", "_reader", "completion")
+
+    def __init__(self, fetch: Fetch, reader: Reader, plan: FetchPlan) -> None:
+        self.completion: Completion[FetchResponse] = Completion()
+        self._fetch = fetch
+        self._reader = reader
+        self._plan = plan
+
+    def try_complete(self) -> bool:
+        """As ``ParkedOperation.try_complete``."""
+        attempt = FetchAttempt(self._reader, self._plan)
+        if not attempt.enough(self._reader):
+            attempt.release()
+            return False
+        self._take(attempt)
+        return True
+
+    def expire(self) -> None:
+        """As ``ParkedOperation.expire``: what there is, without an error."""
+        self._take(FetchAttempt(self._reader, self._plan))
+
+    def _take(self, attempt: FetchAttempt) -> None:
+        answer = self._fetch.take(self._reader, self._plan, attempt)
+        if isinstance(answer, Completion):
+            answer.when_done(lambda done: self.completion.complete(done.result()))
+        else:
+            self.completion.complete(answer)

@@ -1,0 +1,186 @@
+"""Metadata (key 3), v0-13.
+
+v0  no topics named means all; from v1 on null means all.
+v4  the client may forbid auto-creation.
+v7  leader epochs.  v8-10 authorized operations of the cluster.  v10 topic ids, v12 asked by id.
+v13 a top-level error code.
+Left out: authorized operations are shown only as "not asked for".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.auto_create import AutoCreate
+from blumfeld.broker.handlers.common import (
+    controller_id,
+    is_internal,
+    is_legal_topic,
+    leader_for,
+    live_brokers,
+    offline_replicas,
+)
+from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from blumfeld.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+LISTENER_ERROR_FROM = 6
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """Metadata."""
+    return [
+        ApiHandler(
+            key=3, min_version=0, max_version=13, handle=Metadata(broker).handle, error_response=failed
+        )
+    ]
+
+
+def failed(request: MetadataRequest, code: int, _message: str | None) -> MetadataResponse:
+    """The same error for every topic asked, and at the top where the version has one."""
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+class Metadata:
+    """Answers from the image; makes topics that are missing, where that is allowed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._auto_create = AutoCreate(broker)
+
+    def handle(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse | Completion[MetadataResponse]:
+        """At once; or, when a partition that this node leads is still being opened, once it is: a client that is
+        told of a leader goes there.
+        """
+        asked = request.topics
+        if asked is None or (not asked and context.api_version == 0):
+            asked = None
+        if not self._opening(asked):
+            return self._answer(request, asked, context)
+        answered: Completion[MetadataResponse] = Completion()
+        self._broker.partitions.settled().when_done(
+            lambda _: answered.complete(self._answer(request, asked, context))
+        )
+        return answered
+
+    def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
+        broker = self._broker
+        if broker.partitions.settled().done:
+            return False
+        names = None if asked is None else {topic.name for topic in asked}
+        return any(
+            partition.leader == broker.node_id and broker.partitions.find(name, index) is None
+            for name, topic in broker.image.topics.items()
+            if names is None or name in names
+            for index, partition in topic.partitions.items()
+        )
+
+    def _answer(
+        self, request: MetadataRequest, asked: list[MetadataRequestTopic] | None, context: RequestContext
+    ) -> MetadataResponse:
+        broker, listener = self._broker, context.listener.name
+        endpoints = ((b, b.endpoint(listener)) for b in live_brokers(broker.image))
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=b.broker_id, host=e.host, port=e.port, rack=b.rack)
+                for b, e in endpoints
+                if e is not None
+            ],
+            cluster_id=broker.image.cluster_id,
+            controller_id=controller_id(broker),
+            topics=list(self._all(context) if asked is None else self._named(asked, request, context)),
+        )
+
+    def _all(self, context: RequestContext) -> Iterable[MetadataResponseTopic]:
+        topics = self._broker.image.topics
+        return (
+            self._topic(topics[name], context)
+            for name in sorted(topics)
+            if context.authorize("Describe", "Topic", name)
+        )
+
+    def _named(
+        self, asked: list[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
+    ) -> list[MetadataResponseTopic]:
+        image = self._broker.image
+        may_create = context.api_version < 4 or request.allow_auto_topic_creation
+        answers: dict[object, MetadataResponseTopic] = {}
+        missing: list[str] = []
+        for topic in asked:
+            name = topic.name
+            if name is None or (topic.topic_id != ZERO_UUID and not name):
+                answers[topic.topic_id] = self._by_id(topic.topic_id, context)
+            elif name in answers:
+                continue
+            elif not context.authorize("Describe", "Topic", name):
+                answers[name] = _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif name in image.topics:
+                answers[name] = self._topic(image.topics[name], context)
+            elif not is_legal_topic(name):
+                answers[name] = _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            else:
+                answers[name] = _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                missing.append(name)
+        if missing and may_create:
+            for name, code in self._auto_create.wanted(missing, context).items():
+                answers[name].error_code = int(code)
+        return list(answers.values())
+
+    def _by_id(self, topic_id: bytes, context: RequestContext) -> MetadataResponseTopic:
+        image = self._broker.image.topic_by_id(topic_id)
+        if image is None or not context.authorize("Describe", "Topic", image.name):
+            return MetadataResponseTopic(
+                error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
+            )
+        return self._topic(image, context)
+
+    def _topic(self, topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            partitions=[
+                self._partition(topic.partitions[index], context) for index in sorted(topic.partitions)
+            ],
+        )
+
+    def _partition(self, partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
+        listener = context.listener.name
+        code, leader = leader_for(self._broker, partition, listener)
+        if code == ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_ERROR_FROM:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=int(code),
+            partition_index=partition.partition,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=offline_replicas(self._broker, partition, listener),
+        )
+
+
+def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=int(code), name=name)

@@ -1,0 +1,69 @@
+"""OffsetForLeaderEpoch (key 23), v2-4: where a leader epoch ended here (formats.md §15).
+
+v3  replica id.  v4 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """OffsetForLeaderEpoch."""
+
+    def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[_end_of_epoch(broker, topic.topic, p, context) for p in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    return [ApiHandler(key=23, min_version=2, max_version=4, handle=handle, error_response=failed)]
+
+
+def failed(
+    request: OffsetForLeaderEpochRequest, code: int, _message: str | None
+) -> OffsetForLeaderEpochResponse:
+    """The same error for every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[EpochEndOffset(error_code=code, partition=p.partition) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of_epoch(
+    broker: Broker, topic: str, asked: OffsetForLeaderPartition, context: RequestContext
+) -> EpochEndOffset:
+    try:
+        if not context.authorize("Describe", "Topic", topic):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = broker.leading(topic, asked.partition)
+        code = partition.check_leader_epoch(asked.current_leader_epoch)
+        if code:
+            raise BrokerError(code)
+    except BrokerError as error:
+        return EpochEndOffset(error_code=int(error.code), partition=asked.partition)
+    end = partition.state.epochs.end_offset_for(asked.leader_epoch, partition.log.written_end_offset)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

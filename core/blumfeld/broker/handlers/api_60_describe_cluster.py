@@ -1,0 +1,73 @@
+"""DescribeCluster (key 60), v0-2.
+
+v1  endpoint type: 1 brokers, 2 controllers (only on a controller listener, KIP-919).  v2 fenced brokers (KIP-1073).
+Left out: authorized operations are shown only as "not asked for".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import controller_id
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """DescribeCluster."""
+
+    def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        if request.endpoint_type == CONTROLLERS:
+            raise BrokerError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE, "controllers are described on a controller listener"
+            )
+        if request.endpoint_type != BROKERS:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                f"no endpoint type has the number {request.endpoint_type}",
+            )
+        return _describe(broker, request, context)
+
+    return [ApiHandler(key=60, min_version=0, max_version=2, handle=handle, error_response=failed)]
+
+
+def failed(request: DescribeClusterRequest, code: int, message: str | None) -> DescribeClusterResponse:
+    """An error and nothing else."""
+    return DescribeClusterResponse(
+        error_code=code, error_message=message, endpoint_type=request.endpoint_type
+    )
+
+
+def _describe(
+    broker: Broker, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    image, listener = broker.image, context.listener.name
+    described = []
+    for _, node in sorted(image.brokers.items()):
+        endpoint = node.endpoint(listener)
+        if endpoint is not None and (request.include_fenced_brokers or not node.fenced):
+            described.append(
+                DescribeClusterBroker(
+                    broker_id=node.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=node.rack,
+                    is_fenced=node.fenced,
+                )
+            )
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=controller_id(broker),
+        brokers=described,
+        endpoint_type=request.endpoint_type,
+    )

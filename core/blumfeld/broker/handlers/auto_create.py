@@ -1,0 +1,127 @@
+"""Topics that are made because somebody asked for them: by Metadata (``auto.create.topics.enable``), or because
+a coordinator needs its internal topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import is_internal
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+CREATE_TIMEOUT_MS = 30_000
+
+
+class AutoCreate:
+    """Asks the controller, once for each topic at a time; who asked meanwhile is told to ask again."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._in_flight: set[str] = set()
+
+    def wanted(self, names: Iterable[str], context: RequestContext) -> dict[str, ErrorCode]:
+        """Have topics made that a client asked for, and what to tell it of each now.
+
+        UNKNOWN_TOPIC_OR_PARTITION is retriable: the client asks again, and the topic is there.
+        """
+        broker = self._broker
+        told: dict[str, ErrorCode] = {}
+        make: list[str] = []
+        for name in names:
+            told[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            allowed = is_internal(name) or broker.config.bool("auto.create.topics.enable")
+            if not allowed or name in self._in_flight:
+                continue
+            if not (
+                context.authorize("Create", "Cluster", "kafka-cluster")
+                or context.authorize("Create", "Topic", name)
+            ):
+                told[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
+            make.append(name)
+        if make:
+            self.create(make)
+        return told
+
+    def create(self, names: list[str]) -> None:
+        """Ask the controller for these topics; nobody waits for the answer."""
+        fresh = [name for name in names if name not in self._in_flight]
+        if not fresh:
+            return
+        self._in_flight.update(fresh)
+        request = CreateTopicsRequest(
+            topics=[self._topic(name) for name in fresh], timeout_ms=CREATE_TIMEOUT_MS
+        )
+
+        def made(done: Completion[Message]) -> None:
+            self._in_flight.difference_update(fresh)
+            if done.error is not None:
+                self._broker.events.warning("topics not created", topics=fresh, error=str(done.error))
+                return
+            answer = done.result()
+            assert isinstance(answer, CreateTopicsResponse)
+            for topic in answer.topics:
+                if topic.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    name = ErrorCode(topic.error_code).name
+                    self._broker.events.warning(
+                        "topic not created", topic=topic.name, error=name, reason=topic.error_message
+                    )
+
+        self._broker.composition.metadata.submit(request, CREATE_TIMEOUT_MS).when_done(made)
+
+    def _topic(self, name: str) -> CreatableTopic:
+        config = self._broker.config
+        if name == "__consumer_offsets":
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.int("offsets.topic.num.partitions"),
+                replication_factor=self._factor(config.int("offsets.topic.replication.factor")),
+                configs=_configs(
+                    {
+                        "cleanup.policy": "compact",
+                        "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+                        "compression.type": "producer",
+                    }
+                ),
+            )
+        if name == "__transaction_state":
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.int("transaction.state.log.num.partitions"),
+                replication_factor=self._factor(config.int("transaction.state.log.replication.factor")),
+                configs=_configs(
+                    {
+                        "cleanup.policy": "compact",
+                        "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+                        "compression.type": "uncompressed",
+                        "unclean.leader.election.enable": "false",
+                        "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+                    }
+                ),
+            )
+        return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+
+    def _factor(self, configured: int) -> int:
+        """Internal topics want three replicas, also of a cluster that is smaller: then all there are.
+
+        Kafka refuses instead, and a single node needs the setting lowered before groups work.
+        """
+        live = sum(not b.fenced for b in self._broker.image.brokers.values())
+        return max(1, min(configured, live))
+
+
+def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]

@@ -1,0 +1,65 @@
+"""What several handlers need: where brokers listen, which topics are internal, what a name may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
+from blumfeld.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+ADMIN_CLIENT_ID = "__admin_client"
+"""The only client id that may write to internal topics."""
+NO_OPERATIONS = -(2**31)
+"""Authorized operations where nobody asked for them."""
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka keeps its own state in it."""
+    return topic in INTERNAL_TOPICS
+
+
+def is_legal_topic(name: str) -> bool:
+    """1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
+    """Unfenced brokers by id."""
+    return (b for _, b in sorted(image.brokers.items()) if not b.fenced)
+
+
+def controller_id(broker: Broker) -> int:
+    """Whom clients may send what is for the controller: any live broker passes it on. This one, if it is live."""
+    live = [b.broker_id for b in live_brokers(broker.image)]
+    if broker.node_id in live:
+        return broker.node_id
+    return live[0] if live else -1
+
+
+def leader_for(broker: Broker, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
+    """The error and the leader id that a client on this listener is told (formats.md §16)."""
+    if partition.leader < 0:
+        return ErrorCode.LEADER_NOT_AVAILABLE, -1
+    leader = broker.image.brokers.get(partition.leader)
+    if leader is None or leader.fenced:
+        return ErrorCode.LEADER_NOT_AVAILABLE, -1
+    if leader.endpoint(listener) is None:
+        return ErrorCode.LISTENER_NOT_FOUND, -1
+    return ErrorCode.NONE, partition.leader
+
+
+def offline_replicas(broker: Broker, partition: PartitionImage, listener: str) -> list[int]:
+    """Replicas on brokers that are not there, or not on this listener."""
+    brokers = broker.image.brokers
+    return [
+        r
+        for r in partition.replicas
+        if r not in brokers or brokers[r].fenced or brokers[r].endpoint(listener) is None
+    ]

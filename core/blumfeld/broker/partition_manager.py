@@ -1,0 +1,225 @@
+"""The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says.
+
+Implements ``spi.replication.Replicas``. Opening is asynchronous and one at a time, in the order of the image;
+what an image says while a log is being opened counts once it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from blumfeld.broker.partitions import Partition
+from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.context import Parking
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.replication import Replication
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import LogStorage, TopicPartition
+from blumfeld.wire.errors import ErrorCode
+
+LeaderChanged = Callable[[TopicPartition, PartitionImage], None]
+
+
+class PartitionManager:
+    """Hosted partitions by name and by id. ``find``/``find_by_id`` are on the path of every request."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        runtime: Runtime,
+        parking: Parking,
+        events: EventLog,
+        config_of: Callable[[str], TopicConfig],
+    ) -> None:
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self.generation = 0
+        """Goes up whenever a partition comes, goes or changes its part: what was resolved before is stale."""
+        self.opened: list[Callable[[Partition], None]] = []
+        """Called when a hosted partition was opened or changed its part, after the change."""
+        self.removed: list[Callable[[Partition], None]] = []
+        """Called when a partition left this node, after it was closed."""
+        self._node_id = node_id
+        self._runtime = runtime
+        self._storage: LogStorage
+        self._replication: Replication
+        self._parking = parking
+        self._events = events
+        self._config_of = config_of
+        self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        self._opening = False
+        self._settled: Completion[None] | None = None
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._stopped = True
+
+    def __iter__(self) -> Iterator[Partition]:
+        """All hosted partitions, in the order in which they were opened."""
+        for partitions in self.by_name.values():
+            yield from partitions.values()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The hosted partition, by name."""
+        partitions = self.by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The hosted partition, by the topic's id."""
+        partitions = self.by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def start(self, storage: LogStorage, replication: Replication) -> None:
+        """Storage and replication have started: take the checkpointed high watermarks."""
+        self._storage = storage
+        self._replication = replication
+        self._high_watermarks = storage.high_watermarks()
+        self._stopped = False
+
+    def settled(self) -> Completion[None]:
+        """Completes when no partition waits to be opened."""
+        if not self._wanted:
+            return Completion.of(None)
+        if self._settled is None:
+            self._settled = Completion()
+        return self._settled
+
+    # Replicas
+
+    def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
+        """Lead, follow or (``None``) stop the replica. A leader epoch below ours answers FENCED_LEADER_EPOCH."""
+        if self._stopped:
+            return ErrorCode.NONE
+        hosted = self.find(partition.topic, partition.partition)
+        if image is None or self._node_id not in image.replicas:
+            self.remove(partition)
+            return ErrorCode.NONE
+        if hosted is not None and hosted.topic_id != topic_id:
+            self.remove(partition)
+            hosted = None
+        if hosted is None:
+            self._wanted[partition] = (topic_id, image)
+            if not self._opening:
+                self._opening = True
+                self._runtime.spawn(self._open_wanted(), "open partitions")
+            return ErrorCode.NONE
+        if image.leader_epoch < hosted.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        hosted.apply(image, self._node_id, self._replication)
+        self._changed(hosted)
+        return ErrorCode.NONE
+
+    def remove(self, partition: TopicPartition) -> None:
+        """The replica is not ours any more: close it and delete its log."""
+        self._wanted.pop(partition, None)
+        self._high_watermarks.pop(partition, None)
+        hosted = self._forget(partition)
+        if hosted is not None:
+            hosted.abandon()
+            self._delete_log(partition)
+            for told in self.removed:
+                told(hosted)
+
+    def reconfigure(self, topic: str) -> None:
+        """The configuration of a topic (``""``: of all) changed."""
+        for name in [topic] if topic else list(self.by_name):
+            for partition in list(self.by_name.get(name, {}).values()):
+                partition.reconfigure(self._config_of(name))
+
+    def failed(self, partition: Partition, error: OSError) -> None:
+        """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
+        self._events.error("partition offline", partition=str(partition.partition), error=str(error))
+        self._changed(partition)
+
+    async def _open_wanted(self) -> None:
+        while self._wanted and not self._stopped:
+            partition, (topic_id, _) = next(iter(self._wanted.items()))
+            opened = await self._open(partition, topic_id)
+            wanted = self._wanted.get(partition)
+            if wanted is None or wanted[0] != topic_id:  # deleted, or made anew, meanwhile
+                if opened is not None:
+                    opened.abandon()
+                self._delete_log(partition)
+                continue
+            del self._wanted[partition]
+            if opened is not None and not self._stopped:
+                self._host(opened, wanted[1])
+        self._opening = False
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            settled.complete(None)
+
+    async def _open(self, partition: TopicPartition, topic_id: bytes) -> Partition | None:
+        config = self._config_of(partition.topic)
+        state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
+        try:
+            log = await self._storage.open_log(partition, topic_id, config, state)
+            state.attach(log, self._high_watermarks.pop(partition, 0))
+            for _ in state.replay():
+                await self._breathe()
+        except ValueError as error:
+            self._events.error("log not opened", partition=str(partition), error=str(error))
+            return None
+        except OSError as error:
+            self._events.error("log not opened", partition=str(partition), error=str(error))
+            return None
+        return Partition(partition, topic_id, log, state, config, self._runtime, self._parking, self.failed)
+
+    async def _breathe(self) -> None:
+        turn: Completion[None] = Completion()
+        self._runtime.call_later(0, lambda: turn.complete(None))
+        await turn
+
+    def _host(self, partition: Partition, image: PartitionImage) -> None:
+        name, index = partition.partition.topic, partition.partition.partition
+        self.by_name.setdefault(name, {})[index] = partition
+        self.by_id.setdefault(partition.topic_id, {})[index] = partition
+        partition.apply(image, self._node_id, self._replication)
+        self._changed(partition)
+
+    def _changed(self, partition: Partition) -> None:
+        self.generation += 1
+        for told in self.opened:
+            told(partition)
+
+    def _forget(self, partition: TopicPartition) -> Partition | None:
+        partitions = self.by_name.get(partition.topic, {})
+        hosted = partitions.pop(partition.partition, None)
+        if hosted is None:
+            return None
+        self.generation += 1
+        by_id = self.by_id.get(hosted.topic_id, {})
+        by_id.pop(partition.partition, None)
+        if not partitions:
+            self.by_name.pop(partition.topic, None)
+        if not by_id:
+            self.by_id.pop(hosted.topic_id, None)
+        return hosted
+
+    def _delete_log(self, partition: TopicPartition) -> None:
+        try:
+            self._storage.delete_log(partition)
+        except OSError as error:
+            self._events.error("log not deleted", partition=str(partition), error=str(error))
+
+    # At the end
+
+    def high_watermarks(self) -> list[tuple[TopicPartition, int]]:
+        """For the checkpoint; those that were never opened keep what was checkpointed."""
+        known = [(p.partition, p.high_watermark) for p in self]
+        return sorted(known + list(self._high_watermarks.items()))
+
+    def stop(self) -> None:
+        """Close every log, cleanly where it can be."""
+        self._stopped = True
+        self._high_watermarks = dict(self.high_watermarks())
+        for partition in list(self):
+            try:
+                partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            except OSError as error:
+                self._events.error("log not closed", partition=str(partition.partition), error=str(error))
+        self.by_name.clear()
+        self.by_id.clear()
+        self.generation += 1

@@ -1,0 +1,352 @@
+"""One hosted replica: its log, its producers, its leader epochs, and its part in the replication.
+
+The turn (design.md): appends place; once a turn the log is written, then the high watermark moves, then who waits
+is answered. Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from blumfeld.broker.append_rules import AppendRules
+from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.context import Parking
+from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.record_batch import RecordBatch
+
+ACKS_ALL = -1
+_NONE = ErrorCode.NONE
+
+
+class AppendWaiter(Protocol):
+    """Who waits for the outcome of an append: at the written end (acks=1), or committed (acks=all)."""
+
+    def appended(self, code: ErrorCode) -> None:
+        """NONE, or why it isn't there. Called once, never before the append has returned."""
+        ...
+
+
+class Partition:
+    """Implements ``ReplicaHost``. Made with its log open; ``lead``/``follow``/``close`` change its part."""
+
+    __slots__ = (
+        "_advance_due",
+        "_epoch_start",
+        "_failed",
+        "_parking",
+        "_runtime",
+        "_unwritten",
+        "_waiting_commit",
+        "_write_due",
+        "closed",
+        "config",
+        "follower",
+        "image",
+        "leader",
+        "leader_epoch",
+        "leader_start_offset",
+        "log",
+        "min_insync_replicas",
+        "on_high_watermark",
+        "partition",
+        "rules",
+        "state",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        log: PartitionLog,
+        state: ReplicaState,
+        config: TopicConfig,
+        runtime: Runtime,
+        parking: Parking,
+        failed: Callable[[Partition, OSError], None],
+    ) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.log = log
+        self.state = state
+        self.config = config
+        self.rules = AppendRules(config)
+        self.min_insync_replicas = config.min_insync_replicas
+        self.leader: LeaderReplica | None = None
+        self.follower: FollowerReplica | None = None
+        self.leader_epoch = -1
+        self.leader_start_offset = 0
+        """The written end when this node became leader."""
+        self.image: PartitionImage | None = None
+        self.closed: ErrorCode | None = None
+        """Why it can't be used any more: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION; ``None`` while it can."""
+        self.on_high_watermark: Callable[[Partition], None] | None = None
+        """For a coordinator that lives on this partition: called whenever the high watermark moved."""
+        self._runtime = runtime
+        self._parking = parking
+        self._failed = failed
+        self._unwritten: list[tuple[int, int, AppendWaiter]] = []
+        self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
+        self._write_due = False
+        self._advance_due = False
+        self._epoch_start = -1
+
+    # Appends
+
+    def append(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
+        """Place a client's batch; its base offset. ``waiter`` is told when it is written, or with acks=all committed.
+
+        A batch that the producer sent before and that is here already gives its first base offset again, and
+        nothing is placed.
+
+        :raises BrokerError: why it may not be placed; ``waiter`` is not told anything then
+        """
+        leader = self.leader
+        if leader is None:
+            raise self._not_leader()
+        if acks == ACKS_ALL:
+            code = leader.check_append_all()
+            if code:
+                raise BrokerError(code)
+        rules = self.rules
+        now_ms = self._runtime.now_ms()
+        rules.check(batch, now_ms)
+        if batch.producer_id >= 0:
+            duplicate = self.state.producers.check(batch)
+            if duplicate is not None:
+                self._wait_for(duplicate.last_offset + 1, acks, waiter)
+                return duplicate.base_offset
+        if rules.log_append_time:
+            batch.set_log_append_time(now_ms)
+        return self.place(batch, acks, waiter)
+
+    def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
+        """Place a batch that was checked, or that this node made itself (a coordinator's); its base offset.
+
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR
+        """
+        if self.leader is None:
+            raise self._not_leader()
+        try:
+            base_offset = self.log.place(batch, self.leader_epoch)
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if batch.producer_id >= 0:
+            self.state.producers.place(batch, self._runtime.now_ms())
+        if self._epoch_start < 0 and self.state.epochs.latest_epoch != self.leader_epoch:
+            self._epoch_start = base_offset
+        self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
+        if not self._write_due:
+            self._write_due = True
+            self._runtime.at_end_of_turn(Phase.WRITE, self._write)
+        return base_offset
+
+    def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
+        """Wait for what is placed, or even written, already: the original of a retry."""
+        self._unwritten.append((end_offset, acks, waiter))
+        if not self._write_due:
+            self._write_due = True
+            self._runtime.at_end_of_turn(Phase.WRITE, self._write)
+
+    def _write(self) -> None:
+        self._write_due = False
+        if self.closed is not None:
+            self._fail_waiters(self.closed)
+            return
+        try:
+            self.log.write(self._written)
+        except OSError as error:
+            self.fail(error)
+
+    def _written(self, outcome: WriteOutcome) -> None:
+        waiters, self._unwritten = self._unwritten, []
+        written_end = outcome.written_end_offset
+        if outcome.error is not None:
+            self.state.producers.undo_placed(written_end)
+            if self._epoch_start >= written_end:
+                self._epoch_start = -1
+        try:
+            self._remember(written_end)
+        except OSError as error:
+            self._unwritten = waiters
+            self.fail(error)
+            return
+        failed = ErrorCode.KAFKA_STORAGE_ERROR
+        for waiting in waiters:
+            end_offset, acks, waiter = waiting
+            if end_offset > written_end:
+                waiter.appended(failed)
+            elif acks != ACKS_ALL:
+                waiter.appended(_NONE)
+            elif self.leader is None:
+                waiter.appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                self._waiting_commit.append((end_offset, waiter))
+        if not self._advance_due:
+            self._advance_due = True
+            self._runtime.at_end_of_turn(Phase.HIGH_WATERMARK, self._advance)
+
+    def _remember(self, written_end: int) -> None:
+        if self._epoch_start >= 0:
+            start, self._epoch_start = self._epoch_start, -1
+            self.state.epoch_started(self.leader_epoch, start)
+        self.state.written(written_end)
+
+    def _advance(self) -> None:
+        self._advance_due = False
+        leader = self.leader
+        if leader is not None:
+            leader.log_end_moved()
+            if self._waiting_commit:
+                self._answer_committed(leader)
+
+    def high_watermark_moved(self) -> None:
+        """The replication moved it: answer who waited, wake fetches, tell the coordinator."""
+        self.state.producers.high_watermark_moved(self.high_watermark)
+        leader = self.leader
+        if leader is not None and self._waiting_commit:
+            self._answer_committed(leader)
+        self._parking.wake(self)
+        if self.on_high_watermark is not None:
+            self.on_high_watermark(self)
+
+    def _answer_committed(self, leader: LeaderReplica) -> None:
+        waiting = self._waiting_commit
+        while waiting:
+            code = leader.check_committed(waiting[0][0])
+            if code is None:
+                return
+            waiting.popleft()[1].appended(code)
+
+    # Reading
+
+    @property
+    def high_watermark(self) -> int:
+        """As this replica knows it."""
+        if self.leader is not None:
+            return self.leader.high_watermark
+        return self.follower.high_watermark if self.follower is not None else self.state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed reads."""
+        unstable = self.state.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    def readable_end(self, read_committed: bool) -> int:
+        """Up to where a consumer reads."""
+        return self.last_stable_offset if read_committed else self.high_watermark
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
+        """As ``PartitionLog.read``.
+
+        :raises BrokerError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR
+        """
+        try:
+            return self.log.read(offset, bytes_max, end_offset, minimum_one_batch)
+        except LookupError:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """The epoch that a client has in mind against ours (KIP-320); -1 skips."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return _NONE
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    # Its part in the cluster
+
+    def apply(self, image: PartitionImage, node_id: int, replication: Replication) -> None:
+        """Become what the image says: leader, follower or, without a leader, neither."""
+        before, self.image = self.image, image
+        self.min_insync_replicas = min(self.config.min_insync_replicas, len(image.replicas))
+        if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
+            if self.leader is not None:
+                self.leader.update(image)
+            return
+        if self._unwritten:
+            self._write()  # what was placed belongs to the epoch that ends here
+        self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.leader_epoch = image.leader_epoch
+        self.leader_start_offset = self.log.written_end_offset
+        if image.leader == node_id:
+            self.leader = replication.become_leader(self, image, self.state.high_watermark)
+            self.leader.log_end_moved()
+        elif image.leader >= 0:
+            self.follower = replication.become_follower(self, image, self.state.high_watermark)
+        self._parking.wake(self)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        self.config = config
+        self.rules = AppendRules(config)
+        self.log.reconfigure(config)
+        if self.image is not None:
+            self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
+
+    def advance_log_start(self, offset: int) -> None:
+        """DeleteRecords and retention: everything below ``offset`` is gone. Raises OSError."""
+        self.log.advance_log_start(offset)
+        self.log_start_moved()
+
+    def log_start_moved(self) -> None:
+        """The log's start is further on, for whatever reason. Raises OSError."""
+        self.state.log_start_moved(self.log.log_start_offset)
+        self._parking.wake(self)
+
+    def fail(self, error: OSError) -> None:
+        """The log directory is bad: this partition is offline from now on."""
+        self._shut(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._failed(self, error)
+
+    def close(self, code: ErrorCode) -> None:
+        """Leave: who waits gets ``code``. A clean close keeps the producers for the next start. Raises OSError."""
+        if self.closed is not None:
+            return
+        self._shut(code)
+        self.state.save_producers(self.log.written_end_offset)
+        self.log.close()
+
+    def abandon(self) -> None:
+        """Its topic was deleted: leave without keeping anything."""
+        if self.closed is None:
+            self._shut(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.log.close()
+
+    def _shut(self, code: ErrorCode) -> None:
+        self.closed = code
+        self._step_down(code)
+        self._fail_waiters(code)
+        self._parking.wake(self)
+
+    def _step_down(self, code: ErrorCode) -> None:
+        self.state.high_watermark = self.high_watermark
+        if self.leader is not None:
+            self.leader.stop()
+        if self.follower is not None:
+            self.follower.stop()
+        self.leader = self.follower = None
+        waiting, self._waiting_commit = self._waiting_commit, deque()
+        for _, waiter in waiting:
+            waiter.appended(code)
+
+    def _fail_waiters(self, code: ErrorCode) -> None:
+        waiters, self._unwritten = self._unwritten, []
+        for _, _, waiter in waiters:
+            waiter.appended(code)
+
+    def _not_leader(self) -> BrokerError:
+        return BrokerError(self.closed or ErrorCode.NOT_LEADER_OR_FOLLOWER)

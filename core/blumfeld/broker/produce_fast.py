@@ -1,0 +1,182 @@
+"""Produce requests of one batch without the codec: the way that nearly every request takes.
+
+What is not plain sailing (another shape, an error, an internal topic, a transaction) goes the general way, which
+then finds the same thing and says so: nothing has been changed by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.dispatch import Dispatcher, Route
+from blumfeld.broker.handlers.common import is_internal
+from blumfeld.broker.partitions import ACKS_ALL, Partition
+from blumfeld.broker.produce_frame import FrameShape, OneBatch
+from blumfeld.spi.runtime import Phase
+from blumfeld.spi.transport import Exchange
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.record_batch import CODEC_MASK, TRANSACTIONAL_BIT, RecordBatch
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+PREFIXES_MAX = 4096
+"""Different beginnings of requests that are remembered for a version; then all are forgotten."""
+_ZSTD = Codec.ZSTD.value
+_NONE = ErrorCode.NONE
+
+
+class Target:
+    """Where requests with a certain prefix go."""
+
+    __slots__ = ("one", "partition", "response")
+
+    def __init__(self, one: OneBatch, partition: Partition, version: int) -> None:
+        self.one = one
+        self.partition = partition
+        self.response = one.response if version >= 5 else one.response_v3
+
+
+class FastProduce:
+    """Serves Produce of one version: implements ``dispatch.Serve`` in front of the general route."""
+
+    def __init__(self, broker: Broker, dispatcher: Dispatcher, general: Route) -> None:
+        self.flexible = general.flexible
+        self.broker = broker
+        self.general = general
+        self.metrics = dispatcher.metrics
+        self.monotonic_ms = dispatcher.monotonic_ms
+        self._dispatcher = dispatcher
+        self._manager = broker.partitions
+        self._shape = FrameShape(general.version)
+        self._tail = 3 if general.flexible else 0
+        self._old = general.version < 7
+        self._targets: dict[bytes, Target] = {}
+        self._generation = -1
+
+    def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        """As ``Serve.serve``."""
+        shape = self._shape
+        if self._generation != self._manager.generation:
+            self._targets.clear()
+            self._generation = self._manager.generation
+        end = shape.prefix_end(frame, position)
+        prefix = bytes(frame[position:end])
+        target = self._targets.get(prefix) or self._resolve(prefix)
+        if target is None:
+            self.general.serve(exchange, frame, position, correlation_id)
+            return
+        pending = OnePending(self, exchange, target, correlation_id, len(frame))
+        at = shape.records(frame, end)
+        try:
+            batch = RecordBatch(frame, at if at >= 0 else len(frame))
+            attributes = batch.attributes
+            if (
+                batch.size_bytes != len(frame) - at - self._tail
+                or attributes & TRANSACTIONAL_BIT
+                or (self._old and attributes & CODEC_MASK == _ZSTD)
+            ):
+                self.general.serve(exchange, frame, position, correlation_id)
+                return
+            partition = target.partition
+            acks = target.one.acks
+            pending.base_offset = partition.append(batch, acks, pending)
+        except BrokerError:
+            self.general.serve(exchange, frame, position, correlation_id)
+            return
+        if partition.rules.log_append_time:
+            pending.append_ms = batch.max_timestamp
+        if acks == ACKS_ALL:
+            self.broker.runtime.at_end_of_turn(Phase.COMPLETE, pending.park)
+        exchange.let_next_start()
+
+    def _resolve(self, prefix: bytes) -> Target | None:
+        one = self._shape.parse_prefix(prefix)
+        # Who may write is asked for each request, so with an authorizer all go the general way.
+        if one is None or one.acks not in (ACKS_ALL, 0, 1) or self._dispatcher.authorizer is not None:
+            return None
+        if self._shape.topic_ids:
+            partition = self._manager.find_by_id(one.topic, one.index)
+        else:
+            try:
+                partition = self._manager.find(one.topic.decode(), one.index)
+            except UnicodeDecodeError:
+                return None
+        if partition is None or is_internal(partition.partition.topic):
+            return None
+        if len(self._targets) >= PREFIXES_MAX:
+            self._targets.clear()
+        target = self._targets[prefix] = Target(one, partition, self.general.version)
+        return target
+
+
+class OnePending:
+    """A request whose one batch is placed; implements ``AppendWaiter`` and, if need be, ``ParkedOperation``."""
+
+    __slots__ = (
+        "append_ms",
+        "base_offset",
+        "correlation_id",
+        "done",
+        "exchange",
+        "fast",
+        "frame_bytes",
+        "parked",
+        "received_ms",
+        "target",
+    )
+
+    def __init__(
+        self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int, frame_bytes: int
+    ) -> None:
+        self.fast = fast
+        self.exchange = exchange
+        self.target = target
+        self.correlation_id = correlation_id
+        self.frame_bytes = frame_bytes
+        self.base_offset = -1
+        self.append_ms = -1
+        self.done = False
+        self.parked = False
+        self.received_ms = fast.monotonic_ms() if fast.metrics is not None else 0.0
+
+    def appended(self, code: ErrorCode) -> None:
+        """As ``AppendWaiter.appended``."""
+        if self.done:
+            return
+        self.done = True
+        target = self.target
+        one = target.one
+        if one.acks == 0:
+            self.exchange.no_answer()
+            if code is not _NONE:
+                self.exchange.connection.close(f"produce with acks=0 failed: {code.name}")
+            answer_bytes = 0
+        else:
+            if code is _NONE:
+                start = target.partition.log.log_start_offset
+                answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
+            else:
+                answer = target.response(self.correlation_id, int(code), -1, -1, -1)
+            self.exchange.answer((answer,))
+            answer_bytes = len(answer)
+        if self.fast.metrics is not None:
+            elapsed_ms = self.fast.monotonic_ms() - self.received_ms
+            self.fast.metrics.served(0, self.fast.general.version, self.frame_bytes, answer_bytes, elapsed_ms)
+        if self.parked:
+            self.fast.broker.parking.wake(self)
+
+    def park(self) -> None:
+        """acks=all was not reached within the turn: wait for it, or for the request's timeout."""
+        if not self.done:
+            self.parked = True
+            self.fast.broker.parking.park(self, (self,), self.target.one.timeout_ms)
+
+    def try_complete(self) -> bool:
+        """As ``ParkedOperation.try_complete``."""
+        return self.done
+
+    def expire(self) -> None:
+        """The time is up: what is not committed yet may still become so."""
+        self.appended(ErrorCode.REQUEST_TIMED_OUT)

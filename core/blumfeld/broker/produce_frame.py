@@ -1,0 +1,153 @@
+"""Produce requests of one batch, read and answered as bytes: the shape that nearly every client sends.
+
+The general way decodes the request with the generated decoder; this one knows where things lie when a request
+names one topic and one partition, and gives up (``None``) on anything else, so that the general way decides what
+is wrong with it. A parity test holds both to the same answers.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_OLD_START = struct.Struct(">hhiih")
+"""transactional id length, acks, timeout, topics, length of the name."""
+_NEW_START = struct.Struct(">BhiBB")
+"""The same, compact: each count is one more than it says."""
+_NEW_START_BYTES = _NEW_START.size
+_TWO_I32 = struct.Struct(">ii")
+_COUNT_AND_INDEX = struct.Struct(">Bi")
+_I32 = struct.Struct(">i")
+
+FLEXIBLE_FROM = 9
+TOPIC_ID_FROM = 13
+UUID_BYTES = 16
+NAME_BYTES_MAX = 126
+"""A compact length above that takes two bytes: left to the general way."""
+
+
+class OneBatch:
+    """What a request's first bytes, up to and with the partition's number, ask for; and how its answer looks.
+
+    Requests of a client that begin with the same bytes ask for the same, so this is made once for each prefix.
+    """
+
+    __slots__ = ("acks", "after_records", "answer", "before_base", "index", "timeout_ms", "topic")
+
+    def __init__(self, version: int, acks: int, timeout_ms: int, topic: bytes, index: int) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topic = topic
+        """The name in UTF-8, or the 16 bytes of the id."""
+        self.index = index
+        if version >= FLEXIBLE_FROM:
+            name = topic if version >= TOPIC_ID_FROM else bytes((len(topic) + 1,)) + topic
+            self.before_base = b"\x00\x02" + name + b"\x02" + _I32.pack(index)
+            # No record errors, no message, tags of partition and topic; throttle time and tags of the answer.
+            self.after_records = b"\x01\x00\x00\x00" + bytes(4) + b"\x00"
+        else:
+            self.before_base = _I32.pack(1) + len(topic).to_bytes(2, "big") + topic + _TWO_I32.pack(1, index)
+            self.after_records = (b"\x00\x00\x00\x00\xff\xff" if version >= 8 else b"") + bytes(4)
+        start = f"{len(self.before_base)}s"
+        offsets = "hqqq" if version >= 5 else "hqq"
+        self.answer = struct.Struct(f">i{start}{offsets}{len(self.after_records)}s")
+
+    def response(
+        self, correlation_id: int, code: int, base_offset: int, append_ms: int, log_start_offset: int
+    ) -> bytes:
+        """The whole answer, header included."""
+        return self.answer.pack(
+            correlation_id,
+            self.before_base,
+            code,
+            base_offset,
+            append_ms,
+            log_start_offset,
+            self.after_records,
+        )
+
+    def response_v3(
+        self, correlation_id: int, code: int, base_offset: int, append_ms: int, _log_start_offset: int
+    ) -> bytes:
+        """The same for versions 3 and 4, which have no log start offset."""
+        return self.answer.pack(
+            correlation_id, self.before_base, code, base_offset, append_ms, self.after_records
+        )
+
+
+class FrameShape:
+    """Where things lie in a Produce request of one version, if it has one partition and no transactional id."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.flexible = version >= FLEXIBLE_FROM
+        self.topic_ids = version >= TOPIC_ID_FROM
+
+    def prefix_end(self, frame: memoryview, position: int) -> int:
+        """Where the prefix ends that starts at ``position`` (the first byte after the header), if this is the shape;
+        a number beyond the frame otherwise.
+        """
+        try:
+            if self.topic_ids:
+                return position + _NEW_START_BYTES - 1 + UUID_BYTES + 5
+            if self.flexible:
+                return position + _NEW_START_BYTES + frame[position + 8] + 4
+            return position + 22 + (frame[position + 12] << 8) + frame[position + 13]
+        except IndexError:
+            return len(frame) + 1
+
+    def parse_prefix(self, prefix: bytes) -> OneBatch | None:
+        """What the prefix asks for; ``None`` if it isn't the shape."""
+        try:
+            return self._parse_flexible(prefix) if self.flexible else self._parse_old(prefix)
+        except (struct.error, IndexError):
+            return None
+
+    def _parse_old(self, prefix: bytes) -> OneBatch | None:
+        id_length, acks, timeout_ms, topics, name_length = _OLD_START.unpack_from(prefix)
+        if id_length != -1 or topics != 1 or name_length < 0 or len(prefix) != 22 + name_length:
+            return None
+        partitions, index = _TWO_I32.unpack_from(prefix, 14 + name_length)
+        if partitions != 1:
+            return None
+        return OneBatch(self.version, acks, timeout_ms, prefix[14 : 14 + name_length], index)
+
+    def _parse_flexible(self, prefix: bytes) -> OneBatch | None:
+        id_length, acks, timeout_ms, topics, name_length = _NEW_START.unpack_from(prefix)
+        if id_length != 0 or topics != 2:
+            return None
+        start = _NEW_START_BYTES
+        if self.topic_ids:
+            start -= 1
+            end = start + UUID_BYTES
+        else:
+            end = start + name_length - 1
+            if not 1 <= name_length <= NAME_BYTES_MAX + 1:
+                return None
+        if len(prefix) != end + 5:
+            return None
+        partitions, index = _COUNT_AND_INDEX.unpack_from(prefix, end)
+        return None if partitions != 2 else OneBatch(self.version, acks, timeout_ms, prefix[start:end], index)
+
+    def records(self, frame: memoryview, position: int) -> int:
+        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame, or
+        if unknown tags follow.
+        """
+        end = len(frame)
+        if not self.flexible:
+            if position + 4 > end:
+                return -1
+            (size,) = _I32.unpack_from(frame, position)
+            return position + 4 if size >= 0 and position + 4 + size == end else -1
+        size = shift = 0
+        while position < end:
+            byte = frame[position]
+            position += 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                return -1
+        if size < 1 or position + size + 2 != end or any(frame[end - 3 :]):
+            return -1
+        return position

@@ -1,0 +1,91 @@
+"""One request as its handler sees it: implements ``spi.context.RequestContext``."""
+
+from __future__ import annotations
+
+from blumfeld.spi.context import ANONYMOUS, Principal
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.transport import Exchange, Listener
+
+
+class ConnectionState:
+    """What the broker keeps of a connection, in ``Connection.state``."""
+
+    __slots__ = ("client_id", "client_id_bytes", "principal")
+
+    def __init__(self) -> None:
+        self.principal: Principal = ANONYMOUS
+        self.client_id = ""
+        self.client_id_bytes = b""
+        """Of the last request: clients send the same with each."""
+
+
+class Request:
+    """The circumstances of one request. Plain attributes; nothing is computed before it is asked for."""
+
+    __slots__ = (
+        "_authorizer",
+        "_state",
+        "api_key",
+        "api_version",
+        "client_id",
+        "close_reason",
+        "connection_id",
+        "correlation_id",
+        "exchange",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "received_ms",
+    )
+
+    listener: Listener
+    peer_host: str
+    peer_port: int
+    connection_id: int
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str,
+        received_ms: float,
+        authorizer: Authorizer | None,
+    ) -> None:
+        connection = exchange.connection
+        self.exchange = exchange
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.listener = connection.listener
+        self.peer_host = connection.peer_host
+        self.peer_port = connection.peer_port
+        self.connection_id = connection.id
+        self.received_ms = received_ms
+        self.close_reason: str | None = None
+        """Set by :meth:`close_connection`: there will be no answer."""
+        self._state: ConnectionState = connection.state
+        self._authorizer = authorizer
+
+    @property
+    def principal(self) -> Principal:
+        """Of the connection now."""
+        return self._state.principal
+
+    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+        """As ``RequestContext.authorize``: everything is allowed while no security plug-in decides."""
+        if self._authorizer is None:
+            return True
+        return self._authorizer.authorize(
+            self._state.principal, self.peer_host, operation, resource_type, name
+        )
+
+    def close_connection(self, reason: str) -> None:
+        """Close it instead of answering, once the handler has returned or completed."""
+        self.close_reason = reason
+
+    def let_next_start(self) -> None:
+        """The next request of the connection may start."""
+        self.exchange.let_next_start()

@@ -1,0 +1,88 @@
+"""What is done now and then: checkpoints, retention, forgetting producers (Kafka's own intervals)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.partitions import Partition
+from blumfeld.log.segment_rules import RetentionLimits, plan_retention
+from blumfeld.spi.runtime import Timer
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+class Upkeep:
+    """Three timers of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timers: dict[str, Timer] = {}
+
+    def start(self) -> None:
+        """Begin; the intervals are read anew each time."""
+        self._later("replica.high.watermark.checkpoint.interval.ms", self.checkpoint)
+        self._later("log.retention.check.interval.ms", self.retain)
+        self._later("producer.id.expiration.check.interval.ms", self.expire_producers)
+
+    def stop(self) -> None:
+        """End. May be called twice."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _later(self, interval_key: str, work: Callable[[], None]) -> None:
+        def run() -> None:
+            self._later(interval_key, work)
+            work()
+
+        interval_ms = self._broker.config.int(interval_key)
+        self._timers[interval_key] = self._broker.runtime.call_later(interval_ms, run)
+
+    def checkpoint(self) -> None:
+        """Write high watermarks, recovery points and log starts."""
+        broker = self._broker
+        try:
+            broker.composition.storage.checkpoint(broker.partitions.high_watermarks())
+        except OSError as error:
+            broker.events.error("checkpoint not written", error=str(error))
+
+    def retain(self) -> None:
+        """Delete what retention doesn't keep."""
+        now_ms = self._broker.runtime.now_ms()
+        for partition in list(self._broker.partitions):
+            if partition.closed is None:
+                try:
+                    retain(partition, now_ms)
+                except OSError as error:
+                    partition.fail(error)
+
+    def expire_producers(self) -> None:
+        """Forget producers that have been idle for ``producer.id.expiration.ms``."""
+        expiration_ms = self._broker.config.int("producer.id.expiration.ms")
+        now_ms = self._broker.runtime.now_ms()
+        for partition in self._broker.partitions:
+            partition.state.producers.expire(now_ms, expiration_ms)
+
+
+def retain(partition: Partition, now_ms: int) -> int:
+    """Delete segments of one partition that its topic doesn't keep; how many. Raises OSError."""
+    log, config = partition.log, partition.config
+    limits = RetentionLimits()
+    if config.deletes:
+        limits = RetentionLimits(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
+    plan = plan_retention(
+        log.segments(),
+        limits,
+        log_start_offset=log.log_start_offset,
+        high_watermark=partition.high_watermark,
+        now_ms=now_ms,
+    )
+    if not plan.segments or (plan.roll and log.placed_end_offset != log.written_end_offset):
+        return 0
+    if plan.roll:
+        log.roll()
+    dropped = log.drop_segments(plan.end_offset)
+    partition.log_start_moved()
+    return dropped

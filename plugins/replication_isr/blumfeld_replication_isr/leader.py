@@ -1,0 +1,167 @@
+"""The leader's side of one partition: drives the ISR rules with what happens, and asks the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.replication import ReplicaHost
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.isr_rules import IsrRules
+
+if TYPE_CHECKING:
+    from blumfeld_replication_isr.replication import IsrReplication
+
+REFUSED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+"""The ISR stays as it was; a later check may ask again."""
+WAIT_FOR_IMAGE = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+"""The controller knows something that we don't yet: no other change before its image has come."""
+RETRY_MS = 1_000
+
+
+class IsrLeader:
+    """Implements ``LeaderReplica``. ``high_watermark`` is a plain attribute: it is read on every request."""
+
+    __slots__ = ("_host", "_owner", "_stopped", "high_watermark", "image", "isr", "rules")
+
+    def __init__(
+        self, owner: IsrReplication, host: ReplicaHost, image: PartitionImage, high_watermark: int
+    ) -> None:
+        self._owner = owner
+        self._host = host
+        self._stopped = False
+        self.image = image
+        self.rules = IsrRules(
+            leader_id=image.leader,
+            replicas=image.replicas,
+            isr=image.isr,
+            partition_epoch=image.partition_epoch,
+            min_insync_replicas=host.min_insync_replicas,
+            log_end_offset=host.log.written_end_offset,
+            high_watermark=high_watermark,
+            lag_max_ms=owner.lag_max_ms,
+            now_ms=owner.runtime.monotonic_ms(),
+            eligible=owner.eligible,
+        )
+        self.high_watermark = self.rules.high_watermark
+        self.isr = self.rules.isr
+
+    def log_end_moved(self) -> None:
+        """The written end moved: with an ISR of one, so does the high watermark."""
+        rules = self.rules
+        rules.min_insync_replicas = self._host.min_insync_replicas
+        # The clock matters only where there are followers.
+        now_ms = self._owner.runtime.monotonic_ms() if rules.followers else 0.0
+        if rules.log_end_moved(self._host.log.written_end_offset, now_ms):
+            self._moved()
+
+    def check_append_all(self) -> ErrorCode:
+        """NOT_ENOUGH_REPLICAS while the ISR is smaller than ``min.insync.replicas``."""
+        enough = len(self.isr) >= self._host.min_insync_replicas
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS
+
+    def check_committed(self, end_offset: int) -> ErrorCode | None:
+        """As ``LeaderReplica.check_committed``."""
+        if self.high_watermark < end_offset:
+            return None
+        enough = len(self.isr) >= self._host.min_insync_replicas
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def follower_fetched(self, replica_id: int, broker_epoch: int, fetch_offset: int) -> ErrorCode:
+        """A follower has everything below ``fetch_offset``; it may have earned its place in the ISR."""
+        rules = self.rules
+        follower = rules.followers.get(replica_id)
+        if follower is None or 0 <= broker_epoch < follower.broker_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if rules.follower_fetched(replica_id, broker_epoch, fetch_offset, self._owner.runtime.monotonic_ms()):
+            self._moved()
+        self._propose(rules.expansion(replica_id))
+        return ErrorCode.NONE
+
+    def check_lag(self) -> None:
+        """Periodically: who has not been caught up for long leaves the ISR."""
+        if not self._stopped:
+            self._propose(self.rules.shrinkage(self._owner.runtime.monotonic_ms()))
+
+    def update(self, image: PartitionImage) -> None:
+        """The controller changed ISR or replicas within the same leader epoch."""
+        self.image = image
+        self.rules.set_replicas(image.replicas)
+        self._settle(image.isr, image.partition_epoch)
+
+    def stop(self) -> None:
+        """Leadership has gone."""
+        self._stopped = True
+        self._owner.gone(self)
+
+    def _moved(self) -> None:
+        self.high_watermark = self.rules.high_watermark
+        self._host.high_watermark_moved()
+
+    def _settle(self, isr: tuple[int, ...] | None, partition_epoch: int | None) -> None:
+        rules = self.rules
+        moved = rules.settle(
+            isr, partition_epoch, self._owner.runtime.monotonic_ms(), self._host.min_insync_replicas
+        )
+        self.isr = rules.isr
+        if moved:
+            self._moved()
+
+    def _propose(self, isr: tuple[int, ...] | None) -> None:
+        if isr is None:
+            return
+        from blumfeld.wire.messages.alter_partition import (
+            AlterPartitionRequest,
+            BrokerState,
+            RequestPartitionData,
+            RequestTopicData,
+        )
+
+        self.rules.propose(isr)
+        states = [
+            BrokerState(
+                broker_id=r,
+                broker_epoch=self._owner.own_epoch()
+                if r == self.rules.leader_id
+                else self.rules.broker_epoch_of(r),
+            )
+            for r in isr
+        ]
+        data = RequestPartitionData(
+            partition_index=self._host.partition.partition,
+            leader_epoch=self.image.leader_epoch,
+            new_isr_with_epochs=states,
+            leader_recovery_state=self.image.leader_recovery_state,
+            partition_epoch=self.rules.partition_epoch,
+        )
+        request = AlterPartitionRequest(
+            broker_id=self.rules.leader_id,
+            broker_epoch=self._owner.own_epoch(),
+            topics=[RequestTopicData(topic_id=self._host.topic_id, partitions=[data])],
+        )
+        self._owner.submit(request).when_done(self._altered)
+
+    def _altered(self, done: Completion[Message]) -> None:
+        if self._stopped:
+            return
+        from blumfeld.wire.messages.alter_partition import AlterPartitionResponse
+
+        answer = None if done.error is not None else done.result()
+        if not isinstance(answer, AlterPartitionResponse) or answer.error_code or not answer.topics:
+            self._owner.runtime.call_later(RETRY_MS, lambda: self._settle(None, None))
+            return
+        partition = answer.topics[0].partitions[0]
+        if partition.error_code == ErrorCode.NONE:
+            self._settle(tuple(partition.isr), partition.partition_epoch)
+        elif partition.error_code not in WAIT_FOR_IMAGE:
+            delay_ms = 0 if partition.error_code in REFUSED else RETRY_MS
+            self._owner.runtime.call_later(delay_ms, lambda: self._settle(None, None))
