@@ -1,1 +1,1 @@
-""""""
+"""The cluster image and the controller: commands decide, records change. Pure."""

@@ -1,0 +1,144 @@
+"""The controller: request messages in, records and a response out (design rule 3). Pure.
+
+A command reads the state and writes nothing; only :meth:`Controller.replay` writes. Commands are the wire's request
+messages, so that KRaft, ZooKeeper mode and a forwarding broker speak the same language. It reads no clock: whoever
+drives it says what time it is, appends the records as one batch, replays them once they are placed, and answers once
+they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from blumfeld.metadata import (
+    brokers,
+    configs,
+    controllers,
+    features,
+    isr,
+    more_partitions,
+    producer_ids,
+    topics,
+)
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_step import ImageStep
+from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.hooks import Feature
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from blumfeld.wire.messages.alter_configs import AlterConfigsRequest
+from blumfeld.wire.messages.alter_partition import AlterPartitionRequest
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.messages.controller_registration import ControllerRegistrationRequest
+from blumfeld.wire.messages.create_partitions import CreatePartitionsRequest
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest
+from blumfeld.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
+from blumfeld.wire.messages.update_features import UpdateFeaturesRequest
+from blumfeld.wire.schema import Message
+
+Command = Callable[[ControllerState, Any, Moment], ControllerDecision]
+
+COMMANDS: Mapping[type[Message], Command] = {
+    BrokerRegistrationRequest: brokers.register_broker,
+    BrokerHeartbeatRequest: brokers.heartbeat,
+    UnregisterBrokerRequest: brokers.unregister_broker,
+    ControllerRegistrationRequest: controllers.register_controller,
+    CreateTopicsRequest: topics.create_topics,
+    DeleteTopicsRequest: topics.delete_topics,
+    CreatePartitionsRequest: more_partitions.create_partitions,
+    IncrementalAlterConfigsRequest: configs.incremental_alter_configs,
+    AlterConfigsRequest: configs.alter_configs,
+    AllocateProducerIdsRequest: producer_ids.allocate_producer_ids,
+    UpdateFeaturesRequest: features.update_features,
+    AlterPartitionRequest: isr.alter_partition,
+}
+
+
+class Controller:
+    """The state machine over one image.
+
+    :param image: as replayed so far; the controller owns it from now on
+    :param config: the manifest's values
+    :param brought: feature levels that plug-ins bring
+    """
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig, brought: Sequence[Feature] = ()) -> None:
+        self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
+        self.state = ControllerState(
+            image=image,
+            config=config,
+            features=features.supported_features(brought),
+            sessions=self.sessions,
+        )
+
+    @property
+    def image(self) -> MetadataImage:
+        """All that was replayed, committed or not."""
+        return self.state.image
+
+    def command(self, request: Message, moment: Moment) -> ControllerDecision:
+        """Decide. Changes nothing.
+
+        :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller
+        """
+        command = COMMANDS.get(type(request))
+        if command is None:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is no command of this controller"
+            )
+        return command(self.state, request, moment)
+
+    def replay(self, records: Sequence[Message], base_offset: int, epoch: int) -> None:
+        """The records of one decision were placed at ``base_offset``: now they are so.
+
+        :raises BrokenMetadata: they contradict the image
+        """
+        step = ImageStep(self.image)
+        for offset, record in enumerate(records, start=base_offset):
+            step.replay(record)
+            self._note(record, offset)
+        if records:
+            step.finish(base_offset + len(records) - 1, epoch)
+
+    def _note(self, record: Message, offset: int) -> None:
+        if isinstance(record, BrokerRegistrationChangeRecord):
+            if record.fenced > 0:
+                self.sessions.gone(record.broker_id)
+            elif record.in_controlled_shutdown > 0:
+                self.sessions.shutting_down(record.broker_id, offset)
+        elif isinstance(record, UnregisterBrokerRecord):
+            self.sessions.gone(record.broker_id)
+
+    def answered(self, request: Message, response: Message, now_ms: float) -> None:
+        """A request was decided on, and its records replayed: note that its broker is alive."""
+        if not isinstance(request, BrokerHeartbeatRequest) or getattr(response, "error_code", 0) != 0:
+            return
+        broker = self.image.brokers.get(request.broker_id)
+        # A broker that goes away in order may come back at once as another process.
+        if broker is not None and not (broker.fenced and request.want_shut_down):
+            self.sessions.heard(broker.broker_id, broker.epoch, now_ms, request.current_metadata_offset)
+
+    def fence_expired(self, now_ms: float) -> tuple[int, list[Message]] | None:
+        """The first broker whose session has ended, and the records that fence it."""
+        for broker_id in self.sessions.expired(now_ms):
+            records = brokers.fence_expired(self.state, broker_id)
+            if records:
+                return broker_id, records
+            self.sessions.gone(broker_id)
+        return None
+
+    def take_over(self, now_ms: float, own_broker_id: int | None) -> None:
+        """This controller is active now: every unfenced broker has a full session from here.
+
+        Not the broker of this very process (``own_broker_id``): whoever of that id was alive before is not any more.
+        """
+        for broker in self.image.brokers.values():
+            if not broker.fenced and broker.broker_id != own_broker_id:
+                self.sessions.heard(broker.broker_id, broker.epoch, now_ms)

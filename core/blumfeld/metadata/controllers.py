@@ -1,0 +1,38 @@
+"""ControllerRegistration: a controller says where it listens and what it can do (KIP-919). Pure."""
+
+from __future__ import annotations
+
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from blumfeld.wire.messages.metadata_records import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+
+
+def register_controller(
+    _state: ControllerState, request: ControllerRegistrationRequest, _moment: Moment
+) -> ControllerDecision:
+    """Write down what a controller says of itself; a later word replaces it."""
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=[
+            ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+    )
+    return ControllerDecision([record], ControllerRegistrationResponse(error_message=None))

@@ -1,0 +1,124 @@
+"""UpdateFeatures, and the feature levels that this build can do (KIP-584). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.record_frame import METADATA_VERSION
+from blumfeld.spi.hooks import Feature
+from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
+from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
+from blumfeld.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from blumfeld.wire.schema import Message
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
+    """``metadata.version``, and what plug-ins bring, by name.
+
+    :raises ValueError: two plug-ins bring the same feature
+    """
+    own = Feature(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION, METADATA_VERSION)
+    features = {own.name: own}
+    for feature in brought:
+        if feature.name in features:
+            raise ValueError(f"the feature {feature.name} is brought twice")
+        features[feature.name] = feature
+    return features
+
+
+def default_levels(features: dict[str, Feature]) -> dict[str, int]:
+    """What formatting finalizes: the default of each feature that is above 0."""
+    return {f.name: f.default_level for f in features.values() if f.default_level > 0}
+
+
+def update_features(
+    state: ControllerState, request: UpdateFeaturesRequest, _moment: Moment
+) -> ControllerDecision:
+    """Raise or lower finalized levels: all or none of them.
+
+    Errors: INVALID_UPDATE_VERSION for a level that this build or a registered broker can't do, or a downgrade that
+    was not asked for; INVALID_REQUEST. The first error is the answer's own, as version 2 has nowhere else for it.
+    """
+    records: list[Message] = []
+    results = []
+    failed: BrokerError | None = None
+    seen: set[str] = set()
+    for update in request.feature_updates:
+        error = None
+        try:
+            if update.feature in seen:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{update.feature} is given twice")
+            seen.add(update.feature)
+            records += _update(state, update)
+        except BrokerError as refused:
+            error = refused
+            failed = failed or refused
+        results.append(
+            UpdatableFeatureResult(
+                feature=update.feature,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
+        )
+    if failed is not None:
+        response = UpdateFeaturesResponse(
+            error_code=failed.code, error_message=failed.message or message_of(failed.code), results=results
+        )
+        return ControllerDecision([], response)
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    return ControllerDecision([] if request.validate_only else records, response)
+
+
+def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
+    name, level = update.feature, update.max_version_level
+    feature = state.features.get(name)
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"no kind of upgrade has the number {update.upgrade_type}"
+        )
+    if feature is None:
+        raise BrokerError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"the controller does not support the feature {name}"
+        )
+    if level != 0 and not feature.min_level <= level <= feature.max_level:
+        raise BrokerError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{name}: level {level} is not within {feature.min_level} to {feature.max_level}",
+        )
+    if level == 0 and feature.min_level > 0:
+        raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, f"{name} cannot be switched off")
+    current = state.image.features.get(name, 0)
+    downgrade = update.upgrade_type != UPGRADE or update.allow_downgrade
+    if level < current and not downgrade:
+        raise BrokerError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{name}: {level} is below {current}: a downgrade was not asked for",
+        )
+    if level > current and downgrade:
+        raise BrokerError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"{name}: {level} is above {current}: no downgrade"
+        )
+    for registration in state.image.registrations.values():
+        low, high = next(
+            (
+                (f.min_supported_version, f.max_supported_version)
+                for f in registration.features
+                if f.name == name
+            ),
+            (0, 0),
+        )
+        if not low <= level <= high:
+            raise BrokerError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"{name}: broker {registration.broker_id} does not do {level}",
+            )
+    return [] if level == current else [FeatureLevelRecord(name=name, feature_level=level)]

@@ -1,0 +1,56 @@
+"""A metadata record and its bytes in the log: frame version, type and version as varints, then the message
+(formats.md §9). Pure.
+"""
+
+from __future__ import annotations
+
+from blumfeld.wire.codec import decode as decode_message
+from blumfeld.wire.codec import encode as encode_message
+from blumfeld.wire.messages.metadata_records import RECORD_TYPES, BrokerRegistrationChangeRecord
+from blumfeld.wire.primitives import DecodeError, put_uvarint, uvarint
+from blumfeld.wire.schema import Message
+
+FRAME_VERSION = 1
+METADATA_VERSION = 30
+"""4.3-IV0: the level that Apache Kafka 4.3.1 formats with, and the only one whose records are written here."""
+
+
+def record_version(record: Message) -> int:
+    """The version in which a record is written at ``metadata.version`` 30: the newest, as Kafka does.
+
+    A broker's change is the exception: Kafka takes the oldest version that can say it.
+    """
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        if record.cordoned_log_dirs is not None:
+            return 3
+        if record.log_dirs:
+            return 2
+        return 1 if record.in_controlled_shutdown else 0
+    return record.meta.valid.last
+
+
+def encode_record(record: Message) -> bytes:
+    """The value of the log's record; its key is null."""
+    key = record.meta.key
+    assert key is not None
+    version = record_version(record)
+    prefix = put_uvarint(FRAME_VERSION) + put_uvarint(key) + put_uvarint(version)
+    return prefix + encode_message(record, version)
+
+
+def decode_record(data: bytes | memoryview) -> Message:
+    """The record in the value of a log's record.
+
+    :raises DecodeError: another frame version, a type or version that this build does not know, or bytes that are
+        not what they say
+    """
+    view = memoryview(data)
+    frame_version, at = uvarint(view, 0)
+    if frame_version != FRAME_VERSION:
+        raise DecodeError(f"a metadata record of frame version {frame_version}, where only 1 is known")
+    key, at = uvarint(view, at)
+    version, at = uvarint(view, at)
+    record_class = RECORD_TYPES.get(key)
+    if record_class is None:
+        raise DecodeError(f"a metadata record of type {key}, which this build does not know")
+    return decode_message(record_class, view, version, at)

@@ -1,0 +1,35 @@
+"""Which names a topic may have (formats.md §16). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+NAME_CHARACTERS_MAX = 249
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """:raises BrokerError: INVALID_TOPIC_EXCEPTION, with what is wrong"""
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > NAME_CHARACTERS_MAX:
+        problem = f"the length of '{name}' is longer than the max allowed length {NAME_CHARACTERS_MAX}"
+    elif _LEGAL.fullmatch(name) is None:
+        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def colliding_topic(name: str, others: Iterable[str]) -> str | None:
+    """The topic with which ``name`` would share its metrics' name, where '.' and '_' are the same."""
+    if "." not in name and "_" not in name:
+        return None
+    unified = name.replace(".", "_")
+    return next((other for other in others if other != name and other.replace(".", "_") == unified), None)

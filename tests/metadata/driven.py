@@ -1,0 +1,138 @@
+"""A controller that is driven by hand: decide, replay, and the log that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from blumfeld.metadata.bootstrap import first_records
+from blumfeld.metadata.controller import Controller
+from blumfeld.metadata.decision import ControllerDecision, Moment
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_records import feature_records
+from blumfeld.metadata.record_frame import decode_record, encode_record
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.hooks import Feature
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from blumfeld.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+from blumfeld.wire.messages.broker_registration import Feature as FeatureRange
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.schema import Message
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+M = TypeVar("M", bound=Message)
+
+
+def directory_id(broker_id: int) -> bytes:
+    """The log directory of a broker."""
+    return b"directory" + broker_id.to_bytes(7)
+
+
+class Driven:
+    """A controller with its log in a list; every record passes through its bytes."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        features: Sequence[Feature] = (),
+        levels: Mapping[str, int] | None = None,
+    ) -> None:
+        self.controller = Controller(MetadataImage(CLUSTER_ID), BrokerConfig(config), features)
+        self.log: list[Message] = []
+        self.now_ms = 0.0
+        self._uuids = 0
+        wanted = {"metadata.version": 30, **(levels or {})}
+        self.place(first_records(feature_records(wanted), 1))
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the controller knows."""
+        return self.controller.image
+
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(now_ms=self.now_ms, next_offset=len(self.log), new_uuid=self.new_uuid)
+
+    def new_uuid(self) -> bytes:
+        """Ids in a row."""
+        self._uuids += 1
+        return b"u" + self._uuids.to_bytes(15)
+
+    def decide(self, request: Message) -> ControllerDecision:
+        """Only ask."""
+        return self.controller.command(request, self.moment())
+
+    def place(self, records: Sequence[Message]) -> None:
+        """Append and replay, as the driver does."""
+        read = [decode_record(encode_record(record)) for record in records]
+        self.controller.replay(read, len(self.log), 1)
+        self.log += read
+
+    def do(self, request: Message, response_class: type[M]) -> M:
+        """Ask, append, replay, answer."""
+        decision = self.decide(request)
+        self.place(decision.records)
+        self.controller.answered(request, decision.response, self.now_ms)
+        assert isinstance(decision.response, response_class)
+        return decision.response
+
+    def registration(self, broker_id: int, incarnation: int = 1) -> BrokerRegistrationRequest:
+        """As a broker of this build registers."""
+        return BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=b"process" + broker_id.to_bytes(4) + incarnation.to_bytes(5),
+            listeners=[Listener(name="PLAINTEXT", host="localhost", port=9092)],
+            features=[
+                FeatureRange(name="metadata.version", min_supported_version=30, max_supported_version=30)
+            ],
+            rack=None,
+            log_dirs=[directory_id(broker_id)],
+        )
+
+    def register(self, broker_id: int, incarnation: int = 1) -> int:
+        """Register a broker; its epoch."""
+        response = self.do(self.registration(broker_id, incarnation), BrokerRegistrationResponse)
+        assert response.error_code == 0
+        return response.broker_epoch
+
+    def beat(self, broker_id: int, epoch: int, **wants: Any) -> BrokerHeartbeatResponse:
+        """A heartbeat of a broker that has read everything."""
+        wants.setdefault("current_metadata_offset", len(self.log))
+        return self.do(
+            BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, **wants), BrokerHeartbeatResponse
+        )
+
+    def join(self, *broker_ids: int) -> list[int]:
+        """Register and unfence brokers; their epochs."""
+        epochs = []
+        for broker_id in broker_ids:
+            epochs.append(self.register(broker_id))
+            self.beat(broker_id, epochs[-1])
+        return epochs
+
+    def create(self, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> CreatableTopicResult:
+        """Create one topic."""
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
+        return self.do(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics[0]
+
+    def partition(self, topic: str, number: int = 0) -> PartitionImage:
+        """A partition as it is now."""
+        return self.image.topics[topic].partitions[number]
+
+
+def replayed(log: Sequence[Message]) -> MetadataImage:
+    """The image of a controller that reads this log."""
+    controller = Controller(MetadataImage(CLUSTER_ID), BrokerConfig())
+    controller.replay(list(log), 0, 1)
+    return controller.image
