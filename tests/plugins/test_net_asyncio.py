@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.spi.transport import LoopFactory
 from blumfeld.testing.transport_contract import MakeTransport, TransportContract
+from blumfeld_net_asyncio.readiness import new_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
 from tests.plugins.net_asyncio_tools import NoLog
 
 
 class TestAsyncioTransport(TransportContract):
-    """With options as a manifest without options gives them."""
+    """On its own loop, with options as a manifest without options gives them."""
+
+    @pytest.fixture
+    def loop_factory(self) -> LoopFactory:
+        return new_loop
 
     @pytest.fixture
     def make_transport(self) -> MakeTransport:
@@ -18,7 +24,7 @@ class TestAsyncioTransport(TransportContract):
 
 
 class TestAsyncioTransportInSmallBites(TransportContract):
-    """With so little taken at a time that every path for pieces is walked."""
+    """On asyncio's loop, with so little taken at a time that every path for pieces is walked."""
 
     @pytest.fixture
     def make_transport(self) -> MakeTransport:

@@ -84,7 +84,7 @@ class ListeningSocket:
         self._pause: Timer | None = None
         self._closed = False
         self._refused = 0
-        turn.loop.add_reader(sock.fileno(), self._acceptable)
+        turn.readiness.add_reader(sock.fileno(), self._acceptable)
 
     def _acceptable(self) -> None:
         for _ in range(self._accepts_per_turn_max):
@@ -108,13 +108,13 @@ class ListeningSocket:
             pause_ms=EXHAUSTED_PAUSE_MS,
             connections=len(self._table.connections),
         )
-        self._turn.loop.remove_reader(self._socket.fileno())
+        self._turn.readiness.remove_reader(self._socket.fileno())
         self._pause = self._turn.runtime.call_later(EXHAUSTED_PAUSE_MS, self._accept_again)
 
     def _accept_again(self) -> None:
         self._pause = None
         if not self._closed:
-            self._turn.loop.add_reader(self._socket.fileno(), self._acceptable)
+            self._turn.readiness.add_reader(self._socket.fileno(), self._acceptable)
 
     def _accepted(self, sock: socket.socket, address: tuple[str, int]) -> None:
         host, port = address[0], address[1]
@@ -156,7 +156,7 @@ class ListeningSocket:
         if self._pause is not None:
             self._pause.cancel()
         else:
-            self._turn.loop.remove_reader(self._socket.fileno())
+            self._turn.readiness.remove_reader(self._socket.fileno())
         self._socket.close()
 
 

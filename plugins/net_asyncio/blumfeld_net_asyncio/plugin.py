@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 
 from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.spi.transport import LoopFactory
+from blumfeld_net_asyncio.readiness import new_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
 
 
@@ -26,8 +28,13 @@ class Plugin:
     roles: tuple[str, ...] = ("network",)
 
     @hookimpl
+    def blumfeld_loop_factory(self) -> LoopFactory:
+        """asyncio's loop, with a selector that calls the transport directly."""
+        return new_loop
+
+    @hookimpl
     def blumfeld_make_transport(self, composition: Composition) -> AsyncioTransport:
-        """The transport on the running loop; asyncio's own loop does, so no factory is named."""
+        """The transport on the running loop, which may be any that has ``add_reader``."""
         options = composition.options
         assert isinstance(options, Options)
         return AsyncioTransport(

@@ -98,13 +98,13 @@ class Stream:
         """Have the loop call us when bytes arrive, from now on."""
         if not self._reading and not self.dead:
             self._reading = True
-            self.turn.loop.add_reader(self._fd, self._reader)
+            self.turn.readiness.add_reader(self._fd, self._reader)
 
     def pause_reading(self) -> None:
         """Leave what arrives to the kernel, which tells the peer."""
         if self._reading:
             self._reading = False
-            self.turn.loop.remove_reader(self._fd)
+            self.turn.readiness.remove_reader(self._fd)
 
     def _readable(self) -> None:
         if self._stall or (self._rest is not None and self.held()):
@@ -269,10 +269,10 @@ class Stream:
         if self._sending.unsent_bytes:
             if not self._writing and not self.dead:
                 self._writing = True
-                self.turn.loop.add_writer(self._fd, self._writable)
+                self.turn.readiness.add_writer(self._fd, self._writable)
         elif self._writing:
             self._writing = False
-            self.turn.loop.remove_writer(self._fd)
+            self.turn.readiness.remove_writer(self._fd)
 
     def _writable(self) -> None:
         turn = self.turn
@@ -335,7 +335,7 @@ class Stream:
         self.pause_reading()
         if self._writing:
             self._writing = False
-            self.turn.loop.remove_writer(self._fd)
+            self.turn.readiness.remove_writer(self._fd)
         self.dead = True
         self._rest = None
         self._drop_large()

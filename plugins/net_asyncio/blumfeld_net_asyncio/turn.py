@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, Protocol
 
 from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld_net_asyncio.readiness import readiness_of
 from blumfeld_net_asyncio.receive import ReceivePool
 
 
@@ -23,11 +24,12 @@ class Turn:
     ``begin`` is called once a turn, by the first connection that receives or has an answer.
     """
 
-    __slots__ = ("_dirty", "begun", "loop", "now_ms", "pool", "read_bytes", "runtime")
+    __slots__ = ("_dirty", "begun", "loop", "now_ms", "pool", "read_bytes", "readiness", "runtime")
 
     def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, read_bytes: int) -> None:
         self.runtime = runtime
         self.loop = loop
+        self.readiness = readiness_of(loop)
         self.read_bytes = read_bytes
         self.pool = ReceivePool(read_bytes)
         self.begun = False

@@ -1,0 +1,159 @@
+"""Readiness without the detour: an asyncio loop whose selector calls the transport's callbacks itself.
+
+On asyncio's own path each ready socket costs a selector key, a handle and its context, and what a callback defers to
+the end of the turn waits for one more poll. Here the sockets of the transport lie in an epoll of ours, and their
+callbacks run inside ``select``: all of a poll, one after the other; what they defer runs right after it. Everything
+else (the loop's wake-up pipe, connecting sockets) lies in asyncio's ordinary selector, which ours watches as one more
+descriptor.
+
+Only public interfaces of asyncio and selectors are used. Under any other loop the transport uses its ``add_reader``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+EVENTS_MAX = 1024
+"""Taken from one poll; the others come first in the next."""
+
+Callback = Callable[[], None]
+
+
+class Readiness(Protocol):
+    """Who calls us when a descriptor is ready: a loop, or :class:`TurnSelector`."""
+
+    def add_reader(self, fd: int, callback: Callback, /) -> Any:
+        """Call ``callback()`` whenever ``fd`` has bytes, or its end, to read."""
+        ...
+
+    def remove_reader(self, fd: int, /) -> Any:
+        """No longer."""
+        ...
+
+    def add_writer(self, fd: int, callback: Callback, /) -> Any:
+        """Call ``callback()`` whenever ``fd`` takes bytes, or has failed."""
+        ...
+
+    def remove_writer(self, fd: int, /) -> Any:
+        """No longer."""
+        ...
+
+
+class TurnSelector(selectors.BaseSelector):
+    """A selector for asyncio with callbacks of its own. They may raise: ``on_error`` is told."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._others = selectors.DefaultSelector()
+        self._others_fd = self._others.fileno()
+        self._epoll.register(self._others_fd, select.EPOLLIN)
+        self._readers: dict[int, Callback] = {}
+        self._writers: dict[int, Callback] = {}
+        self._masks: dict[int, int] = {}
+        self.on_error: Callable[[Exception], None] | None = None
+
+    # The transport's side.
+
+    def add_reader(self, fd: int, callback: Callback, /) -> None:
+        """See :class:`Readiness`."""
+        self._readers[fd] = callback
+        self._watch(fd, self._masks.get(fd, 0) | select.EPOLLIN)
+
+    def remove_reader(self, fd: int, /) -> None:
+        """See :class:`Readiness`."""
+        if self._readers.pop(fd, None) is not None:
+            self._watch(fd, self._masks[fd] & ~select.EPOLLIN)
+
+    def add_writer(self, fd: int, callback: Callback, /) -> None:
+        """See :class:`Readiness`."""
+        self._writers[fd] = callback
+        self._watch(fd, self._masks.get(fd, 0) | select.EPOLLOUT)
+
+    def remove_writer(self, fd: int, /) -> None:
+        """See :class:`Readiness`."""
+        if self._writers.pop(fd, None) is not None:
+            self._watch(fd, self._masks[fd] & ~select.EPOLLOUT)
+
+    def _watch(self, fd: int, mask: int) -> None:
+        old = self._masks.get(fd, 0)
+        if not mask:
+            del self._masks[fd]
+            self._epoll.unregister(fd)
+            return
+        self._masks[fd] = mask
+        if not old:
+            self._epoll.register(fd, mask)
+        elif mask != old:
+            self._epoll.modify(fd, mask)
+
+    # asyncio's side.
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait, call the callbacks of our descriptors, and give back which of the others are ready."""
+        readers, writers = self._readers, self._writers
+        out, into = select.EPOLLOUT, select.EPOLLIN
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        for fd, event in self._epoll.poll(timeout, EVENTS_MAX):
+            try:
+                if event & ~out and (callback := readers.get(fd)) is not None:
+                    callback()
+                if event & ~into and (callback := writers.get(fd)) is not None:
+                    callback()
+            except Exception as error:
+                if self.on_error is None:
+                    raise
+                self.on_error(error)
+            if fd == self._others_fd:
+                ready = self._others.select(0)
+        return ready
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """As asyncio's own."""
+        return self._others.get_map()
+
+    def close(self) -> None:
+        """Give both descriptors back."""
+        self._others.close()
+        self._epoll.close()
+
+
+class TurnLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop on a :class:`TurnSelector`."""
+
+    def __init__(self) -> None:
+        self.readiness = TurnSelector()
+        super().__init__(self.readiness)
+        self.readiness.on_error = self._report
+
+    def _report(self, error: Exception) -> None:
+        self.call_exception_handler({"message": "a readiness callback raised", "exception": error})
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The loop that serves the transport best on this system."""
+    return TurnLoop() if hasattr(select, "epoll") else asyncio.new_event_loop()
+
+
+def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
+    """What calls the transport under this loop."""
+    return loop.readiness if isinstance(loop, TurnLoop) else loop
