@@ -1,0 +1,73 @@
+"""What both ways to alter configuration share: who may, and the answer by resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+TIMEOUT_MS = 30_000
+"""The requests have no timeout of their own; this is the client's default."""
+_REFUSALS = {
+    TOPIC_RESOURCE: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP_RESOURCE: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    BROKER_RESOURCE: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+class Altering:
+    """Handles one of the two requests: they differ in their classes and in how the controller reads them."""
+
+    def __init__(self, broker: Broker, response: type[Any], result: type[Any]) -> None:
+        self._broker = broker
+        self._response = response
+        self._result = result
+
+    def handle(self, request: Any, context: RequestContext) -> Completion[Message]:
+        """Alter what may be altered; each of the others has its error."""
+        refused = [
+            self._refusal(resource) for resource in request.resources if not _may_alter(resource, context)
+        ]
+        request.resources = [resource for resource in request.resources if _may_alter(resource, context)]
+
+        def complete(answer: Any) -> Message:
+            answer.responses += refused
+            whole: Message = answer
+            return whole
+
+        return forward(self._broker, request, TIMEOUT_MS, complete)
+
+    def failed(self, request: Any, code: int, message: str | None) -> Message:
+        """Every resource has the error."""
+        answer: Message = self._response(
+            responses=[self._answer(resource, code, message) for resource in request.resources]
+        )
+        return answer
+
+    def _refusal(self, resource: Any) -> Any:
+        code = _REFUSALS.get(resource.resource_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return self._answer(resource, code, None)
+
+    def _answer(self, resource: Any, code: int, message: str | None) -> Any:
+        return self._result(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+
+def _may_alter(resource: Any, context: RequestContext) -> bool:
+    if resource.resource_type == TOPIC_RESOURCE:
+        return context.authorize("AlterConfigs", "Topic", resource.resource_name)
+    if resource.resource_type == GROUP_RESOURCE:
+        return context.authorize("AlterConfigs", "Group", resource.resource_name)
+    return context.authorize("AlterConfigs", "Cluster", "kafka-cluster")

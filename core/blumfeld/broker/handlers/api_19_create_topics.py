@@ -1,0 +1,56 @@
+"""CreateTopics (key 19), v2-7.
+
+v4  -1 for partitions and replication factor means the defaults. v5  flexible; configs and counts in the
+answer. v7  topic ids. The controller decides; the answer comes when the topics are in this node's image. Left
+out: the mutation quota.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """CreateTopics."""
+
+    def handle(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
+        refused = [topic for topic in request.topics if not _may_create(context, topic)]
+        request.topics = [topic for topic in request.topics if topic not in refused]
+
+        def complete(answer: Message) -> Message:
+            assert isinstance(answer, CreateTopicsResponse)
+            answer.topics += [_result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
+            return answer
+
+        return forward(broker, request, request.timeout_ms, complete)
+
+    return [ApiHandler(key=19, min_version=2, max_version=7, handle=handle, error_response=failed)]
+
+
+def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Message:
+    """Every topic has the error."""
+    return CreateTopicsResponse(topics=[_result(topic, code, message) for topic in request.topics])
+
+
+def _may_create(context: RequestContext, topic: CreatableTopic) -> bool:
+    cluster = context.authorize("Create", "Cluster", "kafka-cluster")
+    return cluster or context.authorize("Create", "Topic", topic.name)
+
+
+def _result(topic: CreatableTopic, code: int, message: str | None = None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)

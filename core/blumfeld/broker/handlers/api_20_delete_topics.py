@@ -1,0 +1,90 @@
+"""DeleteTopics (key 20), v1-6.
+
+v4  flexible. v5  error messages. v6  by id as well as by name. Left out: the mutation quota.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from blumfeld.wire.primitives import ZERO_UUID
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+BY_ID_SINCE_VERSION = 6
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """DeleteTopics."""
+    deleting = DeleteTopics(broker)
+    return [ApiHandler(key=20, min_version=1, max_version=6, handle=deleting.handle, error_response=failed)]
+
+
+def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Message:
+    """Every topic has the error."""
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_result(topic, code, message) for topic in asked])
+
+
+class DeleteTopics:
+    """Checks who asks, then leaves it to the controller."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> Completion[Message]:
+        """Delete what may be deleted; each of the others has its error."""
+        if not self._broker.config.bool("delete.topic.enable"):
+            old = context.api_version < 3
+            raise BrokerError(ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)
+        by_name = context.api_version < BY_ID_SINCE_VERSION
+        asked = [DeleteTopicState(name=n) for n in request.topic_names] if by_name else request.topics
+        refused: list[DeletableTopicResult] = []
+        allowed: list[DeleteTopicState] = []
+        for topic in asked:
+            code = self._check(topic, context)
+            if code:
+                refused.append(_result(topic, code))
+            else:
+                allowed.append(topic)
+        if by_name:
+            request.topic_names = [topic.name or "" for topic in allowed]
+        else:
+            request.topics = allowed
+
+        def complete(answer: Message) -> Message:
+            assert isinstance(answer, DeleteTopicsResponse)
+            answer.responses += refused
+            return answer
+
+        return forward(self._broker, request, request.timeout_ms, complete)
+
+    def _check(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
+        name = topic.name
+        if name is None:
+            found = self._broker.image.topic_by_id(topic.topic_id)
+            if found is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            name = found.name
+        elif topic.topic_id != ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST  # name and id at once
+        allowed = context.authorize("Delete", "Topic", name)
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _result(topic: DeleteTopicState, code: int, message: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+    )

@@ -1,0 +1,89 @@
+"""DeleteRecords (key 21), v0-2: the log of a partition starts later. v2 is flexible.
+
+Offset -1 means the high watermark. Waits for nobody: with more replicas than the leader it would wait until
+each start has moved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+TO_HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """DeleteRecords."""
+    deleting = DeleteRecords(broker)
+    return [ApiHandler(key=21, min_version=0, max_version=2, handle=deleting.handle, error_response=failed)]
+
+
+def failed(request: DeleteRecordsRequest, code: int, _message: str | None) -> Message:
+    """Every partition has the error."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_refused(p.partition_index, code) for p in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class DeleteRecords:
+    """Moves the log start of partitions that this node leads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> Message:
+        """Each partition on its own."""
+        topics = []
+        for topic in request.topics:
+            if context.authorize("Delete", "Topic", topic.name):
+                results = [self._delete(topic.name, partition) for partition in topic.partitions]
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                results = [_refused(partition.partition_index, code) for partition in topic.partitions]
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        return DeleteRecordsResponse(topics=topics)
+
+    def _delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        index = asked.partition_index
+        try:
+            partition = self._broker.leading(topic, index)
+            if "delete" not in partition.config.cleanup_policy:
+                return _refused(index, ErrorCode.POLICY_VIOLATION)
+            high_watermark = partition.high_watermark
+            offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+            if not 0 <= offset <= high_watermark:
+                return _refused(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+            if offset > partition.log.log_start_offset:
+                partition.advance_log_start(offset)
+            low = partition.log.log_start_offset
+            return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+        except BrokerError as error:
+            return _refused(index, error.code)
+        except OSError as error:
+            partition.fail(error)
+            return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _refused(index: int, code: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=code
+    )

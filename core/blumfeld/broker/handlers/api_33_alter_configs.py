@@ -1,0 +1,30 @@
+"""AlterConfigs (key 33), v0-2: replaces all overrides of a resource at once. v2 is flexible.
+
+Kept for old clients: it loses what others set meanwhile, which is why there is IncrementalAlterConfigs
+(KIP-339).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.altering import Altering
+from blumfeld.spi.context import ApiHandler
+from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """AlterConfigs."""
+    altering = Altering(broker, AlterConfigsResponse, AlterConfigsResourceResponse)
+    return [
+        ApiHandler(
+            key=33,
+            min_version=0,
+            max_version=2,
+            handle=altering.handle,
+            error_response=altering.failed,
+        )
+    ]

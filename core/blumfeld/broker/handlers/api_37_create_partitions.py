@@ -1,0 +1,50 @@
+"""CreatePartitions (key 37), v0-3.
+
+v2  flexible. v3  the mutation quota may refuse, which is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """CreatePartitions."""
+
+    def handle(request: CreatePartitionsRequest, context: RequestContext) -> Completion[Message]:
+        refused = [t.name for t in request.topics if not context.authorize("Alter", "Topic", t.name)]
+        request.topics = [topic for topic in request.topics if topic.name not in refused]
+
+        def complete(answer: Message) -> Message:
+            assert isinstance(answer, CreatePartitionsResponse)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answer.results += [CreatePartitionsTopicResult(name=n, error_code=code) for n in refused]
+            return answer
+
+        return forward(broker, request, request.timeout_ms, complete)
+
+    return [ApiHandler(key=37, min_version=0, max_version=3, handle=handle, error_response=failed)]
+
+
+def failed(request: CreatePartitionsRequest, code: int, message: str | None) -> Message:
+    """Every topic has the error."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,31 @@
+"""IncrementalAlterConfigs (key 44), v0-1: SET, DELETE, APPEND and SUBTRACT on single keys (KIP-339). v1 is
+flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.altering import Altering
+from blumfeld.spi.context import ApiHandler
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """IncrementalAlterConfigs."""
+    altering = Altering(broker, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
+    return [
+        ApiHandler(
+            key=44,
+            min_version=0,
+            max_version=1,
+            handle=altering.handle,
+            error_response=altering.failed,
+        )
+    ]

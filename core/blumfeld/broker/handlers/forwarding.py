@@ -1,0 +1,36 @@
+"""Requests that the controller decides on (flag F of apis.md): a broker passes them on and gives back the
+answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+TIMEOUT_MS_MIN = 1_000
+"""A client may say 0, "don't wait": the decision is a matter of milliseconds, and its outcome is worth knowing.
+"""
+
+
+def forward(
+    broker: Broker, request: Message, timeout_ms: int, complete: Callable[[Message], Message]
+) -> Completion[Message]:
+    """The controller's answer, once it is in this node's image, as ``complete`` leaves it; its ``BrokerError``
+    otherwise.
+    """
+    whole: Completion[Message] = Completion()
+
+    def decided(done: Completion[Message]) -> None:
+        if done.error is not None:
+            whole.fail(done.error)
+        else:
+            whole.complete(complete(done.result()))
+
+    broker.composition.metadata.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)
+    return whole
