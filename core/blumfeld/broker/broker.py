@@ -28,6 +28,9 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.spi.transport import ConnectionHandler
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
+if TYPE_CHECKING:
+    from blumfeld.broker.group_coordination import GroupCoordination
+
 LISTENER_KINDS = ("broker", "controller")
 
 
@@ -85,6 +88,7 @@ class Broker:
             kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
             for kind in LISTENER_KINDS
         }
+        self._groups: GroupCoordination | None = None
         self._own_registered = False
         self._subscribed = False
         self._following = False
@@ -119,11 +123,29 @@ class Broker:
         from blumfeld.broker.produce_fast import FastProduce
 
         self.register(own_handlers(self))
+        self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):
                 dispatcher.replace(0, version, FastProduce(self, dispatcher, general))
+
+    def _coordinate_groups(self) -> None:
+        """Where a group protocol is composed: its coordinator follows the leadership of its topic."""
+        composition = self.composition
+        if not composition.group_protocols:
+            return
+        from blumfeld.broker.group_coordination import GroupCoordination
+
+        self._groups = GroupCoordination(
+            runtime=self.runtime,
+            events=composition.log("groups"),
+            config=self.config,
+            partitions=self.partitions,
+            protocols=composition.group_protocols,
+            image=lambda: self.image,
+        )
+        self.register(self._groups.handlers())
 
     # What handlers ask
 
@@ -187,6 +209,8 @@ class Broker:
         """Tell the controller, answer what is parked, close the logs. Legal without start."""
         await self.lifecycle.shut_down()
         self._upkeep.stop()
+        if self._groups is not None:
+            self._groups.stop()
         self.parking.stop()
         self._following = False
         self.partitions.stop()
