@@ -7,7 +7,7 @@ when storage, consensus and replication have started, and stops it before them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.fetch_sessions import FetchSessions
