@@ -1,1 +1,1 @@
-""""""
+"""Turns requests into answers: dispatch, handlers, partitions, purgatory, fetch sessions."""
