@@ -28,8 +28,12 @@ Offload = Callable[[Prepare, Callable[[Render], None]], None]
 class EventLogs:
     """All logs of a node: a threshold, and where events go."""
 
-    def __init__(self, prepare: Prepare, level: str = "info") -> None:
+    def __init__(
+        self, prepare: Prepare, level: str = "info", now_ms: Callable[[], int] | None = None
+    ) -> None:
         self.threshold = LEVELS[level]
+        self._now_ms = now_ms if now_ms is not None else _wall_clock_ms
+        """A simulation stamps with its own clock."""
         self._prepare = prepare
         self._render: Render | None = None
         self._offload: Offload | None = None
@@ -45,7 +49,7 @@ class EventLogs:
         """Take one event: render it, or keep it until that can be done."""
         if LEVELS[level] < self.threshold:
             return
-        entry = (time.time_ns() // 1_000_000, level, logger, event, values)
+        entry = (self._now_ms(), level, logger, event, values)
         if self._render is not None:
             self._render(*entry)
             return
@@ -74,11 +78,15 @@ class EventLogs:
     def _use(self, render: Render) -> None:
         self._render = render
         if self._dropped:
-            now_ms = time.time_ns() // 1_000_000
             values = {"dropped": self._dropped, "kept_max": EVENTS_KEPT_MAX}
-            render(now_ms, "warning", "kernel", "events from before logging was set up were dropped", values)
+            event = "events from before logging was set up were dropped"
+            render(self._now_ms(), "warning", "kernel", event, values)
         while self._kept:
             render(*self._kept.popleft())
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class NamedLog:
