@@ -256,7 +256,7 @@ class Net:
     def finish(self) -> None:
         """Stop the transport without grace, end the loop, close all clients."""
         self._loop.call_soon_threadsafe(self._finish.set)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(10.0)
         for client in self._clients:
             client.socket.close()
         for fd in self._fds:

@@ -1,0 +1,183 @@
+"""net_asyncio as a plug-in, and what goes beyond the contract: exhaustion, defects, its own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pluggy
+import pytest
+
+from blumfeld.spi.hooks import Hooks
+from blumfeld.spi.transport import Exchange, Limits
+from blumfeld.testing.transport_contract.kit import Handler, Net, Receiver, eventually, hold
+from blumfeld_net_asyncio import Plugin, listener
+from blumfeld_net_asyncio.plugin import Options
+from blumfeld_net_asyncio.readiness import TurnLoop, new_loop, readiness_of
+from blumfeld_net_asyncio.transport import AsyncioTransport
+from tests.plugins.net_asyncio_tools import NoLog
+
+
+@pytest.fixture
+def log() -> NoLog:
+    return NoLog()
+
+
+@pytest.fixture
+def net(log: NoLog, tmp_path: Path) -> Iterator[Net]:
+    net = Net(lambda runtime: AsyncioTransport(runtime, log, 131_072, 64), new_loop, tmp_path)
+    net.start()
+    yield net
+    net.finish()
+
+
+def test_the_hooks_make_loop_and_transport() -> None:
+    manager = pluggy.PluginManager("blumfeld")
+    manager.add_hookspecs(Hooks)
+    manager.register(Plugin())
+    loop = manager.hook.blumfeld_loop_factory()()
+    runtime: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
+    composition: Any = SimpleNamespace(runtime=runtime, options=Options(), log=lambda name: NoLog())
+    assert manager.hook.blumfeld_make_transport(composition=composition).driver() == "epoll"
+    loop.close()
+
+
+@pytest.mark.parametrize("options", [b'{"read_byte":1}', b'{"read_bytes":1}', b'{"accepts_per_turn_max":0}'])
+def test_wrong_options_are_refused(options: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(options, type=Plugin.options_class)
+
+
+def test_without_descriptors_it_waits_and_serves_on(
+    net: Net, log: NoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that could not be accepted is accepted later: it waits in the backlog."""
+    monkeypatch.setattr(listener, "EXHAUSTED_PAUSE_MS", 50)
+    handler, before = net.serve()
+    before.send(b"x")
+    assert before.frame() == b"x"
+    accept = socket.socket.accept
+    failures = [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED]
+
+    def failing(self: socket.socket) -> Any:
+        if failures:
+            code = failures.pop(0)
+            raise OSError(code, os.strerror(code))
+        return accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    client = net.connect(before.socket.getpeername()[1])
+    before.send(b"y")
+    assert before.frame() == b"y"
+    client.send(b"z")
+    assert client.frame() == b"z"
+    assert log.events == [("error", "no more connections are accepted for a while")] * 2
+    assert len(handler.opened_connections) == 2
+
+
+def test_refused_connections_are_logged_sparingly(net: Net, log: NoLog) -> None:
+    port = net.listen(Handler(), Limits(connections_max=0))
+    for _ in range(9):
+        assert net.connect(port).is_closed()
+    assert log.events == [("warning", "connection refused")] * 4  # the 1st, 2nd, 4th and 8th
+
+
+def test_a_defect_of_the_handler_ends_its_connection_only(net: Net) -> None:
+    def raising(exchange: Exchange, frame: memoryview) -> None:
+        if bytes(frame) == b"bad":
+            raise ZeroDivisionError
+        exchange.answer([bytes(frame)])
+
+    handler, client = net.serve(raising)
+    other = net.connect(client.socket.getpeername()[1])
+    client.send(b"good", b"bad", b"good")
+    assert client.is_closed() or client.frame() == b"good"
+    assert handler.has_lost(1)
+    other.send(b"good")
+    assert other.frame() == b"good"
+    assert len(net.defects) == 1
+    assert "ZeroDivisionError" in net.defects[0]
+
+
+def test_a_request_is_answered_once(net: Net) -> None:
+    handler, client = net.serve()
+    client.send(b"x")
+    assert client.frame() == b"x"
+    with pytest.raises(RuntimeError, match="already answered"):
+        net.answer(handler.exchanges[0], b"again")
+
+
+def test_dialled_connections_are_idle_too(net: Net) -> None:
+    receiver = Receiver()
+    port = net.listen(Handler(hold))
+    net.run(net.transport.dial("127.0.0.1", port, receiver, Limits(idle_ms_max=60)))
+    assert eventually(lambda: len(receiver.lost_reasons) == 1)
+    assert "idle" in receiver.lost_reasons[0]
+
+
+def test_a_negative_idle_time_means_never(net: Net) -> None:
+    _, client = net.serve(limits=Limits(idle_ms_max=-1))
+    assert client.is_quiet(0.1)
+
+
+def test_a_connection_that_has_gone_leaves_nothing_behind(net: Net) -> None:
+    _, client = net.serve()
+    client.send(b"x" * 200_000)
+    client.frame()
+    client.socket.close()
+    transport = net.transport
+    assert isinstance(transport, AsyncioTransport)
+    assert eventually(lambda: not transport._table.connections)
+    assert transport._table.count_of_host == {}
+    selector = readiness_of(net._loop)
+    assert eventually(lambda: len(selector._masks) == 1)  # type: ignore[attr-defined]
+
+
+def test_asyncio_works_on_the_loop_as_on_its_own() -> None:
+    """Streams, timers, threads and a defect in a callback of ours."""
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, TurnLoop)
+        loop.set_exception_handler(lambda _, context: seen.append(repr(context["exception"])))
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(3))
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"abc")
+        assert await reader.read() == b"abc"
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        assert await asyncio.to_thread(lambda: 7) == 7
+        left, right = socket.socketpair()
+
+        def bad() -> None:
+            left.recv(1)
+            raise ValueError("planted")
+
+        loop.readiness.add_reader(left.fileno(), bad)
+        right.send(b"x")
+        await asyncio.sleep(0.01)
+        loop.readiness.remove_reader(left.fileno())
+        loop.readiness.remove_reader(left.fileno())
+        left.close()
+        right.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    gc.collect()
+    assert seen == ["ValueError('planted')"]

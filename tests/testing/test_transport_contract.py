@@ -1,0 +1,155 @@
+"""The transport contract bites: each fault planted in net_asyncio turns at least the named test red."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from blumfeld.spi.parts import FileRegion, Parts
+from blumfeld.spi.runtime import Runtime
+from blumfeld.testing.transport_contract import TransportContract, kit
+from blumfeld_net_asyncio import connection, receive, send, stream, transport, turn
+from tests.plugins.net_asyncio_tools import NoLog
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def make_transport(runtime: Runtime) -> transport.AsyncioTransport:
+    return transport.AsyncioTransport(runtime, NoLog(), read_bytes=4_096, accepts_per_turn_max=8)
+
+
+def answers_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(turn.Turn, "flush_at_end", lambda self, connection: connection.flush())
+
+
+def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    original = connection.RequestExchange.answer
+
+    def answer(self: connection.RequestExchange, parts: Parts) -> None:
+        self.connection.open.remove(self)
+        self.connection.open.appendleft(self)
+        original(self, parts)
+
+    patch.setattr(connection.RequestExchange, "answer", answer)
+
+
+def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    original = connection.RequestExchange.__init__
+
+    def init(self: connection.RequestExchange, of: connection.AcceptedConnection) -> None:
+        original(self, of)
+        self.passed = True
+
+    patch.setattr(connection.RequestExchange, "__init__", init)
+
+
+def recycles_memory_too_early(patch: pytest.MonkeyPatch) -> None:
+    original = stream.Stream._readable
+
+    def readable(self: stream.Stream) -> None:
+        self.turn.pool.position = 0
+        original(self)
+
+    patch.setattr(stream.Stream, "_readable", readable)
+
+
+def forgets_to_release(patch: pytest.MonkeyPatch) -> None:
+    def clear(self: send.SendQueue) -> None:
+        self._items.clear()
+        self.unsent_bytes = 0
+
+    patch.setattr(send.SendQueue, "clear", clear)
+
+
+def releases_twice(patch: pytest.MonkeyPatch) -> None:
+    original = send.SendQueue._release_head
+
+    def release_head(self: send.SendQueue, region: FileRegion) -> None:
+        original(self, region)
+        region.release()
+
+    patch.setattr(send.SendQueue, "_release_head", release_head)
+
+
+def sends_from_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
+    original = send.SendQueue._push_region
+
+    def push_region(self: send.SendQueue, region: FileRegion) -> bool:
+        region.position = 0
+        return original(self, region)
+
+    patch.setattr(send.SendQueue, "_push_region", push_region)
+
+
+def reads_on_though_nobody_takes_the_answers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(connection, "FULL", 0)
+
+
+def takes_what_is_announced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(receive, "FIRST_BYTES_MAX", 1 << 30)
+
+
+def takes_the_end_of_input_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stream.Stream, "_ended", lambda self: self.die("closed by the peer"))
+
+
+def closes_before_answering(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stream.Stream, "end_when_sent", stream.Stream.die)
+
+
+def counts_waiting_as_idle(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stream.Stream, "idle_since", lambda self: self._active_ms)
+
+
+def ignores_mute(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(connection.AcceptedConnection, "mute", lambda self, until_ms: None)
+
+
+def accepts_any_size(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(connection.AcceptedConnection, "refuse", lambda self, size: None)
+
+
+PLANTED: list[tuple[Plant, str, tuple[object, ...]]] = [
+    (answers_at_once, "test_answers_leave_after_the_writes_of_the_turn", ()),
+    (answers_out_of_order, "test_the_next_request_starts_early_where_it_may", ()),
+    (starts_without_waiting, "test_the_next_request_waits_for_the_answer", ()),
+    (recycles_memory_too_early, "test_a_frame_is_writable_and_stays_unchanged_until_the_end_of_the_turn", ()),
+    (forgets_to_release, "test_a_region_is_released_when_the_peer_dies", ()),
+    (releases_twice, "test_a_region_is_sent_as_it_is", (1_000, False)),
+    (sends_from_the_wrong_place, "test_a_region_is_sent_as_it_is", (1_000, False)),
+    (reads_on_though_nobody_takes_the_answers, "test_a_slow_reader_is_not_read_and_loses_nothing", ()),
+    (takes_what_is_announced, "test_memory_is_taken_as_bytes_arrive_not_as_announced", ()),
+    (takes_the_end_of_input_for_the_end, "test_a_client_that_has_no_more_to_say_still_gets_its_answers", ()),
+    (closes_before_answering, "test_stop_lets_open_exchanges_end_within_its_grace", ()),
+    (counts_waiting_as_idle, "test_a_connection_that_waits_for_us_is_not_idle", ()),
+    (ignores_mute, "test_a_mute_connection_is_not_read", ()),
+    (accepts_any_size, "test_a_frame_that_is_too_large_or_negative_closes_the_connection", (b"\xff" * 4,)),
+]
+
+
+def passes(test: str, arguments: tuple[object, ...], folder: Path) -> bool:
+    """Whether that test of the contract passes, with what its fixture checks at the end."""
+    net = kit.Net(make_transport, asyncio.new_event_loop, folder)
+    net.start()
+    try:
+        getattr(TransportContract(), test)(net, *arguments)
+    except (AssertionError, EOFError, TimeoutError, RuntimeError, pytest.fail.Exception):
+        return False
+    finally:
+        net.finish()
+    return net.defects == [] and all(region.releases == 1 for region in net.regions)
+
+
+@pytest.mark.parametrize(
+    ("plant", "test", "arguments"), PLANTED, ids=[plant.__name__ for plant, _, _ in PLANTED]
+)
+def test_a_planted_fault_turns_the_contract_red(
+    plant: Plant, test: str, arguments: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert passes(test, arguments, tmp_path)
+    monkeypatch.setattr(kit, "PATIENCE_S", 0.5)
+    plant(monkeypatch)
+    assert not passes(test, arguments, tmp_path)
