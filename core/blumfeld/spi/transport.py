@@ -114,6 +114,9 @@ class Exchange(Protocol):
     def answer(self, parts: Parts) -> None:
         """The answer, without the size field, which the transport writes. Sent in Phase.ANSWER, after all
         answers before it.
+
+        The transport owns the parts from here on: they must not change, and none may be a view of a request's
+        frame, which does not last until a slow socket has taken it.
         """
         ...
 

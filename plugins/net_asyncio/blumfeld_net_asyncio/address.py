@@ -12,7 +12,9 @@ Address: TypeAlias = tuple[socket.AddressFamily, Any]
 
 
 async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> list[Address]:
-    """The addresses of ``host``, best first. A numeric one is never looked up; a name is, in a worker thread.
+    """The addresses of ``host``, IPv4 first: ``localhost`` is 127.0.0.1 for every client.
+
+    A numeric one is never looked up; a name is, in a worker thread.
 
     ``passive`` is for ``bind``: an empty host is then every address of this machine.
 
@@ -24,4 +26,5 @@ async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> l
         found = socket.getaddrinfo(*wanted, flags | socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await runtime.offload(socket.getaddrinfo, *wanted, flags)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return [(family, address) for family, _, _, _, address in found]

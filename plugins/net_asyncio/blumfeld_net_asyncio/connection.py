@@ -174,7 +174,9 @@ class AcceptedConnection(Stream):
 
     def wake(self) -> None:
         """A hold may be over: if something waits for that, go on in the next turn."""
-        if not self._waking and (self._rest is not None or not self._reading) and not self.held():
+        if self._waking or self.dead or (self._rest is None and self._reading):
+            return
+        if not self.held():
             self._waking = True
             self.turn.loop.call_soon(self._wake)
 
@@ -195,9 +197,10 @@ class AcceptedConnection(Stream):
         total = 0
         has_regions = False
         while opened and (parts := opened[0].parts) is not None:
-            opened.popleft()
+            exchange = opened.popleft()
             if parts is _NO_ANSWER:
                 continue
+            exchange.parts = _NO_ANSWER  # or the newest would keep its parts alive on an idle connection
             size = 0
             for part in parts:
                 if isinstance(part, _BUFFERS):

@@ -213,6 +213,10 @@ class Stream:
         except OSError as error:  # ConnectionError is one
             self.end_when_sent(f"byte layer: {error}")
             return
+        except Exception as error:
+            turn.defect(error, "ByteLayer.received")
+            self.die("a defect of ours")
+            return
         self.watch_sending()
         if plain and not self.dead:
             self._feed(plain)
