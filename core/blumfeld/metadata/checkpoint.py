@@ -62,21 +62,39 @@ class Checkpoint(NamedTuple):
 
 
 def encode_checkpoint(
-    content: Iterable[Message], *, epoch: int, timestamp_ms: int, last_contained_ms: int = 0
+    content: Iterable[Message],
+    *,
+    epoch: int,
+    timestamp_ms: int,
+    last_contained_ms: int = 0,
+    kraft_version: int = 0,
+    voters: VotersRecord | None = None,
 ) -> bytes:
     """The file's bytes.
 
     :param timestamp_ms: of the records; when the snapshot is taken
     :param last_contained_ms: of the last record of the log that is in it
+    :param kraft_version: with ``voters`` from 1 on, where voters stand in the log (KIP-853)
     """
     header = encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_ms), 0)
-    out = bytearray(_control(ControlType.SNAPSHOT_HEADER, header, 0, epoch, timestamp_ms))
-    offset = 1
+    controls = [(ControlType.SNAPSHOT_HEADER, header)]
+    if kraft_version > 0 and voters is not None:
+        level = encode(KRaftVersionRecord(kraft_version=kraft_version), 0)
+        controls += [(ControlType.KRAFT_VERSION, level), (ControlType.KRAFT_VOTERS, encode(voters, 0))]
+    out = bytearray(
+        build_kraft_control_batch(controls, timestamp_ms=timestamp_ms, base_offset=0, leader_epoch=epoch)
+    )
+    offset = len(controls)
     for batch in _in_batches(content):
         out += metadata_batch(batch, base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
         offset += len(batch)
     footer = encode(SnapshotFooterRecord(), 0)
-    out += _control(ControlType.SNAPSHOT_FOOTER, footer, offset, epoch, timestamp_ms)
+    out += build_kraft_control_batch(
+        [(ControlType.SNAPSHOT_FOOTER, footer)],
+        timestamp_ms=timestamp_ms,
+        base_offset=offset,
+        leader_epoch=epoch,
+    )
     return bytes(out)
 
 
@@ -86,12 +104,6 @@ def metadata_batch(
     """A batch of metadata records, as it stands in the log and in snapshots."""
     made = [Record(None, encode_record(record), timestamp=timestamp_ms) for record in content]
     return build_batch(made, base_offset=base_offset, leader_epoch=epoch)
-
-
-def _control(kind: ControlType, value: bytes, offset: int, epoch: int, timestamp_ms: int) -> bytearray:
-    return build_kraft_control_batch(
-        [(kind, value)], timestamp_ms=timestamp_ms, base_offset=offset, leader_epoch=epoch
-    )
 
 
 def _in_batches(content: Iterable[Message]) -> Iterator[list[Message]]:

@@ -74,13 +74,30 @@ class ClusterImage(Protocol):
     over an await.
     """
 
-    cluster_id: str
-    brokers: Mapping[int, BrokerImage]
-    topics: Mapping[str, TopicImage]
-    features: Mapping[str, int]
-    """Finalized levels, 0 left out."""
-    features_epoch: int
-    """-1 when unknown."""
+    @property
+    def cluster_id(self) -> str:
+        """As ``meta.properties`` has it."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerImage]:
+        """Registered brokers, fenced ones too."""
+        ...
+
+    @property
+    def topics(self) -> Mapping[str, TopicImage]:
+        """All topics, in the order in which they were created."""
+        ...
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """Finalized levels, 0 left out."""
+        ...
+
+    @property
+    def features_epoch(self) -> int:
+        """-1 when unknown."""
+        ...
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """The topic with this id."""

@@ -1,0 +1,329 @@
+"""Consensus by a raft log of one voter: the driver around the controller (``ClusterMetadata``).
+
+A command is decided on at once, its records are placed as one batch and replayed into the controller's image, so that
+the next command sees them. When the batch is written and flushed it is committed: it goes into the node's image,
+listeners are told, and the response goes out. A response that has no records waits likewise for what it may have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blumfeld.metadata.bootstrap import bootstrap_checkpoint, first_records
+from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint, metadata_batch
+from blumfeld.metadata.controller import Controller
+from blumfeld.metadata.decision import Moment
+from blumfeld.metadata.features import default_levels, supported_features
+from blumfeld.metadata.image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.metadata.image_records import feature_records
+from blumfeld.metadata.record_frame import METADATA_VERSION
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.consensus import ImageListener, Quorum
+from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.runtime import Timer
+from blumfeld.spi.storage import PartitionLog, TopicPartition
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.loading import Loaded, load
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
+from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.registration import controller_registration
+from blumfeld_consensus_kraft.snapshots import Snapshots
+from blumfeld_consensus_kraft.voter import Voter, check_alone
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+RETRY_MS = 1_000
+"""After a write failed: how long before the controller tries to lead again."""
+_CLOSED = "the metadata log is closed"
+
+
+class KraftMetadata:
+    """``ClusterMetadata`` of a node that is the whole quorum."""
+
+    def __init__(self, composition: Composition) -> None:
+        self._composition = composition
+        self._runtime = composition.runtime
+        self._config = composition.config
+        self._events = composition.log("kraft")
+        self._publisher = Publisher(MetadataImage())
+        self._node_id = composition.node_id
+        self._leading: ControllerId | None = None
+        self._controller: Controller | None = None
+        self._raft: RaftLog | None = None
+        self._voter: Voter | None = None
+        self._snapshots: Snapshots | None = None
+        self._kraft_version = 0
+        self._session_timer: Timer | None = None
+        self._retry_timer: Timer | None = None
+        self._stopped = False
+
+    # What others read
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed."""
+        return self._publisher.image
+
+    @property
+    def controller(self) -> ControllerId | None:
+        """This node, while its log takes appends."""
+        return self._leading
+
+    def quorum(self) -> Quorum | None:
+        """The quorum of one; ``None`` before the start."""
+        if self._raft is None or self._voter is None:
+            return None
+        return Quorum(
+            leader_id=self._node_id if self._leading is not None else -1,
+            leader_epoch=self._voter.state.leader_epoch,
+            high_watermark=self._raft.committed_end,
+            log_end_offset=self._raft.log.written_end_offset,
+            voters=(self._node_id,),
+            voter_directory_ids=(self._voter.directory_id,),
+        )
+
+    def subscribe(self, listener: ImageListener) -> None:
+        """Call ``listener`` after each step of the image."""
+        self._publisher.subscribe(listener)
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Read snapshot and log, open an epoch, bootstrap a new cluster; the image is loaded when this returns.
+
+        :raises OSError: the metadata directory can't be used
+        :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
+            write
+        """
+        storage = self._composition.local_storage
+        directory = next(info for info in storage.log_dirs() if info.online)
+        config = self._config
+        log = await storage.open_log(
+            METADATA_PARTITION, METADATA_TOPIC_ID, _log_config(self._composition), _Silent()
+        )
+        loaded = load(log, self._composition.cluster_id, self._warn)
+        check_alone(self._node_id, config.list("controller.quorum.voters"), loaded.voters)
+        level = loaded.image.features.get(METADATA_VERSION_FEATURE)
+        if level not in (None, METADATA_VERSION):
+            raise ValueError(
+                f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
+                f"upgrade it with Apache Kafka's kafka-features first"
+            )
+        bootstrap = [] if level is not None else self._bootstrap(directory.path)
+        self._open(log, loaded, directory.directory_id)
+        self._lead(loaded.last_epoch, bootstrap, loaded.transaction_open)
+        assert self._raft is not None
+        await self._raft.settle()
+        if self._leading is None:
+            raise OSError("the metadata log takes no records; the log says why")
+        self._publisher.publish_all()
+
+    def _warn(self, text: str) -> None:
+        self._events.warning("a metadata snapshot can't be read", error=text)
+
+    def _bootstrap(self, directory: str) -> list[Message]:
+        """What formatting left to be finalized; formatted now if nobody did."""
+        files = self._runtime.files
+        path = f"{directory}/{BOOTSTRAP_NAME}"
+        if files.exists(path):
+            return decode_checkpoint(files.read_bytes(path), path).records
+        levels = default_levels(supported_features(self._features()))
+        if files.is_dir(directory):
+            files.write_atomically(path, bootstrap_checkpoint(levels, self._runtime.now_ms()))
+        return feature_records(levels)
+
+    def _features(self) -> Sequence[Feature]:
+        return tuple(getattr(self._composition, "features", ()))
+
+    def _open(self, log: PartitionLog, loaded: Loaded, directory_id: bytes) -> None:
+        self._publisher.image = loaded.image
+        self._kraft_version = loaded.kraft_version
+        self._voter = Voter(self._node_id, directory_id, log.aux)
+        self._raft = RaftLog(self._runtime, log, self._committed, self._failed)
+        self._snapshots = Snapshots(
+            self._runtime, self._config, log, self._events, lambda: self._publisher.image
+        )
+        self._snapshots.kraft_version = loaded.kraft_version
+        self._snapshots.voters = loaded.voters
+        if loaded.bytes_since_snapshot:
+            self._snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
+
+    async def stop(self) -> None:
+        """Let what is placed be committed, answer who waits, close the log."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._leading = None
+        for timer in (self._session_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._snapshots is not None:
+            self._snapshots.stop()
+        if self._raft is not None:
+            await self._raft.settle()
+            self._publisher.drop(-1, BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
+            self._raft.log.close()
+
+    # Leading
+
+    def _lead(self, last_epoch: int, bootstrap: Sequence[Message] = (), abort: bool = False) -> None:
+        """Open the next epoch: state file, LeaderChange, and what a new controller writes first."""
+        assert self._voter is not None
+        epoch = self._voter.lead(last_epoch, self._kraft_version)
+        image = self._publisher.image.copy()
+        controller = Controller(image, self._config, self._features())
+        for placed in self._publisher.uncommitted:
+            controller.replay(placed.records, placed.base_offset, placed.epoch)
+        controller.take_over(self._runtime.monotonic_ms(), self._node_id)
+        self._controller = controller
+        self._leading = ControllerId(self._node_id, epoch)
+        self._place(self._voter.leader_change(self._kraft_version, self._runtime.now_ms()), [])
+        if abort:
+            self._append([AbortTransactionRecord(reason="the controller changed")])
+        if bootstrap:
+            min_isr = self._config.int("min.insync.replicas")
+            self._append(first_records(list(bootstrap), min_isr))
+        request = controller_registration(self._composition, controller.state.features)
+        self._append(controller.command(request, self._moment()).records)
+        self._watch_sessions()
+
+    def _moment(self) -> Moment:
+        assert self._raft is not None
+        return Moment(
+            now_ms=self._runtime.monotonic_ms(),
+            next_offset=self._raft.end_offset,
+            new_uuid=self._runtime.new_uuid,
+        )
+
+    def _append(self, records: list[Message]) -> None:
+        assert self._leading is not None
+        data = metadata_batch(
+            records, base_offset=0, epoch=self._leading.epoch, timestamp_ms=self._runtime.now_ms()
+        )
+        self._place(data, records)
+
+    def _place(self, data: bytearray, records: list[Message]) -> None:
+        assert self._raft is not None
+        assert self._leading is not None
+        assert self._controller is not None
+        epoch = self._leading.epoch
+        base_offset = self._raft.append(data, epoch)
+        batch = RecordBatch(memoryview(data))
+        self._publisher.uncommitted.append(
+            Placed(base_offset, batch.next_offset, epoch, records, batch.size_bytes, batch.max_timestamp)
+        )
+        self._controller.replay(records, base_offset, epoch)
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        """Decide now; complete when what was decided, and what it was decided on, is committed and in the image."""
+        controller, raft = self._controller, self._raft
+        completion: Completion[Message] = Completion()
+        if self._leading is None or controller is None or raft is None:
+            completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+            return completion
+        try:
+            decision = controller.command(command, self._moment())
+        except BrokerError as error:
+            completion.fail(error)
+            return completion
+        if decision.records:
+            try:
+                self._append(decision.records)
+            except OSError as error:
+                self._failed(error, True)
+                completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
+                return completion
+        controller.answered(command, decision.response, self._runtime.monotonic_ms())
+        if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
+            self._watch_sessions()
+        if raft.committed_end >= raft.end_offset:
+            completion.complete(decision.response)
+            return completion
+        reply = Reply(raft.end_offset, decision.response, completion)
+        reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
+        self._publisher.wait(reply)
+        return completion
+
+    def _committed(self, end_offset: int) -> None:
+        assert self._snapshots is not None
+        for placed in self._publisher.committed(end_offset):
+            self._snapshots.committed(placed.size_bytes, placed.timestamp_ms)
+
+    # Failing
+
+    def _failed(self, error: OSError, for_good: bool) -> None:
+        """An append failed: drop the controller, and rebuild it from what is in the log, in a new epoch."""
+        assert self._raft is not None
+        self._leading = None
+        self._controller = None
+        self._events.error("the metadata log failed", error=str(error), for_good=for_good)
+        kept = -1 if for_good else self._raft.log.written_end_offset
+        self._publisher.drop(kept, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
+        if not for_good and not self._stopped and self._retry_timer is None:
+            self._retry_timer = self._runtime.call_later(RETRY_MS, self._lead_again)
+
+    def _lead_again(self) -> None:
+        self._retry_timer = None
+        if self._stopped or self._voter is None:
+            return
+        try:
+            self._lead(self._voter.state.leader_epoch)
+        except OSError as error:
+            self._failed(error, False)
+
+    # Brokers that fall silent
+
+    def _watch_sessions(self) -> None:
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+        if self._controller is None or self._stopped:
+            return
+        expiry_ms = self._controller.sessions.next_expiry_ms()
+        if expiry_ms is not None:
+            delay_ms = max(expiry_ms - self._runtime.monotonic_ms(), 1.0)
+            self._session_timer = self._runtime.call_later(delay_ms, self._expire_sessions)
+
+    def _expire_sessions(self) -> None:
+        self._session_timer = None
+        controller = self._controller
+        if controller is None or self._leading is None:
+            return
+        while True:
+            fenced = controller.fence_expired(self._runtime.monotonic_ms())
+            if fenced is None:
+                break
+            self._events.warning("a broker fell silent and is fenced", broker_id=fenced[0])
+            self._append(fenced[1])
+        self._watch_sessions()
+
+
+class _Silent:
+    """The metadata log keeps no producer state, so rolls and recovered batches concern nobody."""
+
+    def rolled(self, base_offset: int) -> None:
+        """Nothing to keep."""
+
+    def recovered(self, batch: RecordBatch) -> None:
+        """Read again when the log is loaded."""
+
+
+def _log_config(composition: Composition) -> TopicConfig:
+    """The metadata log is cut by snapshots, never by retention."""
+    config = composition.config
+    values: dict[str, int | str] = {
+        "segment.bytes": config.int("metadata.log.segment.bytes"),
+        "segment.ms": config.int("metadata.log.segment.ms"),
+        "retention.bytes": -1,
+        "retention.ms": -1,
+        "cleanup.policy": "delete",
+        "max.message.bytes": config.int("internal.metadata.max.batch.size.in.bytes"),
+    }
+    return TopicConfig(values)

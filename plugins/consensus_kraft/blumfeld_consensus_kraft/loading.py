@@ -1,0 +1,114 @@
+"""From files to an image: the newest snapshot that can be read, then the log behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from blumfeld.metadata.checkpoint import CheckpointId, batch_records, decode_checkpoint
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_records import image_of
+from blumfeld.metadata.image_step import BrokenMetadata, ImageStep
+from blumfeld.metadata.transactions import TransactionGate
+from blumfeld.spi.storage import PartitionLog
+from blumfeld.wire.codec import decode
+from blumfeld.wire.control_records import ControlType, control_type_of
+from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.messages.raft_records import KRaftVersionRecord, VotersRecord
+from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import records
+
+NO_EPOCH = -1
+
+
+class Loaded(msgspec.Struct):
+    """What the files say."""
+
+    image: MetadataImage
+    last_epoch: int = NO_EPOCH
+    """Of the last batch or snapshot."""
+    last_timestamp_ms: int = 0
+    snapshot: CheckpointId | None = None
+    transaction_open: bool = False
+    """The last controller died within a transaction: the next one aborts it."""
+    kraft_version: int = 0
+    voters: VotersRecord | None = None
+    bytes_since_snapshot: int = 0
+
+
+def checkpoints(log: PartitionLog) -> list[CheckpointId]:
+    """The finished snapshots beside the log, oldest first."""
+    found = (CheckpointId.of(name) for name in log.aux.names())
+    return sorted(one for one in found if one is not None)
+
+
+def load(log: PartitionLog, cluster_id: str, warn: Callable[[str], None]) -> Loaded:
+    """Read it all. With one voter everything in the log is committed: there is nobody else to have more.
+
+    :param warn: told of a snapshot that can't be read, where an older one or the log itself can stand in
+    :raises ValueError: the log is damaged, or begins behind every snapshot that can be read
+    :raises OSError: it can't be read
+    """
+    loaded = _newest_snapshot(log, cluster_id, warn)
+    start = 0 if loaded.snapshot is None else loaded.snapshot.end_offset
+    if log.log_start_offset > start:
+        raise ValueError(
+            f"__cluster_metadata-0 begins at offset {log.log_start_offset}, and no snapshot reaches that far"
+        )
+    gate = TransactionGate()
+    for batch in log.batches(start) if start < log.written_end_offset else ():
+        if batch.base_offset < start:
+            continue
+        try:
+            batch.verify_crc()
+            _replay(loaded, gate, batch)
+        except (BrokerError, DecodeError, BrokenMetadata) as error:
+            raise ValueError(f"__cluster_metadata-0 at offset {batch.base_offset}: {error}") from error
+    loaded.transaction_open = gate.is_open
+    return loaded
+
+
+def _newest_snapshot(log: PartitionLog, cluster_id: str, warn: Callable[[str], None]) -> Loaded:
+    for snapshot in reversed(checkpoints(log)):
+        data = log.aux.read(snapshot.name)
+        try:
+            content = decode_checkpoint(data or b"", snapshot.name)
+            image = image_of(cluster_id, content.records, snapshot.end_offset - 1, snapshot.epoch)
+        except ValueError as error:
+            warn(str(error))
+            continue
+        return Loaded(
+            image=image,
+            last_epoch=snapshot.epoch,
+            last_timestamp_ms=content.last_contained_ms,
+            snapshot=snapshot,
+            kraft_version=content.kraft_version,
+            voters=content.voters,
+        )
+    return Loaded(image=MetadataImage(cluster_id))
+
+
+def _replay(loaded: Loaded, gate: TransactionGate, batch: RecordBatch) -> None:
+    if batch.is_control:
+        _replay_controls(loaded, batch)
+    else:
+        step = ImageStep(loaded.image)
+        for record in batch_records(batch):
+            for ready in gate.pass_on(record):
+                step.replay(ready)
+        step.finish(batch.last_offset, batch.partition_leader_epoch)
+    loaded.image.offset = batch.last_offset
+    loaded.image.epoch = loaded.last_epoch = batch.partition_leader_epoch
+    loaded.last_timestamp_ms = batch.max_timestamp
+    loaded.bytes_since_snapshot += batch.size_bytes
+
+
+def _replay_controls(loaded: Loaded, batch: RecordBatch) -> None:
+    for record in records(batch):
+        kind = control_type_of(record.key)
+        if kind is ControlType.KRAFT_VERSION:
+            loaded.kraft_version = decode(KRaftVersionRecord, record.value or b"", 0).kraft_version
+        elif kind is ControlType.KRAFT_VOTERS:
+            loaded.voters = decode(VotersRecord, record.value or b"", 0)

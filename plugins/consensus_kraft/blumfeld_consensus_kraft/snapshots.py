@@ -1,0 +1,116 @@
+"""When to take a snapshot of the image, and what of the log may go then (KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld.metadata.checkpoint import CheckpointId, encode_checkpoint
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_records import image_records
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.storage import PartitionLog
+from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld_consensus_kraft.loading import checkpoints
+
+KEPT = 2
+"""Snapshots that stay: the newest, and one before it in case that can't be read."""
+
+
+class Snapshots:
+    """Takes a snapshot after so many bytes of records, or so much time, and deletes the log below the oldest kept.
+
+    :param image: the committed image
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        log: PartitionLog,
+        events: EventLog,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self.kraft_version = 0
+        self.voters: VotersRecord | None = None
+        self._runtime = runtime
+        self._log = log
+        self._events = events
+        self._image = image
+        self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
+        self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
+        self._retention_bytes = config.int("metadata.max.retention.bytes")
+        self._bytes = 0
+        self._last_timestamp_ms = 0
+        self._timer: Timer | None = None
+        self._taking = False
+        self._stopped = False
+
+    def committed(self, size_bytes: int, timestamp_ms: int) -> None:
+        """Another batch is in the image."""
+        self._bytes += size_bytes
+        self._last_timestamp_ms = timestamp_ms
+        if self._bytes >= self._bytes_max:
+            self.take()
+        elif self._timer is None and self._interval_ms > 0 and not self._stopped:
+            self._timer = self._runtime.call_later(self._interval_ms, self._is_time)
+
+    def stop(self) -> None:
+        """Take none any more; one under way is dropped."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _is_time(self) -> None:
+        self._timer = None
+        self.take()
+
+    def take(self) -> None:
+        """Take one now, in the background, unless one is under way."""
+        if self._taking or self._stopped or self._bytes == 0:
+            return
+        self._taking = True
+        self._bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._runtime.spawn(self._take(), "metadata snapshot")
+
+    async def _take(self) -> None:
+        image = self._image()
+        snapshot = CheckpointId(image.offset + 1, image.epoch)
+        # The values never change, so what the thread encodes is the image as it is now.
+        content = list(image_records(image))
+        timestamp_ms = self._runtime.now_ms()
+        last_ms = self._last_timestamp_ms
+
+        def encode() -> bytes:
+            return encode_checkpoint(
+                content,
+                epoch=snapshot.epoch,
+                timestamp_ms=timestamp_ms,
+                last_contained_ms=last_ms,
+                kraft_version=self.kraft_version,
+                voters=self.voters,
+            )
+
+        try:
+            data = await self._runtime.offload(encode)
+            if not self._stopped:
+                self._log.aux.write(snapshot.name, data)
+                self._clean()
+                self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=len(data))
+        except OSError as error:
+            self._events.warning("no metadata snapshot", error=str(error))
+        finally:
+            self._taking = False
+
+    def _clean(self) -> None:
+        found = checkpoints(self._log)
+        for old in found[:-KEPT]:
+            self._log.aux.delete(old.name)
+        oldest = found[-KEPT:][0]
+        if self._log.size_bytes() > self._retention_bytes and oldest.end_offset > self._log.log_start_offset:
+            self._log.advance_log_start(oldest.end_offset)
+            self._log.drop_segments(oldest.end_offset)

@@ -1,0 +1,135 @@
+"""IncrementalAlterConfigs and AlterConfigs, by resource and operation."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages import alter_configs as legacy
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.metadata.driven import Driven, replayed
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC, BROKER, GROUP = 2, 4, 32
+
+
+@pytest.fixture
+def driven() -> Driven:
+    """One broker, one topic."""
+    driven = Driven()
+    driven.join(1)
+    driven.create("alpha")
+    return driven
+
+
+def alter(
+    driven: Driven, kind: int, name: str, *edits: tuple[str, int, str | None], only: bool = False
+) -> int:
+    """Alter one resource; its error."""
+    configs = [AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in edits]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only)
+    return driven.do(request, IncrementalAlterConfigsResponse).responses[0].error_code
+
+
+def test_values_are_set_and_deleted(driven: Driven) -> None:
+    assert alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000")) == 0
+    assert driven.image.config(TOPIC, "alpha") == {"retention.ms": "1000"}
+    assert alter(driven, TOPIC, "alpha", ("retention.ms", DELETE, None)) == 0
+    assert driven.image.config(TOPIC, "alpha") == {}
+    assert replayed(driven.log) == driven.image
+
+
+def test_lists_grow_and_shrink_from_the_value_that_holds(driven: Driven) -> None:
+    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
+    assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "delete,compact"}
+    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
+    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "edit", "code"),
+    [
+        (TOPIC, "alpha", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "alpha", ("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "alpha", ("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "alpha", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "alpha", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "beta", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a b", ("retention.ms", SET, "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "x", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "7", ("log.retention.ms", SET, "1"), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "1", ("node.id", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "45000"), ErrorCode.INVALID_REQUEST),
+        (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_altered(
+    driven: Driven, kind: int, name: str, edit: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    before = len(driven.log)
+    assert alter(driven, kind, name, edit) == code
+    assert len(driven.log) == before
+
+
+def test_brokers_the_default_for_brokers_and_groups(driven: Driven) -> None:
+    assert alter(driven, BROKER, "", ("log.retention.ms", SET, "7")) == 0
+    assert alter(driven, BROKER, "1", ("log.retention.ms", SET, "8")) == 0
+    assert alter(driven, GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")) == 0
+    assert driven.image.config(BROKER, "") == {"log.retention.ms": "7"}
+    assert driven.image.config(BROKER, "1") == {"log.retention.ms": "8"}
+    assert driven.image.config(GROUP, "g") == {"consumer.session.timeout.ms": "46000"}
+
+
+def test_a_brokers_value_is_written_again_a_topics_is_not(driven: Driven) -> None:
+    """So that a broker reloads a key store whose file changed under the same name (KAFKA-14136)."""
+    for _ in range(2):
+        alter(driven, BROKER, "1", ("log.retention.ms", SET, "8"))
+        alter(driven, TOPIC, "alpha", ("retention.ms", SET, "8"))
+    written = [r.meta.name for r in driven.log].count("ConfigRecord")
+    assert written == 3
+
+
+def test_a_resource_is_altered_whole_or_not_at_all(driven: Driven) -> None:
+    edits = (("retention.ms", SET, "1000"), ("segment.bytes", SET, "x"))
+    assert alter(driven, TOPIC, "alpha", *edits) == ErrorCode.INVALID_CONFIG
+    assert driven.image.config(TOPIC, "alpha") == {}
+    twice = (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    assert alter(driven, TOPIC, "alpha", *twice) == ErrorCode.INVALID_REQUEST
+
+
+def test_values_must_fit_together(driven: Driven) -> None:
+    assert alter(driven, TOPIC, "alpha", ("max.compaction.lag.ms", SET, "10")) == 0
+    refused = alter(driven, TOPIC, "alpha", ("min.compaction.lag.ms", SET, "20"))
+    assert refused == ErrorCode.INVALID_CONFIG
+
+
+def test_validate_only_writes_nothing(driven: Driven) -> None:
+    assert alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000"), only=True) == 0
+    assert driven.image.config(TOPIC, "alpha") == {}
+
+
+def test_a_resource_twice_is_refused(driven: Driven) -> None:
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="alpha")
+    request = IncrementalAlterConfigsRequest(resources=[resource, resource])
+    response = driven.do(request, IncrementalAlterConfigsResponse)
+    assert [r.error_code for r in response.responses] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_the_old_way_replaces_everything(driven: Driven) -> None:
+    alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000"), ("segment.ms", SET, "2000"))
+    resource = legacy.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="alpha",
+        configs=[legacy.AlterableConfig(name="retention.bytes", value="5")],
+    )
+    request = legacy.AlterConfigsRequest(resources=[resource])
+    assert driven.do(request, legacy.AlterConfigsResponse).responses[0].error_code == 0
+    assert driven.image.config(TOPIC, "alpha") == {"retention.bytes": "5"}

@@ -1,0 +1,85 @@
+"""UpdateFeatures and AllocateProducerIds."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.metadata.features import default_levels, supported_features
+from blumfeld.spi.hooks import Feature
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tests.metadata.driven import Driven, replayed
+
+GROUPS = Feature("group.version", 0, 1, 1)
+
+
+def update(driven: Driven, name: str, level: int, upgrade_type: int = 1, only: bool = False) -> int:
+    """Ask for a level; the error."""
+    key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+    request = UpdateFeaturesRequest(feature_updates=[key], validate_only=only)
+    return driven.do(request, UpdateFeaturesResponse).error_code
+
+
+def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> None:
+    features = supported_features([GROUPS, Feature("transaction.version", 0, 2, 0)])
+    assert default_levels(features) == {"metadata.version": 30, "group.version": 1}
+    with pytest.raises(ValueError, match=r"group\.version"):
+        supported_features([GROUPS, GROUPS])
+
+
+def test_levels_go_up_and_on_demand_down() -> None:
+    driven = Driven(features=[GROUPS])
+    assert driven.image.features == {"metadata.version": 30}
+    assert update(driven, "group.version", 1, only=True) == 0
+    assert "group.version" not in driven.image.features
+    assert update(driven, "group.version", 1) == 0
+    assert driven.image.features["group.version"] == 1
+    assert update(driven, "group.version", 0) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(driven, "group.version", 0, upgrade_type=2) == 0
+    assert "group.version" not in driven.image.features
+    assert replayed(driven.log) == driven.image
+
+
+def test_levels_that_cannot_be() -> None:
+    driven = Driven(features=[GROUPS])
+    assert update(driven, "no.such", 1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(driven, "group.version", 2) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(driven, "metadata.version", 29, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(driven, "metadata.version", 0, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(driven, "group.version", 1, upgrade_type=9) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_broker_that_does_not_do_a_level_holds_it_back() -> None:
+    driven = Driven(features=[GROUPS])
+    driven.join(1)
+    assert update(driven, "group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_blocks_of_producer_ids_never_overlap() -> None:
+    driven = Driven()
+    (epoch,) = driven.join(1)
+    starts = []
+    for _ in range(3):
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+        response = driven.do(request, AllocateProducerIdsResponse)
+        assert (response.error_code, response.producer_id_len) == (0, 1000)
+        starts.append(response.producer_id_start)
+    assert starts == [0, 1000, 2000]
+    assert replayed(driven.log).producer_ids == driven.image.producer_ids
+
+
+def test_only_a_registered_broker_gets_producer_ids() -> None:
+    driven = Driven()
+    (epoch,) = driven.join(1)
+    stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch + 1)
+    assert driven.do(stale, AllocateProducerIdsResponse).error_code == ErrorCode.STALE_BROKER_EPOCH
+    unknown = AllocateProducerIdsRequest(broker_id=2, broker_epoch=epoch)
+    assert driven.do(unknown, AllocateProducerIdsResponse).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
