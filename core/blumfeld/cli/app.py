@@ -35,7 +35,7 @@ class LazyCommand(NamedTuple):
 LAZY: dict[str, LazyCommand] = {
     "bench": LazyCommand("blumfeld.bench.command", "app"),
     "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
-    "format": LazyCommand("blumfeld.cli.format", "format_directory"),
+    "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
     "wire": LazyCommand("blumfeld.cli.wire", "app"),
 }
 

@@ -1,0 +1,65 @@
+"""``blumfeld format``: write the files that say whose a log directory is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+import typer
+
+from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.formatting import AlreadyFormatted, format_directory
+from blumfeld.kernel.manifest import NO_FILE
+from blumfeld.kernel.manifest_error import ManifestError
+from blumfeld.kernel.plan import Plan, make_plan
+from blumfeld.log.checkpoints import MetaProperties
+from blumfeld.wire.errors import PluginContractError
+from blumfeld.wire.primitives import uuid_text
+
+
+def format_data_dir(
+    manifest: Annotated[str | None, typer.Argument(help="A TOML file; none is the default node.")] = None,
+    cluster_id: Annotated[str | None, typer.Option(help="node.cluster_id; a new one by default.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Lay a value over it.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
+    ignore_formatted: Annotated[bool, typer.Option(help="Say nothing if it is formatted already.")] = False,
+) -> None:
+    """Format a data directory, as `run` does where there is nothing yet: whose it is, and its features."""
+    try:
+        loaded = load_manifest(manifest, overrides or (), data_dir)
+        if cluster_id is not None:
+            node = msgspec.structs.replace(loaded.node, cluster_id=cluster_id)
+            loaded = msgspec.structs.replace(loaded, node=node)
+        plan = make_plan(loaded, manifest or NO_FILE)
+        meta = asyncio.run(_formatted(plan))
+    except (ManifestError, PluginContractError) as error:
+        for line in str(error).splitlines():
+            typer.echo(f"blumfeld: {line}", err=True)
+        raise typer.Exit(BAD_MANIFEST) from None
+    except AlreadyFormatted as error:
+        if ignore_formatted:
+            return
+        typer.echo(f"blumfeld: {error}", err=True)
+        raise typer.Exit(NOT_STARTED) from None
+    except OSError as error:
+        typer.echo(f"blumfeld: {error.filename}: {error.strerror}", err=True)
+        raise typer.Exit(NOT_STARTED) from None
+    where = plan.manifest.node.data_dir
+    typer.echo(
+        f"formatted {where}: cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_text(meta.directory_id)}"
+    )
+
+
+async def _formatted(plan: Plan) -> MetaProperties:
+    def defect(where: str, error: BaseException) -> None:
+        raise error
+
+    runtime = AsyncioRuntime(defect)
+    try:
+        return format_directory(plan, runtime)
+    finally:
+        await runtime.close()
