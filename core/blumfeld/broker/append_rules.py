@@ -28,9 +28,8 @@ class AppendRules:
         "after_ms_max",
         "batch_bytes_max",
         "before_ms_max",
-        "codec",
-        "compacted",
         "log_append_time",
+        "looks_inside",
         "segment_bytes",
     )
 
@@ -40,8 +39,8 @@ class AppendRules:
         self.log_append_time: bool = config.log_append_time
         self.before_ms_max: int = config.message_timestamp_before_max_ms
         self.after_ms_max: int = config.message_timestamp_after_max_ms
-        self.compacted: bool = config.compacts
-        self.codec: str | None = None if config.compression_type == "producer" else config.compression_type
+        self.looks_inside: bool = config.compacts or config.compression_type != "producer"
+        """Records are decoded before the batch is placed (:mod:`blumfeld.broker.record_rules`)."""
 
     def check(self, batch: RecordBatch, now_ms: int) -> None:
         """Refuse a client's batch that may not be placed.
@@ -61,6 +60,8 @@ class AppendRules:
             raise _malformed(batch)
         if batch.record_count <= 0 or (batch.producer_id >= 0 and batch.base_sequence < 0):
             raise _malformed(batch)
+        if batch.attributes & CODEC_MASK > ZSTD:
+            raise InvalidRecord(f"no codec has the number {batch.attributes & CODEC_MASK}")
         if not self.log_append_time:
             self._check_time(batch, now_ms)
         if batch.size_bytes > self.segment_bytes:

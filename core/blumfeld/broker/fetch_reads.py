@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CONSUMER = -1
 READ_COMMITTED = 1
 UNKNOWN_EPOCH = -1
+ZSTD_FROM = 10
 
 
 class Reader:
@@ -129,6 +130,8 @@ class PartitionRead:
         code = partition.check_leader_epoch(asked.current_leader_epoch)
         if code:
             raise BrokerError(code)
+        if reader.context.api_version < ZSTD_FROM and partition.config.compression_type == "zstd":
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         end = log.written_end_offset
         offset = asked.fetch_offset
         if asked.last_fetched_epoch >= 0 and self._diverges(partition, end):

@@ -45,6 +45,7 @@ class Partition:
         "_unwritten",
         "_waiting_commit",
         "_write_due",
+        "append_ms",
         "closed",
         "config",
         "follower",
@@ -79,6 +80,8 @@ class Partition:
         self.config = config
         self.rules = AppendRules(config)
         self.min_insync_replicas = config.min_insync_replicas
+        self.append_ms = -1
+        """Log append time of the last :meth:`append`, on a topic that has it."""
         self.leader: LeaderReplica | None = None
         self.follower: FollowerReplica | None = None
         self.leader_epoch = -1
@@ -122,10 +125,19 @@ class Partition:
             duplicate = self.state.producers.check(batch)
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
+                self.append_ms = duplicate.timestamp_ms
                 return duplicate.base_offset
+        if rules.looks_inside:
+            batch = self._conformed(batch)
         if rules.log_append_time:
             batch.set_log_append_time(now_ms)
+            self.append_ms = now_ms
         return self.place(batch, acks, waiter)
+
+    def _conformed(self, batch: RecordBatch) -> RecordBatch:
+        from blumfeld.broker.record_rules import conformed
+
+        return conformed(batch, self.config)
 
     def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
         """Place a batch that was checked, or that this node made itself (a coordinator's); its base offset.

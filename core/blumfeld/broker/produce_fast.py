@@ -86,7 +86,7 @@ class FastProduce:
             self.general.serve(exchange, frame, position, correlation_id)
             return
         if partition.rules.log_append_time:
-            pending.append_ms = batch.max_timestamp
+            pending.append_ms = partition.append_ms
         if acks == ACKS_ALL:
             self.broker.runtime.at_end_of_turn(Phase.COMPLETE, pending.park)
         exchange.let_next_start()

@@ -139,7 +139,7 @@ class Produce:
             waiter.pending.open -= 1
             raise
         if partition.rules.log_append_time:
-            answer.log_append_time_ms = batch.max_timestamp
+            answer.log_append_time_ms = partition.append_ms
 
     def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
         """The partition, if this node leads it and the client may write to it."""

@@ -1,0 +1,356 @@
+"""A broker on virtual time over storage in memory, with a cluster of one that answers what the broker asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from blumfeld.broker.broker import Broker, BrokerComposition
+from blumfeld.spi.cluster import (
+    TOPIC_RESOURCE,
+    BrokerImage,
+    Endpoint,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+)
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.consensus import Controller, ImageListener, Quorum
+from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.transport import Exchange, Listener
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.api import response_class
+from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.headers import put_request_header, response_body_offset
+from blumfeld.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.replication import IsrReplication
+from tests.broker.plain_storage import PlainLog, PlainStorage
+
+M = TypeVar("M", bound=Message)
+NODE = 1
+LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
+CONTROLLER_LISTENER = Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093)
+
+
+class FakeImage:
+    """``ClusterImage`` as plain dicts."""
+
+    def __init__(self) -> None:
+        self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
+        self.brokers: dict[int, BrokerImage] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.features: dict[str, int] = {"metadata.version": 30}
+        self.features_epoch = 5
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return self.configs.get((resource_type, name), {})
+
+
+class FakeMetadata:
+    """A controller that says yes. ``refuse`` makes it fail with an error for the next command."""
+
+    def __init__(self) -> None:
+        self.image = FakeImage()
+        self.controller = Controller(NODE, 1)
+        self.commands: list[Message] = []
+        self.refuse: ErrorCode | None = None
+        self._listeners: list[ImageListener] = []
+        self._next_producer_id = 1000
+
+    def quorum(self) -> Quorum | None:
+        return None
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    def subscribe(self, listener: ImageListener) -> None:
+        self._listeners.append(listener)
+        changed = tuple((t, p) for t in self.image.topics.values() for p in t.partitions.values())
+        listener(self.image, ImageDelta(first=True, partitions_changed=changed))
+
+    def tell(self, delta: ImageDelta) -> None:
+        for listener in self._listeners:
+            listener(self.image, delta)
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        self.commands.append(command)
+        answered: Completion[Message] = Completion()
+        if self.refuse is not None:
+            code, self.refuse = self.refuse, None
+            answered.fail(BrokerError(code))
+        else:
+            answered.complete(self._decide(command))
+        return answered
+
+    def _decide(self, command: Message) -> Message:
+        match command:
+            case BrokerRegistrationRequest():
+                endpoints = tuple(Endpoint(e.name, e.host, e.port) for e in command.listeners)
+                self.image.brokers[command.broker_id] = BrokerImage(
+                    broker_id=command.broker_id, epoch=7, incarnation_id=bytes(16), endpoints=endpoints
+                )
+                return BrokerRegistrationResponse(broker_epoch=7)
+            case BrokerHeartbeatRequest():
+                return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+            case AllocateProducerIdsRequest():
+                start, self._next_producer_id = self._next_producer_id, self._next_producer_id + 2
+                return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=2)
+            case CreateTopicsRequest():
+                for topic in command.topics:
+                    configs = {c.name: c.value or "" for c in topic.configs}
+                    self.create_topic(topic.name, max(topic.num_partitions, 1), configs)
+                return CreateTopicsResponse(
+                    topics=[CreatableTopicResult(name=t.name) for t in command.topics]
+                )
+        raise AssertionError(f"nobody expected {command}")
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
+        topic_id = name.encode().ljust(16, b"-")[:16]
+        images = {
+            index: PartitionImage(
+                partition=index, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0, partition_epoch=0
+            )
+            for index in range(partitions)
+        }
+        topic = TopicImage(name=name, topic_id=topic_id, partitions=images)
+        self.image.topics[name] = topic
+        self.image.configs[TOPIC_RESOURCE, name] = dict(configs or {})
+        changed = tuple((topic, image) for image in images.values())
+        self.tell(ImageDelta(topics_created=(topic,), partitions_changed=changed))
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.image.topics.pop(name)
+        self.tell(ImageDelta(topics_deleted=(topic,)))
+
+    def change_partition(self, name: str, image: PartitionImage) -> None:
+        topic = self.image.topics[name]
+        topic = TopicImage(
+            name=name, topic_id=topic.topic_id, partitions={**topic.partitions, image.partition: image}
+        )
+        self.image.topics[name] = topic
+        self.tell(ImageDelta(partitions_changed=((topic, image),)))
+
+
+class Announced:
+    """Records what is announced."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, object]] = []
+
+    def blumfeld_topic_created(self, topic: TopicImage) -> None:
+        self.events.append(("created", topic.name))
+
+    def blumfeld_topic_deleted(self, topic: TopicImage) -> None:
+        self.events.append(("deleted", topic.name))
+
+    def blumfeld_leader_changed(self, partition: object, image: PartitionImage) -> None:
+        self.events.append(("leader", f"{partition} epoch {image.leader_epoch}"))
+
+
+class Quiet:
+    """An ``EventLog`` that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        self.events.append(("debug", event, values))
+
+    def info(self, event: str, **values: Any) -> None:
+        self.events.append(("info", event, values))
+
+    def warning(self, event: str, **values: Any) -> None:
+        self.events.append(("warning", event, values))
+
+    def error(self, event: str, **values: Any) -> None:
+        self.events.append(("error", event, values))
+
+
+class FakeConnection:
+    """``Connection``: remembers why it was closed."""
+
+    def __init__(self, listener: Listener = LISTENER) -> None:
+        self.id = 1
+        self.listener = listener
+        self.peer_host = "127.0.0.1"
+        self.peer_port = 40_000
+        self.state: Any = None
+        self.closed: str | None = None
+
+    def mute(self, until_ms: float) -> None:
+        raise AssertionError("nobody is muted")
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+    def abort(self, reason: str) -> None:
+        self.closed = reason
+
+
+class FakeExchange:
+    """``Exchange``: keeps the answer."""
+
+    def __init__(self, connection: FakeConnection) -> None:
+        self.connection = connection
+        self.parts: Parts | None = None
+        self.unanswered = False
+        self.next_may_start = False
+
+    def answer(self, parts: Parts) -> None:
+        assert self.parts is None
+        assert not self.unanswered
+        self.parts = parts
+
+    def no_answer(self) -> None:
+        assert self.parts is None
+        assert not self.unanswered
+        self.unanswered = True
+
+    def let_next_start(self) -> None:
+        self.next_may_start = True
+
+    @property
+    def settled(self) -> bool:
+        return self.unanswered or self.parts is not None
+
+    def data(self) -> bytes:
+        assert self.parts is not None, "there is no answer yet"
+        data = join(self.parts)
+        release(self.parts)
+        self.parts = (data,)
+        return data
+
+
+class BrokerHarness:
+    """A started broker and one connection to it."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        authorizer: Authorizer | None = None,
+        group_protocols: Sequence[Any] = (),
+        storage: PlainStorage | None = None,
+        start: bool = True,
+        metrics: Any = None,
+    ) -> None:
+        self.runtime = FakeRuntime()
+        self.metadata = FakeMetadata()
+        self.hook = Announced()
+        self.log = Quiet()
+        self.composition = cast(
+            "BrokerComposition",
+            SimpleNamespace(
+                runtime=self.runtime,
+                config=BrokerConfig(dict(config or {})),
+                node_id=NODE,
+                roles=("broker", "controller"),
+                cluster_id=self.metadata.image.cluster_id,
+                incarnation_id=b"i" * 16,
+                rack=None,
+                features=(),
+                group_protocols=tuple(group_protocols),
+                listeners=(LISTENER, CONTROLLER_LISTENER),
+                metadata=self.metadata,
+                hook=self.hook,
+                log=lambda name: self.log,
+            ),
+        )
+        parts = cast("Any", self.composition)
+        self.storage = PlainStorage() if storage is None else storage
+        parts.storage = self.storage
+        parts.replication = IsrReplication(self.composition)
+        self.broker = Broker(self.composition, authorizer, metrics)
+        self.connection = self.connect()
+        self._correlation_id = 0
+        if start:
+            self.start()
+
+    def start(self) -> None:
+        async def start() -> None:
+            await self.composition.storage.start(self.composition.cluster_id, NODE)
+            await self.composition.replication.start()
+            await self.broker.start()
+
+        self.runtime.run(start())
+
+    def stop(self) -> None:
+        async def stop() -> None:
+            await self.broker.stop()
+            await self.composition.replication.stop()
+            await self.composition.storage.stop(self.broker.broker_epoch)
+
+        self.runtime.run(stop())
+
+    def connect(self, listener: Listener = LISTENER) -> FakeConnection:
+        connection = FakeConnection(listener)
+        self.broker.connection_handler(listener.kind).opened(cast("Any", connection))
+        return connection
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        topic_id = self.metadata.create_topic(name, partitions, dotted)
+        self.runtime.run_turn()
+        return topic_id
+
+    def log_of(self, topic: str, partition: int = 0) -> PlainLog:
+        return self.storage.logs[TopicPartition(topic, partition)]
+
+    def frame(self, request: Message, version: int, client_id: str = "test") -> bytearray:
+        self._correlation_id += 1
+        key = request.meta.key
+        assert key is not None
+        header = put_request_header(key, version, self._correlation_id, client_id)
+        return bytearray(header + encode(request, version))
+
+    def send_frame(self, frame: bytearray, connection: FakeConnection | None = None) -> FakeExchange:
+        """One request, and the end of its turn."""
+        exchange = self.begin(frame, connection)
+        self.runtime.run_turn()
+        return exchange
+
+    def begin(self, frame: bytearray, connection: FakeConnection | None = None) -> FakeExchange:
+        """One request; the turn is left open."""
+        exchange = FakeExchange(connection or self.connection)
+        handler = self.broker.connection_handler(exchange.connection.listener.kind)
+        handler.request(cast("Exchange", exchange), memoryview(frame))
+        return exchange
+
+    def send(self, request: Message, version: int, client_id: str = "test") -> FakeExchange:
+        return self.send_frame(self.frame(request, version, client_id))
+
+    def ask(self, request: Message, version: int, client_id: str = "test") -> Any:
+        """The response, which must come within the turn."""
+        return self.response(self.send(request, version, client_id), request, version)
+
+    def response(self, exchange: FakeExchange, request: Message, version: int) -> Any:
+        """The answer as a message; the correlation id must be the request's."""
+        key = request.meta.key
+        assert key is not None
+        data = memoryview(exchange.data())
+        _, position = response_body_offset(data, key, version)
+        return decode(response_class(key), data, version, position)
