@@ -1,0 +1,64 @@
+"""The log directory as a whole: whether it still works, and removing what is not needed any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Files, Runtime, Timer
+
+
+class LogDirectory:
+    """What all logs of one directory share.
+
+    Once a sync or a cut back has failed nobody knows what is on the disk: the directory is offline, and every method
+    of every log in it raises.
+    """
+
+    def __init__(self, runtime: Runtime, path: str, events: EventLog) -> None:
+        self.runtime = runtime
+        self.files: Files = runtime.files
+        self.path = path
+        self.events = events
+        self.error: OSError | None = None
+        """Why it is offline; ``None`` while it works."""
+        self._removals: dict[int, Timer] = {}
+        self._removal_ids = 0
+
+    def fail(self, error: OSError) -> None:
+        """It is offline from now on."""
+        if self.error is None:
+            self.error = error
+            self.events.error("log directory offline", path=self.path, error=str(error))
+
+    def check(self) -> None:
+        """Raise ``OSError`` if it is offline."""
+        if self.error is not None:
+            raise OSError(self.error.errno, f"log directory offline: {self.error}", self.path)
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int, *, trees: bool = False) -> None:
+        """Remove files, or directories, in ``delay_ms``; what is left at the end is removed at the next start."""
+        self._removal_ids += 1
+        removal_id = self._removal_ids
+
+        def due() -> None:
+            del self._removals[removal_id]
+            self.runtime.spawn(self._remove(paths, trees), f"remove {paths[0]}")
+
+        self._removals[removal_id] = self.runtime.call_later(delay_ms, due)
+
+    async def _remove(self, paths: Sequence[str], trees: bool) -> None:
+        remove: Callable[[str], None] = self.files.remove_tree if trees else self.files.unlink
+        for path in paths:
+            try:
+                with suppress(FileNotFoundError):
+                    await self.runtime.offload(remove, path)
+            except OSError as error:
+                self.events.warning("not removed", path=path, error=str(error))
+
+    def close(self) -> None:
+        """Remove nothing any more."""
+        for timer in self._removals.values():
+            timer.cancel()
+        self._removals.clear()

@@ -1,0 +1,234 @@
+"""One segment: its files, opened when first needed, and where in them a batch is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blumfeld.log.file_names import Suffix, segment_name
+from blumfeld.log.recovery import recover_segment
+from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
+from blumfeld.spi.runtime import File, Files
+from blumfeld.spi.storage import SegmentInfo
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.recent import RecentBatches
+from blumfeld_storage_local.scan import BatchAt, damaged, read_batches, scan
+
+SUFFIXES = (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
+"""Of the files that make a segment."""
+
+
+class Segment:
+    """A segment in a log's directory. Sealed, or the active one, which has ``recent`` and grows.
+
+    Every method may raise ``OSError``.
+    """
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_highest",
+        "_offsets",
+        "_times",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "index_unsynced",
+        "next_offset",
+        "recent",
+        "size",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, next_offset: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        """One past the last offset; of a sealed segment the base of the next."""
+        self.size = -1
+        """Bytes of the log file; -1 until somebody asked :attr:`size_bytes`. Always known of the active segment."""
+        self.created_ms = -1
+        self.recent: RecentBatches | None = None
+        self.index_unsynced = False
+        """The index files were written since they were last synced."""
+        self._files = files
+        self._file: File | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._highest: TimestampPosition | None = None
+
+    def path(self, suffix: Suffix = Suffix.LOG) -> str:
+        """Of one of its files."""
+        return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
+
+    def create(self) -> None:
+        """Make the log file, empty; index files come with their first entries."""
+        self._file = self._files.open(self.path(), create=True)
+        if self._file.size():
+            self._file.truncate(0)
+        self.size = 0
+        self.set_indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
+
+    def file(self) -> File:
+        """The log file, open."""
+        if self._file is None:
+            self._file = self._files.open(self.path())
+        return self._file
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the log file."""
+        if self.size < 0:
+            self.size = self.file().size()
+        return self.size
+
+    # Indexes
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        """The offset index, read or rebuilt when first needed."""
+        if self._offsets is None:
+            self._load_indexes()
+        assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        """The time index, likewise."""
+        if self._times is None:
+            self._load_indexes()
+        assert self._times is not None
+        return self._times
+
+    def set_indexes(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        """They were rebuilt, or are being written."""
+        self._offsets, self._times = offsets, times
+        self._highest = None
+
+    def forget_indexes(self) -> None:
+        """Read them again from the files when next needed: a sealed segment's need no memory of ours."""
+        self._offsets = self._times = None
+
+    def _load_indexes(self) -> None:
+        try:
+            self.set_indexes(
+                OffsetIndex(self.base_offset, self._mapped(Suffix.OFFSET_INDEX)),
+                TimeIndex(self.base_offset, self._mapped(Suffix.TIME_INDEX)),
+            )
+        except (FileNotFoundError, CorruptIndex):
+            self._rebuild()
+
+    def _mapped(self, suffix: Suffix) -> memoryview:
+        file = self._files.open(self.path(suffix), write=False)
+        try:
+            return file.mmap_read()
+        finally:
+            file.close()
+
+    def _rebuild(self) -> None:
+        """Walk the segment here and now. Rare: what is missing was found when the log was opened."""
+        file = self.file()
+        steps = recover_segment(
+            lambda at, size: file.pread(size, at), self.size_bytes, self.base_offset, interval_bytes=4096
+        )
+        try:
+            while True:
+                next(steps)
+        except StopIteration as stop:
+            found = stop.value
+        if found.end.problem is not None:
+            raise damaged(file, found.end.position, found.end.problem)
+        self.set_indexes(found.offsets, found.times)
+        self.save_indexes()
+
+    def save_indexes(self, offsets_from: int = 0, times_from: int = 0) -> None:
+        """Write both index files from these entries on, and cut off what lies behind."""
+        for suffix, index, start, entry_bytes in (
+            (Suffix.OFFSET_INDEX, self.offsets, offsets_from, 8),
+            (Suffix.TIME_INDEX, self.times, times_from, 12),
+        ):
+            file = self._files.open(self.path(suffix), create=True)
+            try:
+                data, position = index.encode(start), start * entry_bytes
+                if data and file.pwritev([data], position) != len(data):
+                    raise damaged(file, position, "short write of an index")
+                cut = file.size() != index.size_bytes
+                if cut:
+                    file.truncate(index.size_bytes)
+                if data or cut:
+                    self.index_unsynced = True
+            finally:
+                file.close()
+
+    def sync_indexes(self) -> None:
+        """They last. Blocks."""
+        for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+            file = self._files.open(self.path(suffix))
+            try:
+                file.fdatasync()
+            finally:
+                file.close()
+
+    # Look-ups
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """(position, size) of the first batch that ends at ``offset`` or behind: the one that contains it, if there
+        is one. (End of the segment, 0) if all end before.
+        """
+        if offset >= self.next_offset:
+            return self.size_bytes, 0
+        if self.recent is not None and offset >= self.recent.floor:
+            return self.recent.find(offset, self.size)
+        for batch in scan(self.file(), self.offsets.lookup(offset).position, self.size_bytes):
+            if batch.last_offset >= offset:
+                return batch.position, batch.size_bytes
+        return self.size_bytes, 0
+
+    def scan_from(self, offset: int) -> Iterator[BatchAt]:
+        """The batches from the one that contains ``offset``, or an earlier one, to the end."""
+        return scan(self.file(), self.offsets.lookup(offset).position, self.size_bytes)
+
+    def batch(self, at: BatchAt) -> RecordBatch:
+        """The batch itself."""
+        return next(read_batches(self.file(), at.position, at.position + at.size_bytes))
+
+    def batches(self, offset: int) -> Iterator[RecordBatch]:
+        """Batches from the one that contains ``offset`` to the end of the segment as it is now."""
+        position, _ = self.locate(offset)
+        return read_batches(self.file(), position, self.size_bytes)
+
+    @property
+    def highest(self) -> TimestampPosition:
+        """Of a sealed segment: its highest timestamp (-1 if no record has one), and the batch it came with."""
+        if self._highest is None:
+            self._highest = self.times.last
+        return self._highest
+
+    def sealed(self, next_offset: int, highest: TimestampPosition) -> None:
+        """It grows no more: what was kept to write it is not needed."""
+        self.next_offset = next_offset
+        self.recent = None
+        self.forget_indexes()
+        self._highest = highest
+
+    def info(self, max_timestamp_ms: int, *, sealed: bool) -> SegmentInfo:
+        """For who decides what to keep."""
+        modified_ms = self._files.modified_ms(self.path())
+        if max_timestamp_ms < 0 and self.size_bytes:
+            max_timestamp_ms = modified_ms
+        return SegmentInfo(
+            base_offset=self.base_offset,
+            next_offset=self.next_offset,
+            size_bytes=self.size_bytes,
+            max_timestamp_ms=max_timestamp_ms,
+            created_ms=self.created_ms if self.created_ms >= 0 else modified_ms,
+            modified_ms=modified_ms,
+            sealed=sealed,
+            files=tuple(self.path(suffix) for suffix in SUFFIXES),
+        )
+
+    def close(self) -> None:
+        """Give the descriptor and the maps back; regions in flight keep theirs."""
+        self.forget_indexes()
+        self.recent = None
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()

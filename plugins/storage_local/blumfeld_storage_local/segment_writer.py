@@ -1,0 +1,199 @@
+"""The active segment's pen: when to roll, one gather write for a turn, index entries in memory, saved now and then."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+
+from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX, SegmentIndexer, TimestampPosition
+from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
+from blumfeld.spi.config import TopicConfig
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.recent import RecentBatches
+from blumfeld_storage_local.scan import scan
+from blumfeld_storage_local.segment import Segment
+
+IOV_MAX = 1024
+"""Buffers that one gather write takes (Linux)."""
+INDEX_SAVE_ENTRIES = 64
+"""Index entries that wait in memory before they are written to the file; a crash rebuilds them in any case."""
+_NEVER_MS = 1 << 62
+
+
+class CutBackError(OSError):
+    """A write failed, and the file could not be cut back: nobody knows what it holds."""
+
+
+class SegmentWriter:
+    """Writes to the last segment of a log. Every method may raise ``OSError``.
+
+    Made for a segment whose bytes are known to be sound: reads its indexes and the headers behind the last index entry.
+    """
+
+    __slots__ = (
+        "_first_timestamp_ms",
+        "_index_bytes_max",
+        "_index_full",
+        "_index_saved",
+        "_jitter_ms",
+        "_limits",
+        "_offset_max",
+        "_recent",
+        "_roll_at_ms",
+        "_saved_offsets",
+        "_saved_times",
+        "indexer",
+        "segment",
+    )
+
+    def __init__(self, segment: Segment, config: TopicConfig, jitter_ms: int, now_ms: int) -> None:
+        self.segment = segment
+        self._index_saved = segment.size != 0
+        self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        self._first_timestamp_ms = -1
+        self._jitter_ms = jitter_ms
+        self.configure(config)
+        self.indexer = self._resume(config.index_interval_bytes)
+        segment.created_ms = now_ms
+        self._saved_offsets, self._saved_times = len(segment.offsets), len(segment.times)
+        self._note_fullness()
+
+    def _resume(self, interval_bytes: int) -> SegmentIndexer:
+        segment = self.segment
+        offsets, times, size = segment.offsets, segment.times, segment.size_bytes
+        max_timestamp_ms, max_offset = times.last if len(times) else (-1, -1)
+        recent, next_offset = RecentBatches(segment.base_offset), segment.base_offset
+        start = offsets.entry(len(offsets) - 1).position if len(offsets) else 0
+        for batch in scan(segment.file(), start, size) if size else ():
+            if not recent.lasts:
+                recent.floor = batch.base_offset if start else segment.base_offset
+            recent.add(batch.last_offset, batch.position)
+            next_offset = batch.last_offset + 1
+            if batch.max_timestamp_ms > max_timestamp_ms:
+                max_timestamp_ms, max_offset = batch.max_timestamp_ms, batch.last_offset
+        if size:
+            first = next(scan(segment.file(), 0, size))
+            self._begin(first.max_timestamp_ms)
+        segment.next_offset, segment.recent, self._recent = next_offset, recent, recent
+        return SegmentIndexer(offsets, times, interval_bytes, max_timestamp_ms, max_offset)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take the topic's limits; the jitter of this segment stays."""
+        self._limits = RollLimits(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            segment_jitter_ms=min(self._jitter_ms, config.segment_ms),
+        )
+        self._index_bytes_max = config.segment_index_bytes
+        self._index_full = False
+        self._begin(self._first_timestamp_ms)
+
+    def _begin(self, first_timestamp_ms: int) -> None:
+        self._first_timestamp_ms = first_timestamp_ms
+        limits = self._limits
+        self._roll_at_ms = (
+            min(first_timestamp_ms + limits.segment_ms - limits.segment_jitter_ms, _NEVER_MS)
+            if first_timestamp_ms >= 0
+            else -2  # only the rule itself can say: it needs the clock
+        )
+
+    def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: int) -> bool:
+        """Whether ``batch`` belongs to a new segment, when ``pending_bytes`` go before it in this write.
+
+        Almost always a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
+        """
+        size = self.segment.size + pending_bytes
+        if size == 0:
+            self._begin(batch.max_timestamp)
+            return batch.last_offset > self._offset_max
+        if (
+            size + batch.size_bytes <= self._limits.segment_bytes
+            and batch.max_timestamp <= self._roll_at_ms
+            and not self._index_full
+            and batch.last_offset <= self._offset_max
+        ):
+            return False
+        return self._rule(batch, size, now_ms) is not None
+
+    def _rule(self, batch: RecordBatch, size: int, now_ms: int) -> RollReason | None:
+        segment = ActiveSegment(
+            base_offset=self.segment.base_offset,
+            size_bytes=size,
+            created_ms=self.segment.created_ms,
+            first_timestamp_ms=self._first_timestamp_ms,
+            index_full=self._index_full,
+        )
+        incoming = IncomingBatch(batch.size_bytes, batch.last_offset, batch.max_timestamp)
+        return should_roll(segment, incoming, now_ms, self._limits)
+
+    def append(self, batches: Sequence[RecordBatch], size_bytes: int) -> None:
+        """Write the batches, all or none, in one gather write.
+
+        :param size_bytes: of all of them
+        :raises OSError: nothing was written; CutBackError: that is not certain
+        """
+        segment = self.segment
+        position = start = segment.size
+        try:
+            file = segment.file()
+            for at in range(0, len(batches), IOV_MAX):
+                buffers = [batch.data for batch in batches[at : at + IOV_MAX]]
+                wanted = size_bytes if len(batches) <= IOV_MAX else sum(map(len, buffers))
+                written = file.pwritev(buffers, position)
+                if written != wanted:
+                    raise OSError(errno.ENOSPC, f"{written} of {wanted} bytes were written", segment.path())
+                position += written
+        except OSError as error:
+            self._cut_back(start, error)
+            raise
+        position, recent, indexer = start, self._recent, self.indexer
+        due = False
+        for batch in batches:
+            last_offset = batch.base_offset + batch.last_offset_delta
+            size = batch.size_bytes
+            if indexer.add(last_offset, position, size, batch.max_timestamp):
+                due = True
+            recent.add(last_offset, position)
+            position += size
+        segment.size = position
+        segment.next_offset = last_offset + 1
+        if due:
+            self._indexed()
+
+    def _cut_back(self, size: int, cause: OSError) -> None:
+        try:
+            self.segment.file().truncate(size)
+        except OSError as error:
+            raise CutBackError(
+                error.errno, f"a write failed ({cause}), then the cut back to byte {size}: {error}"
+            ) from error
+
+    def _indexed(self) -> None:
+        self._note_fullness()
+        if len(self.indexer.offsets) - self._saved_offsets >= INDEX_SAVE_ENTRIES:
+            with suppress(OSError):  # the records are written; the entries are saved with the next ones
+                self.save()
+
+    def _note_fullness(self) -> None:
+        bytes_max = self._index_bytes_max
+        self._index_full = self.indexer.offsets.is_full(bytes_max) or self.indexer.times.is_full(bytes_max)
+
+    def save(self) -> None:
+        """Write the index entries that wait; make the files, if they are not there."""
+        offsets, times = len(self.indexer.offsets), len(self.indexer.times)
+        if self._index_saved and (offsets, times) == (self._saved_offsets, self._saved_times):
+            return
+        self.segment.save_indexes(self._saved_offsets, self._saved_times)
+        self._saved_offsets, self._saved_times = offsets, times
+        self._index_saved = True
+
+    def seal(self) -> None:
+        """The segment rolls, or is closed: its index files are complete. May be called twice."""
+        self.indexer.seal()
+        self.save()
+
+    @property
+    def highest(self) -> TimestampPosition:
+        """The highest timestamp so far, -1 if there is none, and the last offset of the batch it came with."""
+        return TimestampPosition(self.indexer.max_timestamp_ms, self.indexer.max_timestamp_offset)

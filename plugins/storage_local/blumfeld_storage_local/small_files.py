@@ -1,0 +1,115 @@
+"""The files of a log directory that are no log's: who it belongs to, offset checkpoints, the clean-shutdown mark."""
+
+from __future__ import annotations
+
+from blumfeld.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    NO_BROKER_EPOCH,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    MalformedFile,
+    MetaProperties,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+)
+from blumfeld.log.file_names import DirState, parse_partition_dir
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import TopicPartition
+from blumfeld_storage_local.directory import LogDirectory
+
+NO_TOPIC_ID = bytes(16)
+CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+
+Offsets = dict[TopicPartition, int]
+
+
+def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
+    """Check that the directory is this node's, or make it so if it is nobody's; its directory id.
+
+    :raises ValueError: it belongs to another cluster or node, or ``meta.properties`` can't be read
+    """
+    source = f"{path}/{META_PROPERTIES}"
+    if not runtime.files.exists(source):
+        meta = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=runtime.new_uuid())
+        runtime.files.write_atomically(source, encode_meta_properties(meta))
+        return meta.directory_id
+    meta = decode_meta_properties(runtime.files.read_bytes(source), source)
+    if meta.cluster_id != cluster_id:
+        raise ValueError(f"{source}: the directory is of cluster {meta.cluster_id}, not {cluster_id}")
+    if meta.node_id != node_id:
+        raise ValueError(f"{source}: the directory is of node {meta.node_id}, not {node_id}")
+    return meta.directory_id
+
+
+def take_clean_shutdown(home: LogDirectory) -> int | None:
+    """The broker epoch in the clean-shutdown file, which is gone for good when this returns; ``None``: no file."""
+    path = f"{home.path}/{CLEAN_SHUTDOWN}"
+    if not home.files.exists(path):
+        return None
+    broker_epoch = decode_clean_shutdown(home.files.read_bytes(path))
+    home.files.unlink(path)
+    home.files.sync_dir(home.path)
+    return broker_epoch
+
+
+def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
+    """Every log is closed and synced: the next start need not recover."""
+    home.files.write_atomically(
+        f"{home.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(max(broker_epoch, NO_BROKER_EPOCH))
+    )
+
+
+def read_offsets(home: LogDirectory, name: str) -> Offsets:
+    """One checkpoint file; one that can't be read counts as empty, which is safe: more is recovered."""
+    path = f"{home.path}/{name}"
+    try:
+        return decode_offsets(home.files.read_bytes(path), path)
+    except FileNotFoundError:
+        return {}
+    except MalformedFile as error:
+        home.events.warning("checkpoint unreadable, begun anew", error=str(error))
+        return {}
+
+
+def encode_sorted(offsets: Offsets) -> bytes:
+    """A checkpoint file's bytes, the same for the same offsets."""
+    return encode_offsets(sorted(offsets.items()))
+
+
+def find_logs(home: LogDirectory) -> tuple[dict[TopicPartition, bytes], list[str]]:
+    """(every log with its topic id, directories whose deletion was not finished).
+
+    A log whose ``partition.metadata`` is missing or torn has the zero id: a crash came before it was written.
+    """
+    found: dict[TopicPartition, bytes] = {}
+    deleted: list[str] = []
+    for name in home.files.list_dir(home.path):
+        parsed = parse_partition_dir(name)
+        path = f"{home.path}/{name}"
+        if parsed is None or not home.files.is_dir(path):
+            continue
+        if parsed.state is DirState.DELETE:
+            deleted.append(path)
+        elif parsed.state is DirState.CURRENT:
+            found[parsed.partition] = read_topic_id(home, path)
+    return found, deleted
+
+
+def read_topic_id(home: LogDirectory, directory: str) -> bytes:
+    """Whose log a directory holds; the zero id if it doesn't say."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        return decode_partition_metadata(home.files.read_bytes(path), path)
+    except FileNotFoundError:
+        return NO_TOPIC_ID
+    except MalformedFile as error:
+        home.events.warning("partition.metadata unreadable", error=str(error))
+        return NO_TOPIC_ID
