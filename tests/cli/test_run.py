@@ -1,0 +1,151 @@
+"""``blumfeld run`` as a process: ready, stopped, refused."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+READY = re.compile(
+    r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "
+    r"consensus_kraft \+ replication_isr \+ groups_classic; node 1, data in .*\n"
+)
+
+
+class Running:
+    """A broker process on a free port."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "blumfeld.cli.main", "run", "--data-dir", str(data_dir)]
+        self.process = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.ready_line = self.process.stdout.readline()
+
+    @property
+    def port(self) -> int:
+        found = READY.fullmatch(self.ready_line)
+        assert found is not None, self.ready_line + self.stop()[1]
+        return int(found[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """(exit status, what it said on stderr)."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    broker = Running(tmp_path / "data")
+    yield broker
+    if broker.process.poll() is None:
+        broker.process.kill()
+        broker.process.communicate()
+
+
+def asks_api_versions(port: int) -> int:
+    """The size of the first answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        size: int = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
+        return size
+
+
+def one_line(said: str) -> str:
+    """What was said, if that is one line of ours."""
+    assert said.count("\n") == 1, said
+    assert said.startswith("blumfeld: ")
+    return said.removeprefix("blumfeld: ").rstrip("\n")
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """(exit status, the one line) of a run that ends by itself."""
+    command = [sys.executable, "-m", "blumfeld.cli.main", "run", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == ""
+    return done.returncode, one_line(done.stderr)
+
+
+def test_the_ready_line_says_where_and_a_client_is_answered(running: Running) -> None:
+    assert asks_api_versions(running.port) > 50
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_a_clean_end_without_a_word(running: Running, tmp_path: Path, number: int) -> None:
+    assert running.port > 0
+    assert running.stop(number) == (0, "")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_restart_is_the_same_cluster(running: Running, tmp_path: Path) -> None:
+    before = (tmp_path / "data" / "meta.properties").read_text()
+    running.stop()
+    again = Running(tmp_path / "data")
+    assert again.port > 0
+    assert again.stop() == (0, "")
+    assert (tmp_path / "data" / "meta.properties").read_text() == before
+
+
+def test_a_crash_is_no_obstacle_to_the_next_start(running: Running, tmp_path: Path) -> None:
+    assert running.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    again = Running(tmp_path / "data")
+    assert asks_api_versions(again.port) > 50
+    assert again.stop()[0] == 0
+
+
+def test_a_directory_in_use_is_refused(running: Running, tmp_path: Path) -> None:
+    status, line = refused("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    assert status == 1
+    assert line.startswith("could not start: storage: ")
+    assert "locked by another process" in line
+    assert asks_api_versions(running.port) > 50
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, line = refused("--data-dir", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}")
+    assert status == 1
+    assert line.startswith(f"could not start: network: listener PLAINTEXT on 127.0.0.1:{port}: ")
+    assert "in use" in line
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    status, line = refused("--data-dir", str(tmp_path / "file" / "data"), "--listen", "127.0.0.1:0")
+    assert status == 1
+    assert line.startswith("could not start: storage: ")
+    assert line.endswith("Not a directory")
+
+
+def test_a_directory_of_another_node_is_refused(running: Running, tmp_path: Path) -> None:
+    running.stop()
+    data = str(tmp_path / "data")
+    status, line = refused("--data-dir", data, "--listen", "127.0.0.1:0", "--set", "node.id=2")
+    assert status == 1
+    assert "of node 1, not 2 (node.id)" in line
+
+
+def test_the_health_port_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    broker = Running(tmp_path / "data", "--set", f"metrics.bind=127.0.0.1:{port}")
+    assert asks_api_versions(broker.port) > 50
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert b'blumfeld_requests_total{api="ApiVersions"} 1.0' in answer
+    assert b'blumfeld_connections_accepted_total{listener="PLAINTEXT"} 1.0' in answer
+    assert broker.stop()[0] == 0
