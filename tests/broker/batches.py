@@ -1,0 +1,70 @@
+"""Batches and requests that several tests send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from blumfeld.wire.records import Record
+
+
+def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = EPOCH_MS, **options: Any) -> bytearray:
+    """One batch of these values (``b"v"`` if none is given)."""
+    return build_batch([Record(key, value, (), timestamp) for value in values or (b"v",)], **options)
+
+
+def produce(
+    data: bytes | bytearray | None,
+    *,
+    topic: str = "t",
+    topic_id: bytes = bytes(16),
+    partition: int = 0,
+    acks: int = 1,
+    timeout_ms: int = 1000,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """One batch for one partition."""
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                topic_id=topic_id,
+                partition_data=[PartitionProduceData(index=partition, records=data)],
+            )
+        ],
+    )
+
+
+def fetch(
+    offset: int = 0,
+    *,
+    topic: str = "t",
+    topic_id: bytes = bytes(16),
+    partitions: tuple[int, ...] = (0,),
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    partition_bytes_max: int = 1 << 20,
+    **request: Any,
+) -> FetchRequest:
+    """The same offset of some partitions of one topic."""
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                topic_id=topic_id,
+                partitions=[
+                    FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=partition_bytes_max)
+                    for p in partitions
+                ],
+            )
+        ],
+        **request,
+    )
