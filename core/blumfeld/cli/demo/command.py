@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.cli.demo.feed import FeedError, FeedMessage, captured_feed, synthetic_feed
+from blumfeld.testing.broker_process import BrokerProcess
 
 PARTITIONS = 4
 

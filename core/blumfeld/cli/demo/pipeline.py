@@ -19,7 +19,7 @@ from blumfeld.cli.demo.ledger import Ledger
 TOPIC = "market-data"
 GROUP = "demo-archive"
 SETTLE_S = 0.7
-"""After its first assignment librdkafka takes half a second to begin to fetch: not latency of the broker's."""
+"""librdkafka takes half a second to ask for a producer id and to begin to fetch: not latency of the broker's."""
 DRAIN_TIMEOUT_S = 60.0
 """Without a new record for so long, what is missing is missing."""
 
@@ -68,6 +68,7 @@ class Pipeline:
 
     def run(self, feed: Iterable[FeedMessage], halfway: Callable[[], None] | None, count: int) -> Run:
         """Send the feed and receive it; ``halfway()`` is called after half of ``count`` messages were sent."""
+        producer = self._producer()
         consumer_thread = threading.Thread(target=self._consume, name="demo-consumer", daemon=True)
         consumer_thread.start()
         if not self._assigned.wait(30):
@@ -76,15 +77,15 @@ class Pipeline:
         time.sleep(SETTLE_S)
         started = time.perf_counter()
         try:
-            self._produce(feed, halfway, count // 2)
+            self._produce(producer, feed, halfway, count // 2)
         finally:
             self._sending_done.set()
             consumer_thread.join()
         seconds = time.perf_counter() - started
         return Run(self.ledger, seconds, self.latencies_s, self._lag(), self.trouble)
 
-    def _produce(self, feed: Iterable[FeedMessage], halfway: Callable[[], None] | None, half: int) -> None:
-        producer = Producer(
+    def _producer(self) -> Producer:
+        return Producer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "acks": "all",
@@ -96,6 +97,14 @@ class Pipeline:
                 "reconnect.backoff.max.ms": 200,
             }
         )
+
+    def _produce(
+        self,
+        producer: Producer,
+        feed: Iterable[FeedMessage],
+        halfway: Callable[[], None] | None,
+        half: int,
+    ) -> None:
         pace = _Pace(self.rate)
         for number, message in enumerate(feed):
             if self._failed.is_set():
