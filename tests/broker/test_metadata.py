@@ -1,0 +1,217 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator: what a client is told of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.spi.cluster import BrokerImage, Endpoint, PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest
+from blumfeld.wire.messages.describe_cluster import DescribeClusterRequest
+from blumfeld.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.harness import BrokerHarness
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.create_topic("t", 2)
+    harness.create_topic("__consumer_offsets")
+    return harness
+
+
+def named(*names: str, create: bool = True) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+
+
+def topics_of(answer: Any) -> dict[str | None, int]:
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+def add_node(broker: BrokerHarness, node: int, *, listener: str = "PLAINTEXT", fenced: bool = False) -> None:
+    broker.metadata.image.brokers[node] = BrokerImage(
+        broker_id=node,
+        epoch=9,
+        incarnation_id=bytes(16),
+        endpoints=(Endpoint(listener, "elsewhere", 9000 + node),),
+        rack="r",
+        fenced=fenced,
+    )
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_the_whole_cluster_in_every_version(broker: BrokerHarness, version: int) -> None:
+    answer = broker.ask(MetadataRequest(topics=None if version else []), version)
+    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
+    assert list(topics_of(answer)) == ["__consumer_offsets", "t"]
+    assert [p.partition_index for p in answer.topics[1].partitions] == [0, 1]
+    partition = answer.topics[1].partitions[0]
+    assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, [1], [1])
+    if version >= 1:
+        assert (answer.controller_id, answer.topics[0].is_internal, answer.topics[1].is_internal) == (
+            1,
+            True,
+            False,
+        )
+    if version >= 10:
+        assert answer.topics[1].topic_id == broker.metadata.image.topics["t"].topic_id
+
+
+def test_no_topics_means_none_from_version_1_on(broker: BrokerHarness) -> None:
+    assert broker.ask(MetadataRequest(topics=[]), 1).topics == []
+
+
+def test_topics_by_id(broker: BrokerHarness) -> None:
+    known = broker.metadata.image.topics["t"].topic_id
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=i, name=None) for i in (known, b"?" * 16)]
+    )
+    answer = broker.ask(request, 12)
+    assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+def test_a_missing_topic_is_made_and_there_the_next_time(broker: BrokerHarness) -> None:
+    assert topics_of(broker.ask(named("new"), 9)) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert topics_of(broker.ask(named("new"), 9)) == {"new": 0}
+
+
+def created(broker: BrokerHarness) -> list[str]:
+    commands = [c for c in broker.metadata.commands if isinstance(c, CreateTopicsRequest)]
+    return [topic.name for command in commands for topic in command.topics]
+
+
+def test_creation_may_be_forbidden_by_the_client_or_the_configuration(broker: BrokerHarness) -> None:
+    assert topics_of(broker.ask(named("new", create=False), 4)) == {"new": 3}
+    strict = BrokerHarness({"auto.create.topics.enable": False})
+    assert topics_of(strict.ask(named("new"), 9)) == {"new": 3}
+    assert created(broker) == created(strict) == []
+
+
+def test_an_illegal_name_is_not_made(broker: BrokerHarness) -> None:
+    assert topics_of(broker.ask(named("no/slash", ".."), 9)) == {"no/slash": 17, "..": 17}
+    assert created(broker) == []
+
+
+def test_while_a_topic_is_being_made_nobody_asks_again(broker: BrokerHarness) -> None:
+    answers: list[Completion[Any]] = []
+    broker.metadata.submit = lambda command, timeout_ms: answers.append(Completion()) or answers[-1]  # type: ignore[method-assign,func-returns-value]
+    broker.ask(named("new"), 9)
+    broker.ask(named("new"), 9)
+    assert len(answers) == 1
+
+
+def test_a_leader_that_is_opening_its_log_is_waited_for(broker: BrokerHarness) -> None:
+    """A client that is told of a leader goes there at once, and should be served."""
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("slow")
+    request = named("slow")
+    exchange = broker.send(request, 9)
+    assert not exchange.settled
+    assert broker.send(named("t"), 9).settled
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert topics_of(broker.response(exchange, request, 9)) == {"slow": 0}
+
+
+def test_leaders_that_cannot_be_reached(broker: BrokerHarness) -> None:
+    add_node(broker, 2, listener="OTHER")
+    add_node(broker, 3, fenced=True)
+    for index, leader in ((0, 2), (1, 3)):
+        broker.metadata.change_partition(
+            "t",
+            PartitionImage(
+                partition=index,
+                replicas=(leader,),
+                isr=(leader,),
+                leader=leader,
+                leader_epoch=1,
+                partition_epoch=1,
+            ),
+        )
+
+    def told(version: int) -> list[tuple[int, int, list[int]]]:
+        partitions = broker.ask(named("t"), version).topics[0].partitions
+        return [(p.error_code, p.leader_id, p.offline_replicas) for p in partitions]
+
+    assert told(6) == [(ErrorCode.LISTENER_NOT_FOUND, -1, [2]), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3])]
+    assert told(5) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1, [2]), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3])]
+    assert [b.node_id for b in broker.ask(named("t"), 6).brokers] == [1]
+
+
+# DescribeCluster
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_cluster_is_described(broker: BrokerHarness, version: int) -> None:
+    add_node(broker, 2, fenced=True)
+    answer = broker.ask(DescribeClusterRequest(), version)
+    assert (answer.cluster_id, answer.controller_id) == (broker.metadata.image.cluster_id, 1)
+    assert [b.broker_id for b in answer.brokers] == [1]
+
+
+def test_fenced_brokers_are_shown_when_asked_for(broker: BrokerHarness) -> None:
+    add_node(broker, 2, fenced=True)
+    answer = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert [(b.broker_id, b.is_fenced) for b in answer.brokers] == [(1, False), (2, True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_other_endpoints_are_not_described_here(broker: BrokerHarness, kind: int, code: ErrorCode) -> None:
+    answer = broker.ask(DescribeClusterRequest(endpoint_type=kind), 1)
+    assert answer.error_code == code
+    assert answer.error_message
+
+
+# DescribeTopicPartitions
+
+
+def pages(broker: BrokerHarness, limit: int, *names: str) -> list[list[tuple[str, int, list[int]]]]:
+    found: list[list[tuple[str, int, list[int]]]] = []
+    cursor: Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        answer = broker.ask(request, 0)
+        found.append(
+            [(t.name, t.error_code, [p.partition_index for p in t.partitions]) for t in answer.topics]
+        )
+        cursor = answer.next_cursor
+        if cursor is None:
+            return found
+
+
+def test_topics_come_by_pages(broker: BrokerHarness) -> None:
+    assert pages(broker, 2000) == [[("__consumer_offsets", 0, [0]), ("t", 0, [0, 1])]]
+    assert pages(broker, 2) == [[("__consumer_offsets", 0, [0]), ("t", 0, [0])], [("t", 0, [1])]]
+    assert pages(broker, 1) == [[("__consumer_offsets", 0, [0])], [("t", 0, [0])], [("t", 0, [1])]]
+
+
+def test_named_topics_are_sorted_and_unknown_ones_told(broker: BrokerHarness) -> None:
+    assert pages(broker, 2000, "t", "no") == [[("no", 3, []), ("t", 0, [0, 1])]]
+
+
+def test_lists_of_eligible_leaders_are_empty_not_null(broker: BrokerHarness) -> None:
+    answer = broker.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+    partition = answer.topics[0].partitions[0]
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+
+
+def test_a_negative_cursor_is_refused(broker: BrokerHarness) -> None:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="t")], cursor=Cursor(topic_name="t", partition_index=-1)
+    )
+    assert broker.ask(request, 0).topics[0].error_code == ErrorCode.INVALID_REQUEST
