@@ -27,7 +27,7 @@ from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import PartitionLog, TopicPartition
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
+from blumfeld.wire.messages.metadata_records import AbortTransactionRecord, FeatureLevelRecord
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded, load
@@ -111,12 +111,15 @@ class KraftMetadata:
         loaded = load(log, self._composition.cluster_id, self._warn)
         check_alone(self._node_id, config.list("controller.quorum.voters"), loaded.voters)
         level = loaded.image.features.get(METADATA_VERSION_FEATURE)
-        if level not in (None, METADATA_VERSION):
+        bootstrap = [] if level is not None else self._bootstrap(directory.path)
+        for record in bootstrap:
+            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
+                level = record.feature_level
+        if level != METADATA_VERSION:
             raise ValueError(
                 f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
                 f"upgrade it with Apache Kafka's kafka-features first"
             )
-        bootstrap = [] if level is not None else self._bootstrap(directory.path)
         self._open(log, loaded, directory.directory_id)
         self._lead(loaded.last_epoch, bootstrap, loaded.transaction_open)
         assert self._raft is not None

@@ -1,0 +1,303 @@
+"""consensus_kraft: what is answered is durable and in the image, and every start finds it again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from blumfeld.metadata.bootstrap import bootstrap_checkpoint
+from blumfeld.metadata.checkpoint import decode_checkpoint
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_records import image_records
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Feature
+from blumfeld.testing.fake_files import FakeDisk, Fault
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.metadata import MetadataRequest
+from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
+from blumfeld.wire.schema import Message
+from tests.plugins.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
+
+
+@pytest.fixture
+def disk() -> FakeDisk:
+    """An empty one."""
+    return FakeDisk()
+
+
+def read(node: KraftNode, name: str) -> bytes:
+    """A file of the metadata log's directory."""
+    return node.runtime.files.read_bytes(f"{LOG_DIR}/{name}")
+
+
+def content(image: ClusterImage) -> list[Message]:
+    """All that an image says, but for the controller's word of itself, which each start renews."""
+    assert isinstance(image, MetadataImage)
+    return [r for r in image_records(image) if not isinstance(r, RegisterControllerRecord)]
+
+
+def error_of(completion: Completion[Message]) -> ErrorCode:
+    """The code that it failed with."""
+    assert isinstance(completion.error, BrokerError)
+    return completion.error.code
+
+
+def test_a_new_directory_becomes_a_cluster(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    assert node.image.features == {"metadata.version": 30}
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 1
+    state = json.loads(read(node, "quorum-state"))
+    assert state == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+    assert read(node, "leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+    assert read(node, "partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    bootstrap = node.runtime.files.read_bytes(f"{DATA_DIR}/bootstrap.checkpoint")
+    assert [r.meta.name for r in decode_checkpoint(bootstrap, "b").records] == ["FeatureLevelRecord"]
+    assert [d.first for d in node.deltas] == [True]
+    node.stop()
+
+
+def test_features_of_plugins_are_finalized_with_a_new_cluster(disk: FakeDisk) -> None:
+    node = KraftNode(disk, features=(Feature("group.version", 0, 1, 1),)).start()
+    assert node.image.features == {"metadata.version": 30, "group.version": 1}
+
+
+def test_what_is_answered_is_in_the_image_and_told(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    assert node.create("alpha", "beta", partitions=3) == [0, 0]
+    assert list(node.image.topics) == ["alpha", "beta"]
+    last = node.deltas[-1]
+    assert [t.name for t in last.topics_created] == ["alpha", "beta"]
+    assert len(last.partitions_changed) == 6
+    assert node.image.topics["alpha"].partitions[0].leader == 1
+
+
+def test_who_subscribes_late_is_told_everything_at_once(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    heard: list[ImageDelta] = []
+    node.metadata.subscribe(lambda _, delta: heard.append(delta))
+    assert [d.first for d in heard] == [True]
+    assert [t.name for t in heard[0].topics_created] == ["alpha"]
+
+
+def test_nothing_is_answered_before_it_is_flushed(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.runtime.offload_delay_ms = lambda: 50.0
+    first, second = node.submit(creation("alpha")), node.submit(creation("alpha"))
+    node.runtime.run_turn()
+    assert not first.done
+    assert not second.done, "an answer that saw an uncommitted topic waits for it"
+    assert "alpha" not in node.image.topics
+    node.runtime.advance(60)
+    assert isinstance(first.result(), CreateTopicsResponse)
+    refused = second.result()
+    assert isinstance(refused, CreateTopicsResponse)
+    assert refused.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_changes_of_one_turn_share_a_write_and_a_flush(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    before = dict(disk.operations)
+    asked = [node.submit(creation(f"t{n}")) for n in range(20)]
+    node.runtime.advance(10)
+    assert all(one.done for one in asked)
+    assert disk.operations["fdatasync"] - before["fdatasync"] == 1
+    assert disk.operations["pwritev"] - before["pwritev"] <= 2, "the log, and perhaps an index"
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_answered_is_there_after_a_crash(disk: FakeDisk, power_cut: bool, seed: int) -> None:
+    node = KraftNode(disk, seed=seed).start()
+    node.join()
+    node.create("alpha", "beta")
+    kept = content(node.image)
+    node.submit(creation("gamma"))
+    node.runtime.crash(power_cut=power_cut)
+    again = KraftNode(disk, seed=seed + 100).start()
+    after = content(again.image)
+    # What was on its way may have been lost or not, but whole.
+    assert after == kept or (
+        set(again.image.topics) == {"alpha", "beta", "gamma"} and len(after) == len(kept) + 2
+    )
+    assert again.metadata.controller is not None
+    assert again.metadata.controller.epoch == 2
+
+
+def test_each_start_is_an_epoch_and_finds_the_same_image(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha", partitions=4)
+    topic = node.image.topics["alpha"]
+    node.stop()
+    for epoch in (2, 3):
+        node = KraftNode(disk, seed=epoch).start()
+        assert node.metadata.controller is not None
+        assert node.metadata.controller.epoch == epoch
+        assert node.image.topics["alpha"] == topic
+        node.stop()
+
+
+def test_a_restarted_broker_leads_again_at_once(disk: FakeDisk) -> None:
+    """Whoever had its id before is dead: it was this very node."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.crash()
+    again = KraftNode(disk, seed=1).start()
+    again.join()
+    partition = again.image.topics["alpha"].partitions[0]
+    assert (partition.leader, partition.leader_epoch) == (1, 2)
+
+
+def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", times=1))
+    lost = node.submit(creation("beta"))
+    node.runtime.advance(10)
+    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.controller is None
+    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    node.runtime.advance(2_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("beta") == [0]
+    kept = content(node.image)
+    node.stop()
+    again = KraftNode(disk, seed=1).start()
+    drop = "RegisterControllerRecord"
+    assert [r for r in content(again.image) if r.meta.name != drop] == [
+        r for r in kept if r.meta.name != drop
+    ]
+
+
+def test_after_a_failed_flush_the_log_takes_nothing(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    disk.inject(Fault(operation="fdatasync", path_part="__cluster_metadata", times=1))
+    lost = node.submit(creation("alpha"))
+    node.runtime.advance(10_000)
+    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.controller is None
+    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    assert ("error", "the metadata log failed") in node.parts.events.told
+
+
+def test_a_disk_that_hangs_times_requests_out(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.runtime.offload_delay_ms = lambda: 60_000.0
+    late = node.submit(creation("alpha"), timeout_ms=100)
+    node.runtime.advance(200)
+    assert error_of(late) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_commands_that_no_controller_knows_fail(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    assert error_of(node.submit(MetadataRequest())) == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_before_the_start_and_after_the_stop_there_is_no_controller(disk: FakeDisk) -> None:
+    node = KraftNode(disk)
+    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.quorum() is None
+    node.start()
+    quorum = node.metadata.quorum()
+    assert quorum is not None
+    assert quorum.high_watermark == quorum.log_end_offset > 0
+    assert quorum.voters == (1,)
+    node.stop()
+    node.stop()
+    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_stop_lets_what_was_placed_be_committed(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    last = node.submit(creation("alpha"))
+    node.stop()
+    assert isinstance(last.result(), CreateTopicsResponse)
+    assert "alpha" in KraftNode(disk, seed=1).start().image.topics
+
+
+def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
+    """Two are kept; the log below the older one goes once it is too long; a start loads the newest."""
+    config: dict[str, Any] = {
+        "metadata.log.max.record.bytes.between.snapshots": 20_000,
+        "metadata.log.segment.bytes": 8_388_608,
+        "metadata.max.retention.bytes": 50_000,
+    }
+    node = KraftNode(disk, config=config).start()
+    node.join()
+    for n in range(200):
+        node.create(f"t{n}", partitions=10)
+        node.runtime.advance(5)
+    names = [name for name in node.runtime.files.list_dir(LOG_DIR) if name.endswith(".checkpoint")]
+    assert len(names) == 2
+    kept = content(node.image)
+    node.runtime.crash(power_cut=False)
+    again = KraftNode(disk, config=config, seed=1).start()
+    assert content(again.image) == kept
+
+
+def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.runtime.advance(3_600_000 + 1_000)
+    assert [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+
+
+def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.advance(3_600_000 + 1_000)
+    (name,) = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+    node.stop()
+    node.runtime.files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+    again = KraftNode(disk, seed=1).start()
+    assert "alpha" in again.image.topics
+    assert ("warning", "a metadata snapshot can't be read") in again.parts.events.told
+
+
+def test_a_quorum_of_several_is_refused(disk: FakeDisk) -> None:
+    config = {"controller.quorum.voters": "1@a:1,2@b:1"}
+    with pytest.raises(ValueError, match="quorum of one"):
+        KraftNode(disk, config=config).start()
+
+
+def test_another_metadata_version_is_refused(disk: FakeDisk) -> None:
+    files = KraftNode(disk).runtime.files
+    files.make_dirs(DATA_DIR)
+    files.write_atomically(
+        f"{DATA_DIR}/bootstrap.checkpoint", bootstrap_checkpoint({"metadata.version": 25}, 1)
+    )
+    with pytest.raises(ValueError, match="25"):
+        KraftNode(disk).start()
+
+
+def test_a_silent_broker_is_fenced(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.advance(10_000)
+    assert node.image.brokers[1].fenced
+    assert node.image.topics["alpha"].partitions[0].leader == -1
