@@ -13,6 +13,7 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from rich.table import Table
 from blumfeld.bench.rivals import Rival, Running, floor, kafka, this_build
 
 TOPIC = "t"
+WIDTH = 120
+"""Columns of the table where no terminal says otherwise."""
 SMALL_BYTES = 100
 BIG_BYTES = 1_000_000
 BIG_CONNECTIONS = 4
@@ -54,7 +57,7 @@ class Load:
 def main() -> None:
     """Parse arguments, run, print the table; write all samples with ``--out``."""
     options = _arguments()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     rivals = [this_build(manifest) for manifest in options.manifest] or [this_build()]
     rivals += [floor(script.resolve()) for script in options.floor]
     if options.peer:

@@ -30,7 +30,8 @@ def forward(
         if done.error is not None:
             whole.fail(done.error)
         else:
-            whole.complete(complete(done.result()))
+            settled = broker.partitions.settled()  # who is told of a topic may produce to it at once
+            settled.when_done(lambda _: whole.complete(complete(done.result())))
 
     broker.composition.metadata.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)
     return whole
