@@ -1,1 +1,31 @@
-"""For tests, ours and a stranger's: contract kits, an embedded broker, fakes of the world, and the simulation."""
+"""For tests: a real broker in this process, contract kits for plug-ins, and the simulation.
+
+Importing this costs nothing; each name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blumfeld.testing.embedded import DefectError, EmbeddedBroker
+    from blumfeld.testing.storage_contract import StorageContract
+    from blumfeld.testing.transport_contract import TransportContract
+
+__all__ = ["DefectError", "EmbeddedBroker", "StorageContract", "TransportContract"]
+
+_HOMES = {
+    "DefectError": "blumfeld.testing.embedded",
+    "EmbeddedBroker": "blumfeld.testing.embedded",
+    "StorageContract": "blumfeld.testing.storage_contract",
+    "TransportContract": "blumfeld.testing.transport_contract",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(home), name)

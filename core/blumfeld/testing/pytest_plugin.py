@@ -1,9 +1,37 @@
-"""Loaded by pytest through its entry point: assertions of the contract kits are rewritten, so that a failure
-shows values.
+"""Loaded by pytest through its entry point: the fixture ``blumfeld``, and contract kits whose failures show values.
+
+Every pytest run of every project in the environment loads this, so it imports nothing of the broker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
+if TYPE_CHECKING:
+    from blumfeld.testing.embedded import EmbeddedBroker
+
 pytest.register_assert_rewrite("blumfeld.testing.storage_contract", "blumfeld.testing.transport_contract")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers", "blumfeld(config=…, storage=…): how the fixture `blumfeld` composes its EmbeddedBroker"
+    )
+
+
+@pytest.fixture
+def blumfeld(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """A real Kafka-compatible broker for this test; clients connect to ``blumfeld.bootstrap_servers``.
+
+    ``@pytest.mark.blumfeld(config={"num.partitions": 3}, storage="storage_local")`` says what it is made of; the
+    arguments are those of ``blumfeld.testing.EmbeddedBroker``.
+    """
+    from blumfeld.testing.embedded import EmbeddedBroker
+
+    marker = request.node.get_closest_marker("blumfeld")
+    with EmbeddedBroker(**({} if marker is None else marker.kwargs)) as broker:
+        yield broker
