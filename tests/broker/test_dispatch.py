@@ -228,7 +228,7 @@ def test_requests_and_connections_are_counted() -> None:
     broker.send(produce(batch(), acks=0), 9)
     assert metrics.requests == [(18, 3, True, True, 0.0), (0, 9, True, True, 0.0), (0, 9, True, False, 0.0)]
     assert metrics.connections == 1
-    broker.broker.connection_handler("broker").closed(broker.connection, "bye")  # type: ignore[arg-type]
+    broker.broker.connection_handler("broker").closed(broker.connection, "bye")
     assert metrics.connections == 0
 
 

@@ -57,7 +57,7 @@ def code(broker: BrokerHarness, request: FetchRequest, version: int = 12) -> Err
     return ErrorCode(one(broker, request, version).error_code)
 
 
-def asked(**values: int) -> FetchRequest:
+def asked(**values: Any) -> FetchRequest:
     return FetchRequest(
         min_bytes=1,
         topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition_max_bytes=1 << 20, **values)])],

@@ -46,10 +46,22 @@ def code(broker: BrokerHarness, request: ProduceRequest, version: int = 9, **sen
 
 
 def alone(
-    index: int = 0, *, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,), **changes: int
+    index: int = 0,
+    *,
+    isr: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1,),
+    leader: int = 1,
+    leader_epoch: int = 0,
+    partition_epoch: int = 1,
 ) -> PartitionImage:
-    values = {"leader": 1, "leader_epoch": 0, "partition_epoch": 1, **changes}
-    return PartitionImage(partition=index, replicas=replicas, isr=isr, **values)
+    return PartitionImage(
+        partition=index,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

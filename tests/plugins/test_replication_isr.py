@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blumfeld.spi.cluster import BrokerImage, PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.storage import PartitionLog, TopicPartition
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_replication_isr import Plugin
 from blumfeld_replication_isr.isr_rules import IsrRules
+from blumfeld_replication_isr.replication import IsrReplication
 
 LAG_MS = 30_000
 
@@ -151,3 +171,170 @@ def test_the_high_watermark_never_goes_back_and_is_on_all_of_the_isr(
         assert all(state.high_watermark <= has[r] for r in state.isr if r != 1)
         if len(state.isr) < min_isr:
             assert state.high_watermark == before
+
+
+# The driver
+
+
+class Host:
+    """``ReplicaHost`` with a log that has only an end."""
+
+    def __init__(self, end: int = 10, min_insync_replicas: int = 1) -> None:
+        self.partition = TopicPartition("t", 0)
+        self.topic_id = b"t" * 16
+        self.log = cast("PartitionLog", SimpleNamespace(written_end_offset=end))
+        self.min_insync_replicas = min_insync_replicas
+        self.moved = 0
+
+    def high_watermark_moved(self) -> None:
+        self.moved += 1
+
+
+class Controller:
+    """Keeps what it was asked, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[AlterPartitionRequest, Completion[Message]]] = []
+        brokers = {
+            n: BrokerImage(broker_id=n, epoch=100 + n, incarnation_id=bytes(16), endpoints=())
+            for n in (1, 2, 3)
+        }
+        self.image = SimpleNamespace(brokers=brokers)
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        assert isinstance(command, AlterPartitionRequest)
+        answer: Completion[Message] = Completion()
+        self.asked.append((command, answer))
+        return answer
+
+    def decide(self, code: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), epoch: int = 0) -> None:
+        data = ResponsePartitionData(error_code=int(code), isr=list(isr), partition_epoch=epoch)
+        self.asked[-1][1].complete(AlterPartitionResponse(topics=[ResponseTopicData(partitions=[data])]))
+
+
+class Driver:
+    """The plug-in on virtual time, leading one partition."""
+
+    def __init__(self, isr: tuple[int, ...], *, min_isr: int = 1, high_watermark: int = 0) -> None:
+        self.runtime = FakeRuntime()
+        self.controller = Controller()
+        composition = SimpleNamespace(
+            runtime=self.runtime, config=BrokerConfig(), metadata=self.controller, node_id=1
+        )
+        self.replication = IsrReplication(cast("Composition", composition))
+        self.runtime.run(self.replication.start())
+        self.host = Host(min_insync_replicas=min_isr)
+        self.image = PartitionImage(
+            partition=0, replicas=(1, 2, 3), isr=isr, leader=1, leader_epoch=4, partition_epoch=6
+        )
+        self.leader = self.replication.become_leader(self.host, self.image, high_watermark)
+
+    def wanted_isr(self) -> list[list[tuple[int, int]]]:
+        return [
+            [(b.broker_id, b.broker_epoch) for b in request.topics[0].partitions[0].new_isr_with_epochs]
+            for request, _ in self.controller.asked
+        ]
+
+
+def test_with_an_isr_of_one_the_high_watermark_follows_the_log_end() -> None:
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    assert (driver.leader.high_watermark, driver.host.moved) == (10, 1)
+    driver.leader.log_end_moved()
+    assert driver.host.moved == 1
+    assert driver.leader.check_committed(10) == ErrorCode.NONE
+    assert driver.leader.check_committed(11) is None
+
+
+def test_acks_all_is_checked_before_and_after() -> None:
+    driver = Driver((1, 2), min_isr=2)
+    assert driver.leader.check_append_all() == ErrorCode.NONE
+    driver.leader.follower_fetched(2, 102, 10)
+    driver.leader.update(
+        PartitionImage(partition=0, replicas=(1, 2, 3), isr=(1,), leader=1, leader_epoch=4, partition_epoch=7)
+    )
+    assert driver.leader.check_append_all() == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert driver.leader.check_committed(10) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    assert driver.leader.follower_fetched(2, 102, 10) == ErrorCode.NONE
+    assert driver.wanted_isr() == [[(1, 101), (2, 102)]]
+    request, _ = driver.controller.asked[0]
+    partition = request.topics[0].partitions[0]
+    assert (request.broker_id, request.broker_epoch) == (1, 101)
+    assert (partition.leader_epoch, partition.partition_epoch) == (4, 6)
+    driver.leader.follower_fetched(3, 103, 10)
+    assert len(driver.controller.asked) == 1, "one change at a time"
+    driver.controller.decide(isr=(1, 2), epoch=7)
+    assert driver.leader.isr == (1, 2)
+
+
+def test_a_laggard_is_taken_out() -> None:
+    driver = Driver((1, 2))
+    driver.leader.log_end_moved()
+    assert driver.leader.high_watermark == 0
+    driver.runtime.advance(LAG_MS + LAG_MS / 2 + 1)
+    assert driver.wanted_isr() == [[(1, 101)]]
+    driver.controller.decide(isr=(1,), epoch=7)
+    assert (driver.leader.isr, driver.leader.high_watermark) == ((1,), 10)
+
+
+def test_a_refused_change_is_taken_back_and_asked_again() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.controller.decide(ErrorCode.INELIGIBLE_REPLICA)
+    driver.runtime.advance(LAG_MS / 2)
+    assert len(driver.controller.asked) == 2
+    driver.controller.asked[-1][1].fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+    driver.runtime.advance(LAG_MS / 2)
+    assert len(driver.controller.asked) == 3
+
+
+def test_where_the_controller_knows_more_the_image_is_waited_for() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.controller.decide(ErrorCode.INVALID_UPDATE_VERSION)
+    driver.runtime.advance(LAG_MS * 3)
+    assert len(driver.controller.asked) == 1
+    driver.leader.update(
+        PartitionImage(
+            partition=0, replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9
+        )
+    )
+    driver.runtime.advance(LAG_MS)
+    assert len(driver.controller.asked) == 2
+
+
+def test_strangers_and_old_incarnations_are_refused() -> None:
+    driver = Driver((1, 2))
+    assert driver.leader.follower_fetched(9, 1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    driver.leader.follower_fetched(2, 102, 0)
+    assert driver.leader.follower_fetched(2, 101, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_after_a_stop_nothing_is_called_back() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.leader.stop()
+    driver.controller.decide(isr=(1,), epoch=7)
+    assert (driver.leader.isr, driver.host.moved) == ((1, 2), 0)
+    driver.runtime.run(driver.replication.stop())
+    driver.runtime.advance(LAG_MS * 3)
+    assert len(driver.controller.asked) == 1
+
+
+def test_following_is_refused_until_it_is_there() -> None:
+    driver = Driver((1,))
+    with pytest.raises(BrokerError) as caught:
+        driver.replication.become_follower(driver.host, driver.image, 0)
+    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_the_plugin_makes_it() -> None:
+    composition = cast("Composition", SimpleNamespace(runtime=FakeRuntime(), config=BrokerConfig()))
+    made = Plugin().blumfeld_make_replication(composition)
+    assert isinstance(made, IsrReplication)
+    assert "ISR" in made.promise()

@@ -1,0 +1,204 @@
+"""Registration, heartbeats, leaving; and producer ids, which need a broker epoch (formats.md §24)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
+from blumfeld.wire.schema import Message
+from tests.broker.harness import BrokerHarness
+
+Answer = Callable[[Message], Message | None]
+
+
+def answering(broker: BrokerHarness, answer: Answer) -> None:
+    """Some commands are answered otherwise; ``None`` leaves the usual answer."""
+    usual = broker.metadata._decide
+    broker.metadata._decide = lambda command: answer(command) or usual(command)  # type: ignore[method-assign]
+
+
+def commands(broker: BrokerHarness, kind: type[Message]) -> list[Message]:
+    return [command for command in broker.metadata.commands if isinstance(command, kind)]
+
+
+def test_the_registration_says_who_and_where() -> None:
+    broker = BrokerHarness()
+    (sent,) = commands(broker, BrokerRegistrationRequest)
+    assert isinstance(sent, BrokerRegistrationRequest)
+    assert [(listener.name, listener.host, listener.port) for listener in sent.listeners] == [
+        ("PLAINTEXT", "127.0.0.1", 9092)
+    ]
+    assert [(f.name, f.min_supported_version, f.max_supported_version) for f in sent.features] == [
+        ("metadata.version", 7, 30)
+    ]
+    assert (sent.log_dirs, sent.previous_broker_epoch, sent.rack) == ([b"d" * 16], -1, None)
+    assert broker.broker.broker_epoch == 7
+
+
+def test_heartbeats_come_every_two_seconds() -> None:
+    broker = BrokerHarness()
+    before = len(commands(broker, BrokerHeartbeatRequest))
+    broker.runtime.advance(10_100)
+    beats = commands(broker, BrokerHeartbeatRequest)
+    assert len(beats) - before == 5
+    last = beats[-1]
+    assert isinstance(last, BrokerHeartbeatRequest)
+    assert (last.broker_id, last.broker_epoch, last.want_fence, last.want_shut_down) == (1, 7, False, False)
+    assert last.current_metadata_offset >= 7
+
+
+def test_a_start_waits_until_it_is_unfenced() -> None:
+    broker = BrokerHarness(start=False)
+    fenced = iter([True, True, True])
+
+    def answer(command: Message) -> Message | None:
+        if isinstance(command, BrokerHeartbeatRequest) and next(fenced, False):
+            return BrokerHeartbeatResponse(is_fenced=True)
+        return None
+
+    answering(broker, answer)
+    broker.start()
+    assert len(commands(broker, BrokerHeartbeatRequest)) == 4
+    assert not broker.broker.lifecycle.fenced
+
+
+def test_a_start_gives_up_when_nobody_unfences_it() -> None:
+    broker = BrokerHarness(start=False)
+    answering(
+        broker,
+        lambda command: (
+            BrokerHeartbeatResponse(is_fenced=True) if isinstance(command, BrokerHeartbeatRequest) else None
+        ),
+    )
+    with pytest.raises(TimeoutError, match="unfence"):
+        broker.start()
+
+
+def test_a_refused_registration_fails_the_start() -> None:
+    broker = BrokerHarness(start=False)
+    answering(
+        broker,
+        lambda command: (
+            BrokerRegistrationResponse(error_code=int(ErrorCode.DUPLICATE_BROKER_REGISTRATION))
+            if isinstance(command, BrokerRegistrationRequest)
+            else None
+        ),
+    )
+    with pytest.raises(BrokerError) as caught:
+        broker.start()
+    assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_controller_that_is_not_there_yet_is_asked_again() -> None:
+    broker = BrokerHarness(start=False)
+    broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
+    broker.start()
+    assert len(commands(broker, BrokerRegistrationRequest)) == 2
+
+
+def test_a_lost_heartbeat_is_followed_by_the_next() -> None:
+    broker = BrokerHarness()
+    broker.metadata.refuse = ErrorCode.REQUEST_TIMED_OUT
+    broker.runtime.advance(4_100)
+    assert ("warning", "heartbeat not answered") in [event[:2] for event in broker.log.events]
+    assert len(commands(broker, BrokerHeartbeatRequest)) >= 3
+
+
+def test_a_single_broker_leaves_without_asking() -> None:
+    broker = BrokerHarness()
+    broker.stop()
+    assert not any(c.want_shut_down for c in commands(broker, BrokerHeartbeatRequest))  # type: ignore[attr-defined]
+    beats = len(commands(broker, BrokerHeartbeatRequest))
+    broker.runtime.advance(10_000)
+    assert len(commands(broker, BrokerHeartbeatRequest)) == beats
+
+
+def second_broker(broker: BrokerHarness) -> None:
+    own = broker.metadata.image.brokers[1]
+    broker.metadata.image.brokers[2] = type(own)(
+        broker_id=2, epoch=8, incarnation_id=bytes(16), endpoints=own.endpoints
+    )
+
+
+def test_a_broker_among_others_leaves_when_the_controller_says_so() -> None:
+    broker = BrokerHarness()
+    second_broker(broker)
+    answers = iter([False, False, True])
+
+    def answer(command: Message) -> Message | None:
+        if isinstance(command, BrokerHeartbeatRequest) and command.want_shut_down:
+            return BrokerHeartbeatResponse(is_fenced=False, should_shut_down=next(answers))
+        return None
+
+    answering(broker, answer)
+    broker.stop()
+    asked = [c for c in commands(broker, BrokerHeartbeatRequest) if c.want_shut_down]  # type: ignore[attr-defined]
+    assert len(asked) == 3
+
+
+def test_it_leaves_anyway_when_nobody_answers() -> None:
+    broker = BrokerHarness()
+    second_broker(broker)
+    before = broker.runtime.monotonic_ms()
+    broker.stop()
+    assert broker.runtime.monotonic_ms() - before <= 9_000
+
+
+# Producer ids
+
+
+def test_producer_ids_come_from_blocks() -> None:
+    broker = BrokerHarness()
+    request = InitProducerIdRequest(transactional_id=None)
+    for version in range(6):
+        answer = broker.ask(request, version)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 1000 + version, 0)
+    assert len(commands(broker, AllocateProducerIdsRequest)) == 3
+
+
+def test_who_waits_for_a_block_gets_ids_in_order() -> None:
+    broker = BrokerHarness()
+    pending: list[Completion[Message]] = []
+
+    def submit(command: Message, timeout_ms: float) -> Completion[Message]:
+        pending.append(Completion())
+        return pending[-1]
+
+    broker.metadata.submit = submit  # type: ignore[method-assign]
+    request = InitProducerIdRequest(transactional_id=None)
+    waiting = [broker.send(request, 4) for _ in range(3)]
+    pending[0].complete(AllocateProducerIdsResponse(producer_id_start=5, producer_id_len=2))
+    pending[1].complete(AllocateProducerIdsResponse(producer_id_start=50, producer_id_len=2))
+    assert [broker.response(exchange, request, 4).producer_id for exchange in waiting] == [5, 6, 50]
+
+
+def test_without_a_block_the_client_tries_again() -> None:
+    broker = BrokerHarness()
+    broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
+    request = InitProducerIdRequest(transactional_id=None)
+    assert broker.ask(request, 4).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert broker.ask(request, 4).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id="tx"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (InitProducerIdRequest(transactional_id=None, producer_id=5), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id=None, producer_epoch=5), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_gets_no_producer_id(request_: InitProducerIdRequest, code: ErrorCode) -> None:
+    answer = BrokerHarness().ask(request_, 4)
+    assert (answer.error_code, answer.producer_id) == (code, -1)
