@@ -148,4 +148,5 @@ def test_the_health_port_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert b'blumfeld_requests_total{api="ApiVersions"} 1.0' in answer
     assert b'blumfeld_connections_accepted_total{listener="PLAINTEXT"} 1.0' in answer
+    assert b"blumfeld_parked_requests 0.0" in answer
     assert broker.stop()[0] == 0

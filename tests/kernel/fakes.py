@@ -13,7 +13,7 @@ from blumfeld.kernel.event_log import EventLogs, Render
 from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.registry import Registry
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
+from blumfeld.spi.hooks import Composition, Feature, Metric, NoOptions, hookimpl
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import Listener
 
@@ -86,6 +86,9 @@ class FakeBroker(FakePart):
 
     def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
         return {0: (0, 13), 18: (0, 4)} if listener_kind == "broker" else {18: (0, 4)}
+
+    def gauges(self) -> Sequence[Metric]:
+        return [Metric("blumfeld_paper", "Sheets", "gauge", lambda: 3.0)]
 
     def connection_handler(self, listener_kind: str) -> Any:
         return f"handler of {listener_kind}"

@@ -21,7 +21,7 @@ from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, 
 from blumfeld.spi.config import BrokerConfig, TopicConfig
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.hooks import Composition, Feature, Metric
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import TopicPartition
@@ -146,6 +146,31 @@ class Broker:
             image=lambda: self.image,
         )
         self.register(self._groups.handlers())
+
+    def gauges(self) -> list[Metric]:
+        """Depths of queues and counts of what is hosted, for who scrapes."""
+        purgatory, partitions = self.parking.purgatory, self.partitions
+        return [
+            Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: len(purgatory)),
+            Metric(
+                "blumfeld_parked_requests_completed_total",
+                "Requests that were answered after they had waited",
+                "counter",
+                lambda: purgatory.completed_total,
+            ),
+            Metric(
+                "blumfeld_parked_requests_expired_total",
+                "Requests whose time to wait was over",
+                "counter",
+                lambda: purgatory.expired_total,
+            ),
+            Metric(
+                "blumfeld_hosted_partitions",
+                "Partitions that this node hosts",
+                "gauge",
+                lambda: sum(map(len, partitions.by_name.values())),
+            ),
+        ]
 
     # What handlers ask
 

@@ -19,6 +19,7 @@ from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
 from blumfeld.spi.context import ApiHandler, Parking
+from blumfeld.spi.hooks import Metric
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
@@ -61,6 +62,10 @@ class BrokerPart(Protocol):
 
     def advertised(self, listener_kind: str) -> Any:
         """(API key, min version, max version) of what ApiVersions says on a listener of this kind."""
+        ...
+
+    def gauges(self) -> Sequence[Metric]:
+        """Depths of queues, read when somebody scrapes."""
         ...
 
     def connection_handler(self, listener_kind: str) -> ConnectionHandler:
@@ -273,9 +278,9 @@ class Node:
             return
         from blumfeld.kernel.metrics_endpoint import Health, MetricsEndpoint
 
-        for _, metrics in self.plugins.each("blumfeld_metrics"):
-            for metric in metrics:
-                self.metrics.add(metric)
+        brought = [metric for _, metrics in self.plugins.each("blumfeld_metrics") for metric in metrics]
+        for metric in (*self.broker.gauges(), *brought):
+            self.metrics.add(metric)
 
         def health() -> Health:
             composition = self.composition
