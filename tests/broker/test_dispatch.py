@@ -188,6 +188,20 @@ def test_a_handler_may_close_the_connection(broker: BrokerHarness) -> None:
     assert broker.connection.closed == "no more"
 
 
+def test_a_throttled_client_is_told_and_read_no_more(broker: BrokerHarness) -> None:
+    """The longest of several counts; the answer itself goes out at once."""
+
+    def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        context.throttle(250.0)
+        context.throttle(100.0)
+        return HeartbeatResponse()
+
+    broker.broker.register([heartbeats(handle)])
+    before = broker.runtime.monotonic_ms()
+    assert broker.ask(HeartbeatRequest(), 4).throttle_time_ms == 250
+    assert broker.connection.muted_until_ms == before + 250.0
+
+
 def test_two_handlers_for_one_version_are_a_mistake(broker: BrokerHarness) -> None:
     def quiet(request: HeartbeatRequest, context: RequestContext) -> Any:
         return NO_ANSWER

@@ -226,6 +226,8 @@ class Route:
         if context.close_reason is not None:
             self._dispatcher.refuse(exchange, context.close_reason)
             return
+        if context.throttle_ms:
+            self._throttle(context, answer)
         size = 0
         if isinstance(answer, NoAnswer):
             exchange.no_answer()
@@ -238,6 +240,12 @@ class Route:
             exchange.answer(parts)
             size = size_of(parts) if self._dispatcher.metrics is not None else 0
         self._count(context, frame_bytes, size)
+
+    def _throttle(self, context: Request, answer: Message | NoAnswer) -> None:
+        """Tell the client where the message has a place for it, and read no more from it meanwhile."""
+        if hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = int(context.throttle_ms)
+        context.exchange.connection.mute(self._dispatcher.monotonic_ms() + context.throttle_ms)
 
     def _answer_error(
         self, context: Request, request: Message, error: BaseException, frame_bytes: int

@@ -36,6 +36,7 @@ class Request:
         "peer_host",
         "peer_port",
         "received_ms",
+        "throttle_ms",
     )
 
     listener: Listener
@@ -66,6 +67,8 @@ class Request:
         self.received_ms = received_ms
         self.close_reason: str | None = None
         """Set by :meth:`close_connection`: there will be no answer."""
+        self.throttle_ms = 0.0
+        """Set by :meth:`throttle`."""
         self._state: ConnectionState = connection.state
         self._authorizer = authorizer
 
@@ -85,6 +88,10 @@ class Request:
     def close_connection(self, reason: str) -> None:
         """Close it instead of answering, once the handler has returned or completed."""
         self.close_reason = reason
+
+    def throttle(self, duration_ms: float) -> None:
+        """The longest of several counts."""
+        self.throttle_ms = max(self.throttle_ms, duration_ms)
 
     def let_next_start(self) -> None:
         """The next request of the connection may start."""

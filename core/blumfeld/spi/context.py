@@ -56,6 +56,12 @@ class RequestContext(Protocol):
         """Close it instead of answering: what Kafka does where no error response is possible."""
         ...
 
+    def throttle(self, duration_ms: float) -> None:
+        """A quota was exceeded: the response says so in its ``throttle_time_ms``, and the connection is not read for so
+        long (formats.md §29).
+        """
+        ...
+
     def let_next_start(self) -> None:
         """Of Produce with its batches placed: the next request of the connection may start."""
         ...
