@@ -91,6 +91,8 @@ class FakeRuntime(AsyncioRuntime):
         tasks, self._tasks = list(self._tasks), {}
         for task in tasks:
             task.cancel()
+        if not self.loop.is_running():
+            self.loop.run_ready()  # the tasks end now, in vain
 
     # Runtime
 
@@ -137,12 +139,17 @@ class FakeRuntime(AsyncioRuntime):
         def do() -> None:
             if self.dead or future.cancelled():
                 return
+            outcome: T | Exception
             try:
-                result = work(*args)
+                outcome = work(*args)
             except Exception as error:
-                future.set_exception(error)
+                outcome = error
+            if self.dead or future.done():
+                return  # it crashed in the middle of this work
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
             else:
-                future.set_result(result)
+                future.set_result(outcome)
 
         delay_ms = 0.0 if self.offload_delay_ms is None else self.offload_delay_ms()
         if delay_ms <= 0:

@@ -29,7 +29,6 @@ from blumfeld_storage_local.small_files import (
     take_clean_shutdown,
 )
 
-
 _ALL = 1 << 62
 """A flushed end beyond every log: all of it is flushed."""
 
@@ -69,7 +68,10 @@ class LocalStorage:
     async def start(self, cluster_id: str, node_id: int) -> None:
         """Take the directory."""
         home = self._home
-        home.files.make_dirs(home.path)
+        if not home.files.exists(home.path):
+            home.files.make_dirs(home.path)
+            # A log that is flushed below a name that isn't would be lost with it.
+            home.files.sync_dir(home.path.rstrip("/").rpartition("/")[0] or ("/" if home.path[0] == "/" else "."))
         self._unlock = home.files.lock(f"{home.path}/{LOCK}")
         try:
             self._directory_id = claim(self._runtime, home.path, cluster_id, node_id)
@@ -249,7 +251,8 @@ class LocalStorage:
                 await self._checkpoint
             home.check()
             await self._runtime.offload(_write_files, home, self._changed_checkpoints())
-            if self._all_clean:
+            # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
+            if self._all_clean and all(partition in self._clean for partition in self._found):
                 await self._runtime.offload(leave_clean_shutdown, home, broker_epoch)
         finally:
             self._unlock()

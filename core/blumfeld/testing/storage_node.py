@@ -1,0 +1,234 @@
+"""Drives a storage for the contract kit: as a node would, on virtual time, through stops, kills and power cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.parts import join, release
+from blumfeld.spi.storage import (
+    LogRead,
+    LogStorage,
+    PartitionLog,
+    TimestampOffset,
+    TopicPartition,
+    WriteOutcome,
+)
+from blumfeld.testing.fake_files import FakeFiles
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.record_batch import RecordBatch, split_batches
+from blumfeld.wire.records import Record
+
+T = TypeVar("T")
+
+PARTITION = TopicPartition("topic", 0)
+TOPIC_ID = bytes(range(16, 32))
+CLUSTER_ID = "kit-cluster"
+NODE_ID = 7
+TIME_MS = 1_700_000_000_000
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    timestamp_ms: int = TIME_MS,
+    value_bytes: int = 10,
+    seed: int = 0,
+    codec: Codec = Codec.NONE,
+    timestamps: Sequence[int] = (),
+    base_offset: int = 0,
+) -> RecordBatch:
+    """A client's batch: ``count`` records, or one for each of ``timestamps``."""
+    times = timestamps or [timestamp_ms] * count
+    records = [
+        Record(b"%d" % n, bytes([(seed + n) % 251]) * value_bytes, timestamp=time)
+        for n, time in enumerate(times)
+    ]
+    return RecordBatch(memoryview(build_batch(records, codec=codec, base_offset=base_offset)))
+
+
+class Listener:
+    """``LogListener`` that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.rolls: list[int] = []
+        self.recoveries: list[tuple[int, int]] = []
+        """(base offset, next offset) of each batch that recovery walked over."""
+
+    def rolled(self, base_offset: int) -> None:
+        """A new active segment."""
+        self.rolls.append(base_offset)
+
+    def recovered(self, batch: RecordBatch) -> None:
+        """Recovery walked over it."""
+        self.recoveries.append((batch.base_offset, batch.next_offset))
+
+
+class StoredBatch(msgspec.Struct, frozen=True):
+    """What a reader got."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    data: bytes
+
+
+class Node:
+    """A node with one storage. ``make_runtime(previous)`` gives it the world, with the disk that the previous one had.
+
+    Nothing is started until :meth:`start`.
+    """
+
+    def __init__(
+        self,
+        make_runtime: Callable[[FakeRuntime | None], FakeRuntime],
+        make_storage: Callable[[FakeRuntime], LogStorage],
+    ) -> None:
+        self._make_runtime = make_runtime
+        self._make_storage = make_storage
+        self.runtime = make_runtime(None)
+        self.storage = make_storage(self.runtime)
+        self.listener = Listener()
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the disk is in memory, can be crashed, and has faults."""
+        return isinstance(self.runtime.files, FakeFiles)
+
+    def start(self, cluster_id: str = CLUSTER_ID, node_id: int = NODE_ID) -> Node:
+        """Start the storage."""
+        self.runtime.run(self.storage.start(cluster_id, node_id))
+        return self
+
+    def stop(self, broker_epoch: int = 3) -> None:
+        """Stop it cleanly."""
+        self.runtime.run(self.storage.stop(broker_epoch))
+
+    def end(self) -> None:
+        """The test is over: give back what a real disk lent, whatever state the storage is in."""
+        with suppress(OSError):
+            self.stop()
+        self.runtime.run_turn()
+
+    def restart(self) -> Node:
+        """The same disk under a new process. The old one was stopped, or crashed."""
+        self.runtime = self._make_runtime(self.runtime)
+        self.storage = self._make_storage(self.runtime)
+        return self.start()
+
+    def crash(self, *, power_cut: bool = True) -> Node:
+        """It dies where it stands; a new process starts on what the disk still has."""
+        self.runtime.crash(power_cut=power_cut)
+        return self.restart()
+
+    def open(
+        self, partition: TopicPartition = PARTITION, topic_id: bytes = TOPIC_ID, **config: int | str
+    ) -> Log:
+        """Open a log; topic configuration by keyword: ``index_interval_bytes=0``."""
+        self.listener = Listener()
+        settings: dict[str, Any] = {name.replace("_", "."): value for name, value in config.items()}
+        settings["internal.segment.bytes"] = settings.pop("segment.bytes", 1 << 30)
+        opened = self.storage.open_log(partition, topic_id, TopicConfig(settings), self.listener)
+        return Log(self, self.runtime.run(opened))
+
+
+class Log:
+    """A log with the waiting done: every method returns what came of it."""
+
+    def __init__(self, node: Node, log: PartitionLog) -> None:
+        self.node = node
+        self.log = log
+
+    def write(self) -> WriteOutcome:
+        """Write what is placed, and wait for the outcome."""
+        outcomes: list[WriteOutcome] = []
+        self.log.write(outcomes.append)
+        if not outcomes:
+            self.node.runtime.run_turn()
+        assert len(outcomes) == 1, "the outcome is reported once"
+        return outcomes[0]
+
+    def append(self, *batches: RecordBatch, epoch: int = 0) -> WriteOutcome:
+        """Place and write."""
+        for batch in batches:
+            self.log.place(batch, epoch)
+        return self.write()
+
+    def fill(self, *counts: int, **kind: Any) -> None:
+        """Append one batch, in a write of its own, for each count of records."""
+        for count in counts:
+            assert self.append(make_batch(count, **kind)).error is None
+
+    def flush(self) -> int:
+        """Flush and wait."""
+
+        async def wait() -> int:
+            return await self.log.flush()
+
+        return self.node.runtime.run(wait())
+
+    def read_raw(
+        self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
+    ) -> LogRead:
+        """Read, and wait for cold bytes; the caller releases the parts."""
+        end_offset = self.log.written_end_offset if end_offset is None else end_offset
+        answer = self.log.read(offset, bytes_max, end_offset, minimum)
+        return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+
+    def read(
+        self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
+    ) -> list[StoredBatch]:
+        """One read, as its whole batches."""
+        found = self.read_raw(offset, bytes_max, end_offset, minimum=minimum)
+        data = join(found.parts)
+        release(found.parts)
+        assert len(data) == found.size_bytes
+        batches = [
+            StoredBatch(b.base_offset, b.next_offset, b.partition_leader_epoch, bytes(b.data))
+            for b in split_batches(memoryview(data), allow_partial=True)
+        ]
+        assert all(batch.next_offset <= found.end_offset for batch in batches)
+        return batches
+
+    def time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Look up a time, and wait for a cold answer."""
+        answer = self.log.offset_for_time(timestamp_ms)
+        return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+
+    def read_raw_end(self, offset: int) -> int:
+        """The ``end_offset`` of a read of one batch."""
+        found = self.read_raw(offset, 1)
+        release(found.parts)
+        return found.end_offset
+
+    def read_raw_size(self, offset: int, bytes_max: int, *, minimum: bool = True) -> int:
+        """How many bytes a read gives."""
+        found = self.read_raw(offset, bytes_max, minimum=minimum)
+        release(found.parts)
+        return found.size_bytes
+
+    def read_all(self, offset: int | None = None) -> list[StoredBatch]:
+        """Read on until the end, as a consumer does."""
+        offset = self.log.log_start_offset if offset is None else offset
+        found: list[StoredBatch] = []
+        while offset < self.log.written_end_offset:
+            batches = self.read(offset, 1000)
+            assert batches, f"nothing can be read at {offset}, before the end {self.log.written_end_offset}"
+            found += batches
+            offset = batches[-1].next_offset
+        return found
+
+    def spans(self, offset: int | None = None) -> list[tuple[int, int]]:
+        """(base offset, next offset) of all batches from ``offset`` on."""
+        return [(batch.base_offset, batch.next_offset) for batch in self.read_all(offset)]
+
+
+async def _wait(answer: Completion[T]) -> T:
+    return await answer

@@ -1,0 +1,51 @@
+"""Kafka's directory passes the storage kit, on a simulated disk and on a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld.kernel.real_files import RealFiles
+from blumfeld.spi.storage import LogStorage
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.storage_contract import StorageContract
+from blumfeld_storage_local.storage import LocalStorage
+
+
+class Events:
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        self.said.append(event)
+
+    info = warning = error = debug
+
+
+class TestOnASimulatedDisk(StorageContract):
+    has_files = True
+    survives_crash = True
+
+    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
+        return LocalStorage(runtime, "/data", Events())
+
+
+class TestOnARealDisk(StorageContract):
+    has_files = True
+
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "data"
+        self.nodes = 0
+
+    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
+        return LocalStorage(runtime, str(self.path / str(self.nodes)), Events())
+
+    def make_runtime(self, previous: FakeRuntime | None) -> FakeRuntime:
+        if previous is None:
+            self.nodes += 1
+        return FakeRuntime(1, files=RealFiles())
