@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.metadata.checkpoint import decode_checkpoint, encode_checkpoint
-from blumfeld.metadata.controller import COMMANDS
+from blumfeld.metadata.controller import COMMANDS, command_for
 from blumfeld.metadata.image_records import image_of, image_records
+from blumfeld.wire.api import message_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from blumfeld.wire.messages.alter_partition import (
@@ -173,10 +174,12 @@ def test_the_same_commands_make_the_same_log() -> None:
 
 
 def test_every_command_of_the_contract_is_there() -> None:
-    """The commands that spi.consensus names."""
+    """The commands that spi.consensus names; each request class and each function exists."""
     text = (Path(__file__).parents[2] / "core/blumfeld/spi/consensus.py").read_text()
     named = ast.get_docstring(ast.parse(text)) or ""
-    for command in COMMANDS:
-        name = command.__name__.removesuffix("Request")
+    for request in COMMANDS:
+        name = request.removesuffix("Request")
+        assert command_for(request) is not None
+        assert message_class(request).meta.kind == "request"
         if name not in ("UnregisterBroker", "ControllerRegistration"):
             assert name in named, name

@@ -11,7 +11,7 @@ from blumfeld.kernel.plugins import PluginSet
 from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, encode_meta_properties
 from blumfeld.metadata.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME
-from blumfeld.metadata.features import default_levels, supported_features
+from blumfeld.metadata.feature_levels import default_levels, supported_features
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.primitives import uuid_text
 

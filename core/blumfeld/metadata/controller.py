@@ -9,56 +9,48 @@ they are committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
-from blumfeld.metadata import (
-    brokers,
-    configs,
-    controllers,
-    features,
-    isr,
-    more_partitions,
-    producer_ids,
-    topics,
-)
+from blumfeld.metadata.brokers import fence_expired
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.feature_levels import supported_features
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_step import ImageStep
 from blumfeld.metadata.sessions import BrokerSessions
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from blumfeld.wire.messages.alter_configs import AlterConfigsRequest
-from blumfeld.wire.messages.alter_partition import AlterPartitionRequest
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
-from blumfeld.wire.messages.controller_registration import ControllerRegistrationRequest
-from blumfeld.wire.messages.create_partitions import CreatePartitionsRequest
-from blumfeld.wire.messages.create_topics import CreateTopicsRequest
-from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest
-from blumfeld.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
-from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
-from blumfeld.wire.messages.update_features import UpdateFeaturesRequest
 from blumfeld.wire.schema import Message
 
 Command = Callable[[ControllerState, Any, Moment], ControllerDecision]
 
-COMMANDS: Mapping[type[Message], Command] = {
-    BrokerRegistrationRequest: brokers.register_broker,
-    BrokerHeartbeatRequest: brokers.heartbeat,
-    UnregisterBrokerRequest: brokers.unregister_broker,
-    ControllerRegistrationRequest: controllers.register_controller,
-    CreateTopicsRequest: topics.create_topics,
-    DeleteTopicsRequest: topics.delete_topics,
-    CreatePartitionsRequest: more_partitions.create_partitions,
-    IncrementalAlterConfigsRequest: configs.incremental_alter_configs,
-    AlterConfigsRequest: configs.alter_configs,
-    AllocateProducerIdsRequest: producer_ids.allocate_producer_ids,
-    UpdateFeaturesRequest: features.update_features,
-    AlterPartitionRequest: isr.alter_partition,
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "BrokerRegistrationRequest": ("brokers", "register_broker"),
+    "BrokerHeartbeatRequest": ("brokers", "heartbeat"),
+    "UnregisterBrokerRequest": ("brokers", "unregister_broker"),
+    "ControllerRegistrationRequest": ("controllers", "register_controller"),
+    "CreateTopicsRequest": ("topics", "create_topics"),
+    "DeleteTopicsRequest": ("topics", "delete_topics"),
+    "CreatePartitionsRequest": ("more_partitions", "create_partitions"),
+    "IncrementalAlterConfigsRequest": ("configs", "incremental_alter_configs"),
+    "AlterConfigsRequest": ("configs", "alter_configs"),
+    "AllocateProducerIdsRequest": ("producer_ids", "allocate_producer_ids"),
+    "UpdateFeaturesRequest": ("features", "update_features"),
+    "AlterPartitionRequest": ("isr", "alter_partition"),
 }
+"""Request → module of this package and function. A family is imported with its first command: a start needs two."""
+
+
+def command_for(name: str) -> Command | None:
+    """The function that decides on requests of this class name."""
+    found = COMMANDS.get(name)
+    if found is None:
+        return None
+    module = import_module(f"blumfeld.metadata.{found[0]}")
+    return cast("Command", getattr(module, found[1]))
 
 
 class Controller:
@@ -74,7 +66,7 @@ class Controller:
         self.state = ControllerState(
             image=image,
             config=config,
-            features=features.supported_features(brought),
+            features=supported_features(brought),
             sessions=self.sessions,
         )
 
@@ -88,7 +80,7 @@ class Controller:
 
         :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller
         """
-        command = COMMANDS.get(type(request))
+        command = command_for(type(request).__name__)
         if command is None:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is no command of this controller"
@@ -128,7 +120,7 @@ class Controller:
     def fence_expired(self, now_ms: float) -> tuple[int, list[Message]] | None:
         """The first broker whose session has ended, and the records that fence it."""
         for broker_id in self.sessions.expired(now_ms):
-            records = brokers.fence_expired(self.state, broker_id)
+            records = fence_expired(self.state, broker_id)
             if records:
                 return broker_id, records
             self.sessions.gone(broker_id)

@@ -1,13 +1,8 @@
-"""UpdateFeatures, and the feature levels that this build can do (KIP-584). Pure."""
+"""UpdateFeatures (KIP-584). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.image import METADATA_VERSION_FEATURE
-from blumfeld.metadata.record_frame import METADATA_VERSION
-from blumfeld.spi.hooks import Feature
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.messages.update_features import (
@@ -19,25 +14,6 @@ from blumfeld.wire.messages.update_features import (
 from blumfeld.wire.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-
-
-def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
-    """``metadata.version``, and what plug-ins bring, by name.
-
-    :raises ValueError: two plug-ins bring the same feature
-    """
-    own = Feature(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION, METADATA_VERSION)
-    features = {own.name: own}
-    for feature in brought:
-        if feature.name in features:
-            raise ValueError(f"the feature {feature.name} is brought twice")
-        features[feature.name] = feature
-    return features
-
-
-def default_levels(features: dict[str, Feature]) -> dict[str, int]:
-    """What formatting finalizes: the default of each feature that is above 0."""
-    return {f.name: f.default_level for f in features.values() if f.default_level > 0}
 
 
 def update_features(

@@ -13,7 +13,7 @@ from blumfeld.metadata.bootstrap import bootstrap_checkpoint, first_records
 from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint, metadata_batch
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import Moment
-from blumfeld.metadata.features import default_levels, supported_features
+from blumfeld.metadata.feature_levels import default_levels, supported_features
 from blumfeld.metadata.image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image_records import feature_records
 from blumfeld.metadata.record_frame import METADATA_VERSION
