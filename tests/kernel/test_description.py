@@ -66,5 +66,6 @@ def test_the_plan_of_a_manifest() -> None:
     text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
     fixed, _, missing = text.partition("  APIs          ")
     assert fixed + "  APIs          " == TEXT
-    assert missing.startswith("Fetch; ListOffsets; Metadata; ")
-    assert "Produce" not in missing.split("; ")
+    assert missing.startswith("Fetch, ListOffsets, Metadata, ")
+    assert "Produce" not in missing.replace(",", " ").split()
+    assert max(map(len, text.splitlines())) < 120

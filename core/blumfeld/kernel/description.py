@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
@@ -11,6 +12,9 @@ from blumfeld.kernel.plan import Plan
 from blumfeld.spi.config import Source
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY
+
+LINE_CHARS = 90
+"""Of a long list, before it goes on in the next line."""
 
 NOT_YET = (
     ("transactions", "a transactional.id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
@@ -124,5 +128,5 @@ def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:
             yield (role, meaning)
     served = node.broker.advertised("broker")
     missing = [api.name for key, api in API_BY_KEY.items() if "broker" in api.listeners and key not in served]
-    if missing:
-        yield ("APIs", "; ".join(missing))
+    for nth, line in enumerate(textwrap.wrap(", ".join(missing), LINE_CHARS)):
+        yield ("" if nth else "APIs", line)
