@@ -70,6 +70,15 @@ class PartitionCoordinatorLog:
         self._partition.place(RecordBatch(memoryview(built)), ACKS_ALL, waiter)
         return waiter.committed
 
+    def committed(self) -> Completion[None]:
+        """Completes once the high watermark has reached the log's present end."""
+        partition = self._partition
+        if partition.high_watermark >= partition.log.placed_end_offset:
+            return Completion.of(None)
+        waiter = _Commit()
+        partition.wait_committed(waiter)
+        return waiter.committed
+
     def records(self) -> Iterator[CoordinatorRecord]:
         """Every record with a key; control batches are no records of ours."""
         log = self._partition.log

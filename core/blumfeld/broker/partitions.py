@@ -161,6 +161,10 @@ class Partition:
             self._runtime.at_end_of_turn(Phase.WRITE, self._write)
         return base_offset
 
+    def wait_committed(self, waiter: AppendWaiter) -> None:
+        """``waiter`` is told once all that is placed now is committed, or that it won't be."""
+        self._wait_for(self.log.placed_end_offset, ACKS_ALL, waiter)
+
     def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
         """Wait for what is placed, or even written, already: the original of a retry."""
         self._unwritten.append((end_offset, acks, waiter))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from blumfeld.coordinator.coordinator import Coordinator, gather
 from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup
 from blumfeld.coordinator.offset_fetch import OffsetFetch
@@ -32,11 +34,19 @@ from blumfeld.wire.messages.describe_groups import (
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from blumfeld.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
 ErrorResponse = Callable[[Any, int, str | None], Message]
@@ -46,7 +56,7 @@ def group_handlers(
     coordinator: Coordinator, protocols: Sequence[GroupProtocol], image: Callable[[], ClusterImage]
 ) -> list[ApiHandler]:
     """Handlers for everything that this build's groups can do."""
-    groups = GroupApis(coordinator)
+    groups = GroupApis(coordinator, image)
     fetch = OffsetFetch(coordinator, image)
     shared: list[tuple[ApiKey, int, int, Handle, ErrorResponse]] = [
         (ApiKey.OFFSET_COMMIT, 2, 10, groups.commit, commit_error),
@@ -78,10 +88,11 @@ def group_handlers(
 
 
 class GroupApis:
-    """The handlers that need nothing but the coordinator."""
+    """The handlers of what is not fetching offsets."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, image: Callable[[], ClusterImage]) -> None:
         self._coordinator = coordinator
+        self._image = image
 
     def of_type(self, request: Any, context: RequestContext) -> Completion[Any]:
         """Any API of a group type: to the shard of ``request.group_id``."""
@@ -92,10 +103,45 @@ class GroupApis:
         return self._coordinator.submit(request.group_id, request, context)
 
     def commit(self, request: OffsetCommitRequest, context: RequestContext) -> Completion[Any]:
-        """OffsetCommit. Topics that may not be read fail on their own."""
+        """OffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return self._coordinator.submit(request.group_id, request, context)
+        return self._of_topics(request, context, commit_refused)
+
+    def _of_topics(
+        self,
+        request: OffsetCommitRequest | OffsetDeleteRequest,
+        context: RequestContext,
+        refused: Callable[[Any, int], Any],
+    ) -> Completion[Any]:
+        """To the shard, with the topics that may be read; the answer is for all, in the order asked."""
+        allowed = [self._may_read(topic, context) for topic in request.topics]
+        if all(allowed):
+            return self._coordinator.submit(request.group_id, request, context)
+        kept = [topic for topic, may in zip(request.topics, allowed, strict=True) if may]
+        submitted = self._coordinator.submit(request.group_id, replace(request, topics=kept), context)
+
+        def merge(done: list[Completion[Any]]) -> Message:
+            response: Message = done[0].result()
+            answers = iter(response.topics)  # type: ignore[attr-defined]
+            response.topics = [  # type: ignore[attr-defined]
+                next(answers) if may else refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for topic, may in zip(request.topics, allowed, strict=True)
+            ]
+            return response
+
+        return merged([submitted], merge)
+
+    def _may_read(
+        self, topic: OffsetCommitRequestTopic | OffsetDeleteRequestTopic, context: RequestContext
+    ) -> bool:
+        name = topic.name
+        if isinstance(topic, OffsetCommitRequestTopic) and topic.topic_id != ZERO_UUID:
+            known = self._image().topic_by_id(topic.topic_id)
+            if known is None:
+                return True  # and it answers UNKNOWN_TOPIC_ID
+            name = known.name
+        return context.authorize("Read", "Topic", name)
 
     def describe(self, request: DescribeGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DescribeGroups: each group from its shard, in the order asked."""
@@ -120,20 +166,18 @@ class GroupApis:
 
     def list(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
         """ListGroups: of all shards here; those that the principal may not describe are left out."""
+        all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster")
+
+        def may_see(group_id: str) -> bool:
+            return all_of_them or context.authorize("Describe", "Group", group_id)
 
         def merge(done: list[Completion[Any]]) -> Message:
             response = ListGroupsResponse()
             for item in done:
-                if item.error is not None:
-                    code = code_of(item.error)
-                    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                        return ListGroupsResponse(error_code=code)
-                    continue
-                response.groups += [
-                    group
-                    for group in item.result().groups
-                    if context.authorize("Describe", "Group", group.group_id)
-                ]
+                if item.error is None:
+                    response.groups += [group for group in item.result().groups if may_see(group.group_id)]
+                elif code_of(item.error) != ErrorCode.NOT_COORDINATOR:  # that one is another's by now
+                    return ListGroupsResponse(error_code=code_of(item.error))
             return response
 
         return merged(self._coordinator.submit_to_all(request, context), merge)
@@ -161,16 +205,25 @@ class GroupApis:
         return merged(deleted, merge)
 
     def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> Completion[Any]:
-        """OffsetDelete."""
+        """OffsetDelete. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""
         if not context.authorize("Delete", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return self._coordinator.submit(request.group_id, request, context)
+        return self._of_topics(request, context, offset_delete_refused)
 
 
 def merged(parts: Sequence[Completion[Any]], merge: Callable[[Any], Message]) -> Completion[Message]:
-    """One response of all parts, errors among them, once the last is there."""
+    """One response of all parts, errors among them, once the last is there. What ``merge`` raises becomes its error."""
     whole: Completion[Message] = Completion()
-    gather(list(parts)).when_done(lambda done: whole.complete(merge(done.result())))
+
+    def settle(done: Completion[list[Completion[Any]]]) -> None:
+        try:
+            response = merge(done.result())
+        except Exception as error:
+            whole.fail(error)
+        else:
+            whole.complete(response)
+
+    gather(list(parts)).when_done(settle)
     return whole
 
 
@@ -191,18 +244,29 @@ def _dead(group: str, code: int) -> DescribedGroup:
 
 def commit_error(request: OffsetCommitRequest, code: int, _message: str | None) -> Message:
     """Every partition that was asked has the error."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    return OffsetCommitResponse(topics=[commit_refused(topic, code) for topic in request.topics])
+
+
+def commit_refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
+    """Every partition of the topic has the error."""
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in topic.partitions
+        ],
+    )
+
+
+def offset_delete_refused(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
+    """Every partition of the topic has the error."""
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in topic.partitions
+        ],
     )
 
 

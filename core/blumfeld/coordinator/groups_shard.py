@@ -36,6 +36,7 @@ from blumfeld.wire.messages.group_coordinator_records import (
 from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
+from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
 
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
 """DescribeGroups answers a dead group without an error before this version."""
@@ -73,7 +74,7 @@ class TypeCommand(msgspec.Struct, frozen=True):
 
 
 class GroupsShard:
-    """One partition's groups."""
+    """One partition's groups: a ``Shard`` for its host, and the ``Surroundings`` of the group types on it."""
 
     def __init__(
         self,
@@ -82,8 +83,11 @@ class GroupsShard:
         image: Callable[[], ClusterImage],
         new_member_id: Callable[[str], str],
     ) -> None:
+        self.config = config
+        self.image = image
+        self.new_member_id = new_member_id
         self.offsets = OffsetStore()
-        self._types: dict[str, GroupShard] = {p.name: p.new_shard(config, new_member_id) for p in protocols}
+        self._types: dict[str, GroupShard] = {p.name: p.new_shard(self) for p in protocols}
         self._of_record: dict[int, str] = {number: p.name for p in protocols for number in p.record_types}
         self._of_api: dict[int, list[str]] = {}
         for protocol in protocols:
@@ -127,10 +131,7 @@ class GroupsShard:
                 assert context is not None
                 return self._commit(command, context, now_ms)
             case FetchOffsets():
-                fetch = self._offset_commands.fetch(
-                    command.group_id, command.member_id, command.member_epoch, command.topics
-                )
-                return Decision(reply=fetch)
+                return Decision(reply=self._fetch(command))
             case OffsetDeleteRequest():
                 return self._offset_commands.delete(command, self._group_exists(command.group_id))
             case ListGroupsRequest():
@@ -167,9 +168,16 @@ class GroupsShard:
     def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
         checked = self._offset_commands.check_member(request, context, now_ms)
         owner = self._name_of_owner(request.group_id)
-        timers = self._wrapped(owner, checked).timers if owner else ()
+        if owner is not None:
+            checked = self._wrapped(owner, checked)
         records, reply = self._offset_commands.commit(request, now_ms)
-        return Decision(records=[*checked.records, *records], reply=reply, timers=timers)
+        return Decision(records=[*checked.records, *records], reply=reply, timers=checked.timers)
+
+    def _fetch(self, command: FetchOffsets) -> OffsetFetchResponseGroup:
+        owner = self.owner(command.group_id)
+        if owner is not None:
+            owner.check_fetch(command.group_id, command.member_id, command.member_epoch)
+        return self._offset_commands.fetch(command.group_id, command.topics)
 
     def _name_of_owner(self, group_id: str) -> str | None:
         return next((name for name, shard in self._types.items() if shard.owns(group_id)), None)
@@ -209,7 +217,7 @@ class GroupsShard:
         described = owner.describe(command.group_id) if owner else None
         if isinstance(described, DescribedGroup):
             return described
-        if self.offsets.of_group(command.group_id):
+        if owner is None and self.offsets.of_group(command.group_id):
             return DescribedGroup(group_id=command.group_id, group_state="Empty")
         missing = DescribedGroup(group_id=command.group_id, group_state="Dead")
         if command.version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:

@@ -38,6 +38,10 @@ class CoordinatorLog(Protocol):
         """Every record of the log with a key, in order; those that can't be read raise ``BrokerError``."""
         ...
 
+    def committed(self) -> Completion[None]:
+        """Completes once all that the log holds now is committed: a new leader's log may be ahead of that."""
+        ...
+
 
 class Shard(Protocol):
     """A state machine that lives by its log. Pure: the time is an argument."""
@@ -76,7 +80,9 @@ class ShardHost:
         self._on_dropped = dropped
         self._placed = 0
         self._committed = 0
-        self._held: deque[tuple[int, Callable[[], None], Completion[Any]]] = deque()
+        self._held: deque[tuple[int, Completion[Any], Any, BrokerError | None]] = deque()
+        """(number of the last append that it may have seen, whom, reply, or error), in the order of the decisions."""
+        self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
 
@@ -91,14 +97,18 @@ class ShardHost:
             for _ in range(REPLAY_SLICE_RECORDS):
                 item = next(records, None)
                 if item is None:
-                    self.state = HostState.ACTIVE
-                    self._apply(self.shard.loaded(self._runtime.now_ms()), None)
+                    self._loaded()
                     return
                 self.shard.replay(item)
         except (BrokerError, ValueError, OSError) as error:
             self._drop(error)
             return
         self._runtime.call_later(0, lambda: self._load_slice(records))
+
+    def _loaded(self) -> None:
+        self.state = HostState.ACTIVE
+        self._wait_for(self._log.committed())
+        self._apply(self.shard.loaded(self._runtime.now_ms()), None)
 
     def submit(self, command: Any, context: RequestContext | None) -> Completion[Any]:
         """Have the shard decide; completes with its reply once that is committed, or fails with its
@@ -114,17 +124,26 @@ class ShardHost:
         return completion
 
     def stop(self) -> None:
-        """Leadership has gone: waiters get NOT_COORDINATOR, nothing is called back."""
+        """Leadership has gone: waiters get NOT_COORDINATOR, and ``dropped`` is not called."""
         if self.state is not HostState.DROPPED:
             self._end()
 
     def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> None:
         try:
+            self._decide(command, context, completion)
+        except Exception as defect:
+            self._drop(defect)  # half decided: what is in memory is not to be trusted any more
+            raise
+
+    def _decide(
+        self, command: Any, context: RequestContext | None, completion: Completion[Any] | None
+    ) -> None:
+        try:
             decision = self.shard.command(command, context, self._runtime.now_ms())
         except BrokerError as error:
             if completion is not None:
-                refused = error  # the name of an except clause ends with it
-                self._hold(completion, lambda: completion.fail(refused))
+                self._held.append((self._placed, completion, None, error))
+                self._release()
             return
         self._apply(decision, completion)
 
@@ -141,11 +160,12 @@ class ShardHost:
         for order in decision.timers:
             self._set_timer(order)
         if completion is not None and decision.deferred is None:
-            self._hold_reply(completion, decision.reply)
+            self._held.append((self._placed, completion, decision.reply, None))
         for token, reply in decision.answers:
             waiting = self._waiting.pop(token, None)
             if waiting is not None:
-                self._hold_reply(waiting, reply)
+                self._held.append((self._placed, waiting, reply, None))
+        self._release()
 
     def _append(self, records: Sequence[CoordinatorRecord]) -> bool:
         try:
@@ -153,12 +173,15 @@ class ShardHost:
         except BrokerError as error:
             self._drop(error)
             return False
-        self._placed += 1
-        number = self._placed
         for item in records:
             self.shard.replay(item)
-        committed.when_done(lambda done: self._when_committed(number, done))
+        self._wait_for(committed)
         return self.state is HostState.ACTIVE
+
+    def _wait_for(self, committed: Completion[None]) -> None:
+        self._placed += 1
+        number = self._placed
+        committed.when_done(lambda done: self._when_committed(number, done))
 
     def _when_committed(self, number: int, done: Completion[None]) -> None:
         if self.state is not HostState.ACTIVE:
@@ -169,18 +192,21 @@ class ShardHost:
         self._committed = number
         self._release()
 
-    def _hold_reply(self, completion: Completion[Any], reply: Any) -> None:
-        assert reply is not None
-        self._hold(completion, lambda: completion.complete(reply))
-
-    def _hold(self, completion: Completion[Any], deliver: Callable[[], None]) -> None:
-        self._held.append((self._placed, deliver, completion))
-        self._release()
-
     def _release(self) -> None:
+        """Deliver what waits no longer. Who is told may submit again: his reply takes its place behind the others."""
+        if self._releasing:
+            return
+        self._releasing = True
         held = self._held
-        while held and held[0][0] <= self._committed:
-            held.popleft()[1]()
+        try:
+            while held and held[0][0] <= self._committed:
+                _, completion, reply, error = held.popleft()
+                if error is None:
+                    completion.complete(reply)
+                else:
+                    completion.fail(error)
+        finally:
+            self._releasing = False
 
     def _set_timer(self, order: TimerOrder) -> None:
         old = self._timers.pop(order.key, None)
@@ -206,7 +232,7 @@ class ShardHost:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        waiters = [completion for _, _, completion in self._held] + list(self._waiting.values())
+        waiters = [held[1] for held in self._held] + list(self._waiting.values())
         self._held.clear()
         self._waiting.clear()
         for completion in waiters:

@@ -14,7 +14,7 @@ from blumfeld.coordinator.offsets import (
 )
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupShard
+from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupShard
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -66,18 +66,29 @@ class OffsetCommands:
         owner = self._owner(request.group_id)
         generation = request.generation_id_or_member_epoch
         if owner is not None:
-            return owner.check_commit(
-                request.group_id,
-                request.member_id,
-                request.group_instance_id,
-                generation,
-                context.api_version,
-                now_ms,
+            commit = CommitCheck(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
+                generation=generation,
+                version=context.api_version,
+                partitions=self._existing(request),
             )
+            return owner.check_commit(commit, now_ms)
         if generation >= 0:
             modern = context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
         return Decision()
+
+    def _existing(self, request: OffsetCommitRequest) -> list[tuple[str, int]]:
+        named = [(self._topic(asked)[0], asked.partitions) for asked in request.topics]
+        return [
+            (topic.name, item.partition_index)
+            for topic, partitions in named
+            if topic is not None
+            for item in partitions
+            if item.partition_index in topic.partitions
+        ]
 
     def commit(
         self, request: OffsetCommitRequest, now_ms: int
@@ -118,11 +129,7 @@ class OffsetCommands:
         return ErrorCode.NONE
 
     def fetch(
-        self,
-        group_id: str,
-        member_id: str | None,
-        member_epoch: int,
-        topics: Sequence[tuple[str, Sequence[int]]] | None,
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
     ) -> OffsetFetchResponseGroup:
         """Committed offsets of a group. A group or a partition without one is no error: offset -1.
 
@@ -147,25 +154,29 @@ class OffsetCommands:
     def delete(self, request: OffsetDeleteRequest, exists: bool) -> Decision:
         """Forget offsets of topics that no active member reads.
 
-        :raises BrokerError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC is an error of its partition
+        :raises BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC and
+            UNKNOWN_TOPIC_OR_PARTITION are errors of their partitions
         """
         if not exists:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
         owner = self._owner(request.group_id)
+        if owner is not None:
+            owner.check_delete_offsets(request.group_id)
         committed = self._store.of_group(request.group_id)
         records: list[CoordinatorRecord] = []
         response = OffsetDeleteResponse()
         for asked in request.topics:
+            topic = self._image().topics.get(asked.name)
             read = owner is not None and owner.is_subscribed(request.group_id, asked.name)
             answer = OffsetDeleteResponseTopic(name=asked.name)
             for item in asked.partitions:
-                if read:
+                code = ErrorCode.NONE
+                if topic is None or item.partition_index not in topic.partitions:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif read:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif (asked.name, item.partition_index) in committed:
                     records.append(tombstone(request.group_id, asked.name, item.partition_index))
-                    code = ErrorCode.NONE
-                else:
-                    code = ErrorCode.NONE
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=item.partition_index, error_code=code)
                 )

@@ -59,9 +59,10 @@ class OffsetFetch:
         return response
 
     def error(self, request: OffsetFetchRequest, code: int, _message: str | None) -> Message:
-        """Every group that was asked has the error; the single form has it at the top."""
+        """Every group that was asked has the error; the single form has it at the top and at each partition."""
         return OffsetFetchResponse(
             error_code=code,
+            topics=_single_refused(request, code),
             groups=[
                 OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups
             ],
@@ -71,18 +72,20 @@ class OffsetFetch:
         self, asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
     ) -> Completion[Any]:
         if not context.authorize("Describe", "Group", asked.group_id):
-            refused: Completion[Any] = Completion()
-            refused.fail(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            return refused
+            forbidden: Completion[Any] = Completion()
+            forbidden.fail(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            return forbidden
         by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
-        unknown: list[OffsetFetchResponseTopics] = []
+        refused: list[OffsetFetchResponseTopics] = []
         topics: list[tuple[str, Sequence[int]]] | None = None
         if asked.topics is not None:
             topics = []
             for topic in asked.topics:
                 name = self._name_of(topic.topic_id) if by_id else topic.name
                 if name is None:
-                    unknown.append(_unknown_topic(topic.topic_id, topic.partition_indexes))
+                    refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif not context.authorize("Describe", "Topic", name):
+                    refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 else:
                     topics.append((name, topic.partition_indexes))
         command = FetchOffsets(
@@ -93,32 +96,41 @@ class OffsetFetch:
             require_stable=require_stable,
         )
         fetched = self._coordinator.submit(asked.group_id, command, context)
-        return self._with_ids(fetched, unknown) if by_id else fetched
+        return self._completed(fetched, refused, topics is None, context)
 
     def _name_of(self, topic_id: bytes) -> str | None:
         topic = self._image().topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def _with_ids(
-        self, fetched: Completion[Any], unknown: list[OffsetFetchResponseTopics]
+    def _completed(
+        self,
+        fetched: Completion[Any],
+        refused: list[OffsetFetchResponseTopics],
+        all_asked: bool,
+        context: RequestContext,
     ) -> Completion[Any]:
-        """The same with topic ids in place of names; topics that are gone are left out where all were asked."""
-        named: Completion[Any] = Completion()
+        """The same with what was refused; of all topics, those that may be described; topic ids where they are used,
+        and topics that are gone left out then.
+        """
+        whole: Completion[Any] = Completion()
 
         def fill(done: Completion[Any]) -> None:
             if done.error is not None:
-                named.fail(done.error)
+                whole.fail(done.error)
                 return
             group: OffsetFetchResponseGroup = done.result()
-            topics = self._image().topics
-            known = [topic for topic in group.topics if topic.name in topics]
-            for topic in known:
-                topic.topic_id = topics[topic.name].topic_id
-            group.topics = known + unknown
-            named.complete(group)
+            if all_asked:
+                group.topics = [t for t in group.topics if context.authorize("Describe", "Topic", t.name)]
+            if context.api_version >= TOPIC_IDS_SINCE_VERSION:
+                topics = self._image().topics
+                group.topics = [topic for topic in group.topics if topic.name in topics]
+                for topic in group.topics:
+                    topic.topic_id = topics[topic.name].topic_id
+            group.topics += refused
+            whole.complete(group)
 
         fetched.when_done(fill)
-        return named
+        return whole
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -139,40 +151,35 @@ def _result(asked: OffsetFetchRequestGroup, done: Completion[Any]) -> OffsetFetc
     return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
 
 
-def _unknown_topic(topic_id: bytes, partitions: Sequence[int]) -> OffsetFetchResponseTopics:
+def _refused(asked: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
-        topic_id=topic_id,
+        name=asked.name,
+        topic_id=asked.topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=p,
-                committed_offset=-1,
-                committed_leader_epoch=-1,
-                metadata="",
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for p in partitions
+            OffsetFetchResponsePartitions(partition_index=p, committed_offset=-1, error_code=code)
+            for p in asked.partition_indexes
         ],
     )
+
+
+def _single_refused(request: OffsetFetchRequest, code: int) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=p, committed_offset=-1, error_code=code)
+                for p in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]
 
 
 def _as_single(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
     if group.error_code and version < GROUP_ERROR_SINCE_VERSION:
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=p, committed_offset=-1, error_code=group.error_code
-                        )
-                        for p in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics or []
-            ]
-        )
+        return OffsetFetchResponse(topics=_single_refused(request, group.error_code))
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[

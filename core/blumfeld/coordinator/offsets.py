@@ -8,7 +8,11 @@ import msgspec
 
 from blumfeld.coordinator.records import record
 from blumfeld.spi.groups import CoordinatorRecord
-from blumfeld.wire.messages.group_coordinator_records import OffsetCommitKey, OffsetCommitValue
+from blumfeld.wire.messages.group_coordinator_records import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from blumfeld.wire.schema import Message
 
 OFFSET_RECORD_TYPES = (0, 1)
@@ -38,7 +42,7 @@ class OffsetStore:
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply an offset record; a tombstone forgets the offset."""
-        assert isinstance(key, OffsetCommitKey)
+        assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
         place = (key.topic, key.partition)
         if value is None:
             offsets = self._groups.get(key.group)

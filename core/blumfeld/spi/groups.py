@@ -6,11 +6,12 @@ records, replays them when they are placed, and holds the reply until the high w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
 
@@ -85,6 +86,40 @@ class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberExport, ...]
 
 
+class CommitCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to commit which offsets: OffsetCommit, and TxnOffsetCommit with ``transactional``."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """The classic generation, or the KIP-848 member epoch; -1 of a consumer outside of any group."""
+    version: int
+    """Of the request: it decides on some errors."""
+    partitions: Sequence[tuple[str, int]]
+    """(topic, index) that exist: a KIP-848 member may lag behind where its assignment didn't change since."""
+    transactional: bool = False
+
+
+class Surroundings(Protocol):
+    """What a group type's shard is handed when it is made."""
+
+    config: Any
+    """``BrokerConfig``."""
+
+    def image(self) -> ClusterImage:
+        """The cluster, as of now: a type that assigns on the broker needs topics, partitions and racks."""
+        ...
+
+    def new_member_id(self, prefix: str) -> str:
+        """A unique member id: a shard's only source of chance."""
+        ...
+
+    def owner(self, group_id: str) -> GroupShard | None:
+        """The shard, maybe of another type, that has the group: to take it over (``export_group``, ``delete``)."""
+        ...
+
+
 class GroupShard(Protocol):
     """One group type's state for one partition of ``__consumer_offsets``. Pure: the time is an argument."""
 
@@ -115,22 +150,30 @@ class GroupShard(Protocol):
         """A ``DescribedGroup`` of DescribeGroups, or ``None``."""
         ...
 
-    def check_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int,
-        now_ms: int,
-    ) -> Decision:
-        """May this member commit offsets now? Raises ``BrokerError`` as formats.md §18 says; the decision may
-        reset a session timer.
+    def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
+        """May this member commit these offsets now? The decision may restart a session timer.
+
+        :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
+            STALE_MEMBER_EPOCH: of the request as a whole
+        """
+        ...
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """May this member read the group's offsets? ``None`` and -1: it doesn't say who it is (before v9).
+
+        :raises BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH
+        """
+        ...
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """May offsets of this group be deleted, those of subscribed topics apart?
+
+        :raises BrokerError: NON_EMPTY_GROUP: it has members, and nobody knows what they read
         """
         ...
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether an active member reads the topic: its offsets don't expire and can't be deleted."""
+        """Whether a member reads the topic, or may: its offsets don't expire and can't be deleted."""
         ...
 
     def is_empty(self, group_id: str) -> bool:
@@ -160,8 +203,8 @@ class GroupProtocol(Protocol):
     apis: Mapping[int, tuple[int, int]]
     """API key → versions whose requests go to :meth:`GroupShard.command` of the group's shard."""
 
-    def new_shard(self, config: Any, new_member_id: Callable[[str], str]) -> GroupShard:
-        """A fresh shard. ``new_member_id(prefix)`` gives a unique id; it is the shard's only source of chance."""
+    def new_shard(self, surroundings: Surroundings) -> GroupShard:
+        """A fresh shard, without groups."""
         ...
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:

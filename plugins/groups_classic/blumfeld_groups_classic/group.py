@@ -47,6 +47,13 @@ class Member:
     """Volatile: its SyncGroup that waits for the leader's."""
     is_new: bool = False
     """Volatile: it has not been in a generation yet."""
+    must_sync: bool = False
+    """Volatile: it has been told of this generation, and has not asked for its assignment yet."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is us who keep it waiting, so that it can't send heartbeats. A new member may give up."""
+        return (self.joining is not None and not self.is_new) or self.syncing is not None
 
     def metadata_for(self, protocol: str | None) -> bytes:
         """What it sent for a protocol; empty if it doesn't support it."""
@@ -97,10 +104,9 @@ class Group:
             self.leader_id = next(iter(self.members), None)
         return member
 
-    def supports(self, protocols: tuple[tuple[str, bytes], ...], but: str | None = None) -> bool:
-        """Whether one of these protocols is supported by every member (``but`` one, who is to change his)."""
-        others = [member for key, member in self.members.items() if key != but]
-        return any(all(_has(member, name) for member in others) for name, _ in protocols)
+    def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether one of these protocols is supported by every member."""
+        return any(all(_has(member, name) for member in self.members.values()) for name, _ in protocols)
 
     def vote(self) -> str | None:
         """The protocol: each member votes for its first among those that all support. The earliest named wins a
@@ -156,29 +162,36 @@ def _has(member: Member, protocol: str) -> bool:
 
 
 def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
-    """The group as a record says it is. One that is here keeps what is volatile of members that stay."""
-    before = group.members if group is not None else {}
+    """The group as a record says it is. One that is here keeps what is volatile of it and of members that stay."""
     group = group if group is not None else Group(group_id)
+    before, group.members, group.instances = group.members, {}, {}
     group.persisted = True
     group.generation = value.generation
     group.protocol_type = value.protocol_type
     group.protocol_name = value.protocol
-    group.members, group.instances = {}, {}
     group.leader_id = value.leader
     for item in value.members:
+        member = _member_of(item, value.protocol or "")
         known = before.get(item.member_id)
-        member = Member(
-            item.member_id,
-            item.group_instance_id,
-            item.client_id,
-            item.client_host,
-            item.session_timeout,
-            item.rebalance_timeout,
-            known.protocols if known else ((value.protocol or "", bytes(item.subscription)),),
-            bytes(item.assignment),
-        )
-        if known is not None:
-            member.joining, member.syncing, member.is_new = known.joining, known.syncing, known.is_new
+        if known is not None:  # the record has its metadata for one protocol only
+            volatile = (known.joining, known.syncing, known.is_new, known.must_sync)
+            member.joining, member.syncing, member.is_new, member.must_sync = volatile
+            member.protocols = known.protocols
         group.add(member)
     group.state = State.STABLE if group.members else State.EMPTY
     return group
+
+
+def _member_of(item: MemberMetadata, protocol: str) -> Member:
+    # Version 0 of the record has no rebalance timeout: the session's served as one.
+    rebalance_timeout_ms = item.rebalance_timeout if item.rebalance_timeout >= 0 else item.session_timeout
+    return Member(
+        item.member_id,
+        item.group_instance_id,
+        item.client_id,
+        item.client_host,
+        item.session_timeout,
+        rebalance_timeout_ms,
+        ((protocol, bytes(item.subscription)),),
+        bytes(item.assignment),
+    )

@@ -52,13 +52,13 @@ class Joining:
         :raises BrokerError: INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED,
             UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
         """
+        self._check_size()
         self._check_protocols()
         request = self.request
         if request.member_id:
             return self._known()
         if request.group_instance_id is not None:
             return self._static()
-        self._check_size()
         member_id = self.new_member_id(self.context.client_id or "consumer")
         if self.context.api_version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
             self.group.pending[member_id] = request.session_timeout_ms
@@ -69,15 +69,25 @@ class Joining:
 
     def _check_protocols(self) -> None:
         request, group = self.request, self.group
-        fits = bool(request.protocol_type and request.protocols)
-        if fits and group.members:
+        if group.state is State.EMPTY:
+            fits = bool(request.protocol_type and request.protocols)
+        else:
             same_type = request.protocol_type == group.protocol_type
-            fits = same_type and group.supports(self._protocols(), but=request.member_id)
+            fits = same_type and group.supports(self._protocols())
         if not fits:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _check_size(self) -> None:
-        if len(self.group.members) + len(self.group.pending) >= self.limits.members_max:
+        """While members join, those who have joined count: a group that is too large loses who comes last."""
+        group, known = self.group, self.group.members.get(self.request.member_id)
+        if group.state is State.EMPTY:
+            return
+        if group.state is State.PREPARING:
+            is_in = known is not None and known.joining is not None
+            size = sum(member.joining is not None for member in group.members.values())
+        else:
+            is_in, size = known is not None, len(group.members)
+        if not is_in and size >= self.limits.members_max:
             raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _known(self) -> Decision:
@@ -99,7 +109,6 @@ class Joining:
         member_id = self.new_member_id(instance)
         former_id = self.group.instances.get(instance)
         if former_id is None:
-            self._check_size()
             return self._admit(member_id)
         return self._replace(self.group.members[former_id], member_id)
 
@@ -137,15 +146,13 @@ class Joining:
         rebalance.refuse(former, effects, ErrorCode.FENCED_INSTANCE_ID)
         effects.end_session(group.group_id, former.member_id)
         led = group.leader_id == former.member_id
-        before = former.metadata_for(group.protocol_name)
         former_id, former.member_id = former.member_id, member_id
         group.members = {m.member_id: m for m in group.members.values()}
         group.instances[former.instance_id or ""] = member_id
         if led:
             group.leader_id = member_id
         self._update(former)
-        same = group.vote() == group.protocol_name and former.metadata_for(group.protocol_name) == before
-        if group.state is not State.STABLE or not same:
+        if group.state is not State.STABLE or group.vote() != group.protocol_name:
             return self._park(former)
         effects.write(group.group_id, group.as_record(effects.now_ms))
         effects.session(group.group_id, member_id, former.session_timeout_ms)

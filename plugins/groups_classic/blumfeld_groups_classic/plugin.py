@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
-from blumfeld.spi.groups import GroupShard
+from blumfeld.spi.groups import GroupShard, Surroundings
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
@@ -34,15 +33,16 @@ class ClassicGroupProtocol:
         ApiKey.SYNC_GROUP: (0, 5),
     }
 
-    def new_shard(self, config: Any, new_member_id: Callable[[str], str]) -> GroupShard:
+    def new_shard(self, surroundings: Surroundings) -> GroupShard:
         """A shard without groups, by the broker's group configuration."""
+        config = surroundings.config
         limits = Limits(
             session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
             session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
             members_max=config.int("group.max.size"),
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         )
-        return ClassicGroups(limits, new_member_id)
+        return ClassicGroups(limits, surroundings.new_member_id)
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The response with this error at its top."""

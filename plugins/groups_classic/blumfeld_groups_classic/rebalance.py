@@ -4,6 +4,8 @@ assignment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
@@ -15,6 +17,7 @@ def prepare(group: Group, effects: Effects, initial_delay_ms: int) -> None:
     """Begin a rebalance: who waits for an assignment is told, and all members are to join again."""
     if group.state is State.COMPLETING:
         answer_syncs(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+    if group.state is not State.EMPTY:
         effects.end_sync_timer(group.group_id)
     timeout_ms = group.rebalance_timeout_ms()
     group.delaying = group.state is State.EMPTY and initial_delay_ms > 0
@@ -66,9 +69,10 @@ def complete_join(group: Group, effects: Effects) -> None:
         return
     group.protocol_name = group.vote()
     group.state = State.COMPLETING
-    for member in joined:
-        effects.answer(member.joining, join_response(group, member))
-        member.joining, member.is_new = None, False
+    for member in group.members.values():
+        if member.joining is not None:
+            effects.answer(member.joining, join_response(group, member))
+        member.joining, member.is_new, member.must_sync = None, False, True
         effects.session(group.group_id, member.member_id, member.session_timeout_ms)
     effects.sync_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
 
@@ -81,14 +85,30 @@ def become_empty(group: Group, effects: Effects) -> None:
     effects.write(group.group_id, group.as_record(effects.now_ms))
 
 
-def remove_member(group: Group, member: Member, effects: Effects, initial_delay_ms: int) -> None:
-    """A member leaves or has expired: what it waits for is refused, and the others go on without it."""
-    group.remove(member.member_id)
-    effects.end_session(group.group_id, member.member_id)
-    refuse(member, effects, ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state in (State.STABLE, State.COMPLETING):
+def remove_members(group: Group, members: Sequence[Member], effects: Effects, initial_delay_ms: int) -> None:
+    """Members leave or have expired: what they wait for is refused, and the others go on without them."""
+    for member in members:
+        group.remove(member.member_id)
+        effects.end_session(group.group_id, member.member_id)
+        refuse(member, effects, ErrorCode.UNKNOWN_MEMBER_ID)
+    if members and group.state in (State.STABLE, State.COMPLETING):
         prepare(group, effects, initial_delay_ms)
     maybe_complete_join(group, effects)
+
+
+def synced(group: Group, member: Member, effects: Effects) -> None:
+    """The member has asked for its assignment. Once all have, nobody is late any more."""
+    if member.must_sync:
+        member.must_sync = False
+        if not any(other.must_sync for other in group.members.values()):
+            effects.end_sync_timer(group.group_id)
+
+
+def sync_expired(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+    """Who has not asked for its assignment by now is out, also when the others have theirs."""
+    late = [member for member in group.members.values() if member.must_sync]
+    if late:
+        remove_members(group, late, effects, initial_delay_ms)
 
 
 def refuse(member: Member, effects: Effects, code: ErrorCode) -> None:
@@ -102,9 +122,8 @@ def refuse(member: Member, effects: Effects, code: ErrorCode) -> None:
 
 
 def answer_syncs(group: Group, effects: Effects, code: ErrorCode) -> None:
-    """Answer everyone who waits for an assignment with an error; what was assigned is void."""
+    """Answer everyone who waits for an assignment with an error."""
     for member in group.members.values():
-        member.assignment = b""
         if member.syncing is not None:
             effects.answer(member.syncing, SyncGroupResponse(error_code=code))
             member.syncing = None

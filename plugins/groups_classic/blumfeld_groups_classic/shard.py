@@ -9,7 +9,14 @@ from typing import Any
 
 from blumfeld.coordinator.records import record
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupExport, GroupSummary, MemberExport
+from blumfeld.spi.groups import (
+    CommitCheck,
+    CoordinatorRecord,
+    Decision,
+    GroupExport,
+    GroupSummary,
+    MemberExport,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from blumfeld.wire.messages.group_coordinator_records import (
@@ -63,11 +70,13 @@ class ClassicGroups:
         self.groups[key.group] = replayed(self.groups.get(key.group), key.group, value)
 
     def loaded(self, now_ms: int) -> Decision:
-        """Every member has its session timeout to be heard of again."""
+        """Every member has its session timeout to be heard of again. Groups that are too large now shrink."""
         effects = Effects(now_ms)
         for group in self.groups.values():
             for member in group.members.values():
                 effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+            if len(group.members) > self._limits.members_max:
+                rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
         return effects.decision()
 
     # Commands
@@ -96,7 +105,10 @@ class ClassicGroups:
                 if group and group.state is State.PREPARING and group.generation == request.generation:
                     rebalance.join_expired(group, effects, self._limits.initial_rebalance_delay_ms)
             case SyncExpired():
-                self._sync_expired(request, effects)
+                group = self.groups.get(request.group_id)
+                waits = group and group.state in (State.COMPLETING, State.STABLE)
+                if group and waits and group.generation == request.generation:
+                    rebalance.sync_expired(group, effects, self._limits.initial_rebalance_delay_ms)
             case _:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         return effects.decision()
@@ -121,11 +133,12 @@ class ClassicGroups:
         if request.generation_id != group.generation:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
         asked = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name))
-        if any(given is not None and given != ours for given, ours in asked):
+        if any(None not in (given, ours) and given != ours for given, ours in asked):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        rebalance.synced(group, member, effects)
         if group.state is State.STABLE:
             return effects.decision(_assigned(group, member.assignment))
         rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -157,22 +170,31 @@ class ClassicGroups:
 
     def _leave(self, request: LeaveGroupRequest, context: RequestContext, effects: Effects) -> Decision:
         if context.api_version < BATCH_LEAVE_SINCE_VERSION:
-            code = self._leave_one(request.group_id, MemberIdentity(member_id=request.member_id), effects)
-            return effects.decision(LeaveGroupResponse(error_code=code))
+            leaving = [MemberIdentity(member_id=request.member_id)]
+        else:
+            leaving = request.members
+        group = self.groups.get(request.group_id)
+        left: list[Member] = []
         answers = [
             MemberResponse(
-                member_id=leaving.member_id,
-                group_instance_id=leaving.group_instance_id,
-                error_code=self._leave_one(request.group_id, leaving, effects),
+                member_id=item.member_id,
+                group_instance_id=item.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID
+                if group is None
+                else self._leaves(group, item, left, effects),
             )
-            for leaving in request.members
+            for item in leaving
         ]
+        if group is not None:  # one rebalance, however many leave
+            rebalance.remove_members(group, left, effects, self._limits.initial_rebalance_delay_ms)
+        if context.api_version < BATCH_LEAVE_SINCE_VERSION:
+            return effects.decision(LeaveGroupResponse(error_code=answers[0].error_code))
         return effects.decision(LeaveGroupResponse(members=answers))
 
-    def _leave_one(self, group_id: str, leaving: MemberIdentity, effects: Effects) -> ErrorCode:
-        group = self.groups.get(group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+    def _leaves(
+        self, group: Group, leaving: MemberIdentity, left: list[Member], effects: Effects
+    ) -> ErrorCode:
+        """Check one who leaves; a member goes to ``left``, an id that only was given out is forgotten."""
         member_id = leaving.member_id
         if leaving.group_instance_id is not None:
             holder = group.instances.get(leaving.group_instance_id)
@@ -182,16 +204,13 @@ class ClassicGroups:
                 return ErrorCode.FENCED_INSTANCE_ID
             member_id = holder
         if group.pending.pop(member_id, None) is not None:
-            effects.end_session(group_id, member_id)
-            rebalance.maybe_complete_join(group, effects)
+            effects.end_session(group.group_id, member_id)
             return ErrorCode.NONE
         member = group.members.get(member_id)
-        if member is None:
+        if member is None or member in left:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        rebalance.remove_member(group, member, effects, self._limits.initial_rebalance_delay_ms)
+        left.append(member)
         return ErrorCode.NONE
-
-    # Timers
 
     def _session_expired(self, expired: SessionExpired, effects: Effects) -> None:
         group = self.groups.get(expired.group_id)
@@ -199,75 +218,69 @@ class ClassicGroups:
             return
         if group.pending.pop(expired.member_id, None) is not None:
             rebalance.maybe_complete_join(group, effects)
-            if not group.members and not group.pending and not group.persisted:
+            if group.state is State.EMPTY and not group.pending and not group.persisted:
                 del self.groups[group.group_id]
             return
         member = group.members.get(expired.member_id)
-        if member is None:
-            return
-        if (member.joining is not None and not member.is_new) or member.syncing is not None:
-            return  # it waits for us; its session starts again with the answer
-        rebalance.remove_member(group, member, effects, self._limits.initial_rebalance_delay_ms)
-
-    def _sync_expired(self, expired: SyncExpired, effects: Effects) -> None:
-        group = self.groups.get(expired.group_id)
-        if group is None or group.state is not State.COMPLETING or group.generation != expired.generation:
-            return
-        late = [m for m in group.members.values() if m.syncing is None]
-        for member in late:
-            group.remove(member.member_id)
-            effects.end_session(group.group_id, member.member_id)
-        rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
-        rebalance.maybe_complete_join(group, effects)
+        if member is None or member.waits:
+            return  # who waits for us can't be heard of; its session starts again with the answer
+        rebalance.remove_members(group, [member], effects, self._limits.initial_rebalance_delay_ms)
 
     # What others of the shard ask
 
-    def check_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int,
-        now_ms: int,
-    ) -> Decision:
+    def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
         """May offsets be committed (formats.md §18).
 
         :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
         """
-        group = self.groups[group_id]
-        if generation < 0 and group.state is State.EMPTY:
+        group = self.groups[commit.group_id]
+        if commit.generation < 0 and group.state is State.EMPTY:
             return Decision()
         effects = Effects(now_ms)
-        if generation >= 0 or member_id or instance_id is not None:
-            _, member = self._member(group_id, member_id, instance_id)
-            if generation != group.generation:
+        if commit.generation >= 0 or commit.member_id or commit.instance_id is not None:
+            _, member = self._member(group.group_id, commit.member_id, commit.instance_id)
+            if commit.generation != group.generation:
                 raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
-            effects.session(group_id, member.member_id, member.session_timeout_ms)
-        elif group.state is not State.EMPTY:
+            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        elif not commit.transactional:
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if group.state is State.COMPLETING:
+        if group.state is State.COMPLETING and not commit.transactional:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         return effects.decision()
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Anyone may read a classic group's offsets."""
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """What members of another protocol type read is unknown.
+
+        :raises BrokerError: NON_EMPTY_GROUP
+        """
+        group = self.groups[group_id]
+        if group.state is not State.EMPTY and group.protocol_type != "consumer":
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
 
     def owns(self, group_id: str) -> bool:
         """Whether it is here."""
         return group_id in self.groups
 
     def is_empty(self, group_id: str) -> bool:
-        """Whether it has neither members nor someone about to be one."""
-        group = self.groups[group_id]
-        return not group.members and not group.pending
+        """Whether it has no members: an id that was only given out doesn't keep a group alive."""
+        return self.groups[group_id].state is State.EMPTY
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether a member reads the topic; groups that are not consumers' read nothing that we know of."""
+        """Whether a member reads the topic; one whose subscription can't be read may read anything.
+
+        Groups that are not consumers' read nothing that we know of.
+        """
         group = self.groups[group_id]
         if group.protocol_type != "consumer":
             return False
-        return any(
-            topic in subscribed_topics(member.metadata_for(group.protocol_name) or member.protocols[0][1])
-            for member in group.members.values()
-        )
+        for member in group.members.values():
+            topics = subscribed_topics(member.metadata_for(group.protocol_name) or member.protocols[0][1])
+            if topics is None or topic in topics:
+                return True
+        return False
 
     def delete(self, group_id: str) -> Sequence[CoordinatorRecord]:
         """The tombstone of an empty group. One that never got into the log just goes."""

@@ -11,17 +11,17 @@ from blumfeld.wire.primitives import DecodeError
 VERSION_MAX = 3
 
 
-def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
-    """The topics of a ConsumerProtocolSubscription; none if it isn't one. A newer version is read as the newest
+def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """The topics of a ConsumerProtocolSubscription; ``None`` if it isn't one. A newer version is read as the newest
     known.
     """
     if len(metadata) < 2:
-        return ()
+        return None
     version = int.from_bytes(metadata[:2], signed=True)
     if version < 0:
-        return ()
+        return None
     try:
         subscription, _ = decode_from(ConsumerProtocolSubscription, metadata, min(version, VERSION_MAX), 2)
     except DecodeError:
-        return ()
+        return None
     return tuple(subscription.topics)
