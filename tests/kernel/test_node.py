@@ -160,16 +160,6 @@ def test_a_listener_with_any_port_is_bound_before_the_broker_registers(tmp_path:
     assert JOURNAL.lines.index("FIXED listening") > JOURNAL.lines.index("broker started")
 
 
-def test_a_port_in_use_names_the_listener(tmp_path: Path) -> None:
-    JOURNAL.failing["PLAINTEXT listening"] = OSError(errno.EADDRINUSE, "Address already in use")
-
-    async def body(node: Node) -> None:
-        with pytest.raises(StartError, match=r"listener PLAINTEXT on 127.0.0.1:9092: Address already in use"):
-            await node.start()
-
-    with_node(planned(tmp_path), body)
-
-
 def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     text = "version=1\ncluster.id=other\nnode.id=1\ndirectory.id=XXXXXXXXXXXXXXXXXXXXXg\n"
     (tmp_path / "meta.properties").write_text(text)

@@ -260,12 +260,7 @@ class Node:
             security = composition.security
             layer = None if security is None else security.byte_layer(listener)
             handler = self.broker.connection_handler(listener.kind)
-            try:
-                port = await composition.transport.listen(listener, handler, limits, layer)
-            except OSError as error:
-                raise type(error)(
-                    error.errno, f"listener {listener.name} on {_where(listener)}: {error.strerror}"
-                ) from error
+            port = await composition.transport.listen(listener, handler, limits, layer)
             listeners[nth] = msgspec.structs.replace(listener, port=port)
             composition.listeners = tuple(listeners)
 
@@ -289,8 +284,3 @@ class Node:
         endpoint = MetricsEndpoint(self.metrics, health)
         self.metrics_port = await endpoint.start(*address(bind))
         self._started.append(("metrics", endpoint.stop))
-
-
-def _where(listener: Listener) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{host}:{listener.port}"
