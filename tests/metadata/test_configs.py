@@ -42,6 +42,7 @@ def test_values_are_set_and_deleted(driven: Driven) -> None:
     assert driven.image.config(TOPIC, "alpha") == {"retention.ms": "1000"}
     assert alter(driven, TOPIC, "alpha", ("retention.ms", DELETE, None)) == 0
     assert driven.image.config(TOPIC, "alpha") == {}
+    assert alter(driven, TOPIC, "alpha", ("no.such.key", DELETE, None)) == 0
     assert replayed(driven.log) == driven.image
 
 
@@ -67,6 +68,9 @@ def test_lists_grow_and_shrink_from_the_value_that_holds(driven: Driven) -> None
         (BROKER, "x", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, "7", ("log.retention.ms", SET, "1"), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "1", ("node.id", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("log.retention.ms", SET, "x"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "5000"), ErrorCode.INVALID_CONFIG),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "45000"), ErrorCode.INVALID_REQUEST),
         (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
     ],
@@ -120,7 +124,7 @@ def test_a_resource_twice_is_refused(driven: Driven) -> None:
     resource = AlterConfigsResource(resource_type=TOPIC, resource_name="alpha")
     request = IncrementalAlterConfigsRequest(resources=[resource, resource])
     response = driven.do(request, IncrementalAlterConfigsResponse)
-    assert [r.error_code for r in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [r.error_code for r in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def test_the_old_way_replaces_everything(driven: Driven) -> None:

@@ -232,6 +232,7 @@ def test_topics_that_cannot_be_deleted(three: Driven) -> None:
     assert delete(three, DeleteTopicState(name="alpha", topic_id=topic_id)) == [("alpha", 42)]
     both = delete(three, DeleteTopicState(name="alpha"), DeleteTopicState(topic_id=topic_id))
     assert both == [("alpha", 42), ("alpha", 42)]
+    assert delete(three, *[DeleteTopicState(name="alpha")] * 2) == [("alpha", 42)]
     assert "alpha" in three.image.topics
 
 

@@ -87,7 +87,7 @@ def _alter(
 ) -> tuple[list[Message], list[tuple[int, str, ErrorCode, str | None]]]:
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     records: list[Message] = []
-    outcomes: dict[tuple[int, str], tuple[int, str, ErrorCode, str | None]] = {}
+    outcomes = []
     for resource in resources:
         kind, name = resource.resource_type, resource.resource_name
         code, text = ErrorCode.NONE, None
@@ -99,8 +99,8 @@ def _alter(
             records += _records(state, kind, name, old, edits(resource, old))
         except BrokerError as error:
             code, text = error.code, error.message or message_of(error.code)
-        outcomes[kind, name] = (kind, name, code, text)
-    return records, list(outcomes.values())
+        outcomes.append((kind, name, code, text))
+    return records, outcomes
 
 
 def _check_resource(state: ControllerState, kind: int, name: str) -> None:
@@ -128,12 +128,10 @@ def _records(
     new = dict(old)
     changed: dict[str, str | None] = {}
     for edit in edits:
-        defn = _definition(kind, name, edit)
-        value = _edited(state, kind, defn, edit, old.get(edit.name))
+        value = _checked(state, kind, name, edit, old.get(edit.name))
         if value is None:
             new.pop(edit.name, None)
         else:
-            parse(defn, value)
             new[edit.name] = value
         # Kafka repeats a broker's unchanged value, so that brokers reload what it names (KAFKA-14136).
         if value != old.get(edit.name) or kind == BROKER_RESOURCE:
@@ -141,10 +139,57 @@ def _records(
     if kind == TOPIC_RESOURCE:
         known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
         check_topic_configs(known, effective_config(state))
+    if kind == GROUP_RESOURCE and changed:
+        _check_group(state, new)
     return [
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in changed.items()
     ]
+
+
+def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str | None) -> str | None:
+    """The value after the edit; ``None`` where there is none.
+
+    :raises BrokerError: INVALID_CONFIG, but of a broker INVALID_REQUEST, as Kafka's brokers look before they forward
+    """
+    if edit.operation == DELETE and edit.name not in _TABLES[kind]:
+        return None
+    defn = _definition(kind, name, edit)
+    value = _edited(state, kind, defn, edit, old)
+    if value is None:
+        return None
+    try:
+        parse(defn, value)
+    except ConfigError as error:
+        if kind != BROKER_RESOURCE:
+            raise
+        raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from error
+    return value
+
+
+def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:
+    """A consumer group's times lie within what the broker allows (KIP-848).
+
+    :raises ConfigError: one does not
+    """
+    config = effective_config(state)
+    for key in ("session.timeout.ms", "heartbeat.interval.ms"):
+        text = values.get(f"consumer.{key}")
+        low, high = (config.int(f"group.consumer.{bound}.{key}") for bound in ("min", "max"))
+        if text is not None and not low <= int(text) <= high:
+            raise ConfigError(
+                f"consumer.{key}", text, f"a number from {low} to {high} (group.consumer.*.{key})"
+            )
+    held = {
+        key: int(values.get(f"consumer.{key}", config.int(f"group.consumer.{key}")))
+        for key in ("session.timeout.ms", "heartbeat.interval.ms")
+    }
+    if held["session.timeout.ms"] <= held["heartbeat.interval.ms"]:
+        raise ConfigError(
+            "consumer.session.timeout.ms",
+            held["session.timeout.ms"],
+            "more than consumer.heartbeat.interval.ms",
+        )
 
 
 def _definition(kind: int, name: str, edit: _Edit) -> ConfigDef:

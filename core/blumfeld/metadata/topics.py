@@ -80,9 +80,7 @@ class _Creation:
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:
         self._check_name(topic.name)
-        given = {c.name: c.value for c in topic.configs}
-        if len(given) != len(topic.configs):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "a configuration key is given twice")
+        given = {c.name: c.value for c in topic.configs}  # of a key given twice the last counts, as in Kafka
         if nulls := [name for name, value in given.items() if value is None]:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls[0]}"
@@ -217,7 +215,7 @@ def delete_topics(
             found.append((topic, None, error))
     times = Counter(topic_id for _, topic_id, _ in found if topic_id is not None)
     records: list[Message] = []
-    results = []
+    results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
     for topic, topic_id, refused in found:
         name = topic.name
         if topic_id is not None:
@@ -226,15 +224,13 @@ def delete_topics(
                 refused = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
             else:
                 records.append(RemoveTopicRecord(topic_id=topic_id))
-        results.append(
-            DeletableTopicResult(
-                name=name,
-                topic_id=topic_id or topic.topic_id,
-                error_code=ErrorCode.NONE if refused is None else refused.code,
-                error_message=None if refused is None else refused.message or message_of(refused.code),
-            )
+        results[topic.name, topic.topic_id] = DeletableTopicResult(
+            name=name,
+            topic_id=topic_id or topic.topic_id,
+            error_code=ErrorCode.NONE if refused is None else refused.code,
+            error_message=None if refused is None else refused.message or message_of(refused.code),
         )
-    return ControllerDecision(records, DeleteTopicsResponse(responses=results))
+    return ControllerDecision(records, DeleteTopicsResponse(responses=list(results.values())))
 
 
 def _wanted_id(state: ControllerState, topic: DeleteTopicState) -> bytes:

@@ -76,7 +76,8 @@ class DeleteTopics:
         if name is None:
             found = self._broker.image.topic_by_id(topic.topic_id)
             if found is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
+                given = topic.topic_id != ZERO_UUID
+                return ErrorCode.UNKNOWN_TOPIC_ID if given else ErrorCode.INVALID_REQUEST
             name = found.name
         elif topic.topic_id != ZERO_UUID:
             return ErrorCode.INVALID_REQUEST  # name and id at once
