@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -47,7 +48,7 @@ class Flusher:
     :param failed: called once with the error when a sync fails; nothing is ever synced again then
     """
 
-    __slots__ = ("_cap", "_error", "_failed", "_log", "_running", "_runtime", "_waiters")
+    __slots__ = ("_cap", "_closed", "_error", "_failed", "_log", "_running", "_runtime", "_waiters")
 
     def __init__(self, runtime: Runtime, log: Flushed, failed: Callable[[OSError], None]) -> None:
         self._runtime = runtime
@@ -56,6 +57,7 @@ class Flusher:
         self._running = False
         self._waiters: list[Completion[int]] = []
         self._cap = 0
+        self._closed = False
         self._error: OSError | None = None
 
     def flush(self) -> Completion[int]:
@@ -77,11 +79,17 @@ class Flusher:
         """What is synced now is worth nothing from ``offset`` on."""
         self._cap = min(self._cap, offset)
 
+    def close(self) -> None:
+        """The log is closed, and whoever closed it synced what there was: nothing of it is touched any more."""
+        self._closed = True
+
     async def _run(self) -> None:
         while self._waiters:
             waiters, self._waiters = self._waiters, []
             try:
-                await self._sync()
+                if not self._closed and not await self._sync():
+                    self._waiters = waiters + self._waiters
+                    continue
             except OSError as error:
                 self._running = False
                 self._error = error
@@ -95,7 +103,8 @@ class Flusher:
                 waiter.complete(self._log.flushed_end_offset)
         self._running = False
 
-    async def _sync(self) -> None:
+    async def _sync(self) -> bool:
+        """Sync once; False: segments went away meanwhile, and it must be done again."""
         log = self._log
         target = self._cap = log.written_end_offset
         names, log.names_unsynced = log.names_unsynced, False
@@ -106,8 +115,11 @@ class Flusher:
         try:
             held += (file.region(0, 0) for file in files)
             await self._runtime.offload(sync, self._runtime, log.directory, files, indexes, names)
-        except OSError:
+        except OSError as error:
             log.names_unsynced = True
+            gone = any(not segment.is_open for segment in segments)
+            if self._closed or (gone and error.errno in (errno.EBADF, errno.ENOENT)):
+                return False
             raise
         finally:
             for region in held:
@@ -115,3 +127,4 @@ class Flusher:
         for segment in indexes:
             segment.index_unsynced = False
         log.flushed_end_offset = max(log.flushed_end_offset, min(target, self._cap))
+        return True

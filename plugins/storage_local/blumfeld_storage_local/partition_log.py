@@ -133,7 +133,7 @@ class LocalLog:
 
     def _append(self, placed: list[RecordBatch]) -> None:
         """Write batches in as few gather writes as rolls allow; the written end follows each."""
-        writer, now_ms = self._writer, self._runtime.now_ms()
+        writer, now_ms = self._writer, self._runtime.now_ms
         start = pending_bytes = 0
         for at, batch in enumerate(placed):
             if writer.must_roll(batch, pending_bytes, now_ms):
@@ -379,6 +379,7 @@ class LocalLog:
     def _end(self) -> None:
         self._unplace()
         self.is_open = False
+        self._flusher.close()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None

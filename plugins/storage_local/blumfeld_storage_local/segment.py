@@ -74,6 +74,11 @@ class Segment:
         return self._file
 
     @property
+    def is_open(self) -> bool:
+        """Whether the log file is open."""
+        return self._file is not None
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the log file."""
         if self.size < 0:

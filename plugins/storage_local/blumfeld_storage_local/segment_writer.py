@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX, SegmentIndexer, TimestampPosition
@@ -98,7 +98,7 @@ class SegmentWriter:
             else -2  # only the rule itself can say: it needs the clock
         )
 
-    def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: int) -> bool:
+    def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: Callable[[], int]) -> bool:
         """Whether ``batch`` belongs to a new segment, when ``pending_bytes`` go before it in this write.
 
         Almost always a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
@@ -114,7 +114,7 @@ class SegmentWriter:
             and batch.last_offset <= self._offset_max
         ):
             return False
-        return self._rule(batch, size, now_ms) is not None
+        return self._rule(batch, size, now_ms()) is not None
 
     def _rule(self, batch: RecordBatch, size: int, now_ms: int) -> RollReason | None:
         segment = ActiveSegment(

@@ -71,7 +71,9 @@ class LocalStorage:
         if not home.files.exists(home.path):
             home.files.make_dirs(home.path)
             # A log that is flushed below a name that isn't would be lost with it.
-            home.files.sync_dir(home.path.rstrip("/").rpartition("/")[0] or ("/" if home.path[0] == "/" else "."))
+            home.files.sync_dir(
+                home.path.rstrip("/").rpartition("/")[0] or ("/" if home.path[0] == "/" else ".")
+            )
         self._unlock = home.files.lock(f"{home.path}/{LOCK}")
         try:
             self._directory_id = claim(self._runtime, home.path, cluster_id, node_id)
