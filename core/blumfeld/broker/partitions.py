@@ -199,7 +199,10 @@ class Partition:
         for waiting in waiters:
             end_offset, acks, waiter = waiting
             if end_offset > written_end:
-                waiter.appended(failed)
+                if outcome.error is None:  # placed since: the outcome of an earlier write that waited for a sync
+                    self._unwritten.append(waiting)
+                else:
+                    waiter.appended(failed)
             elif acks != ACKS_ALL:
                 waiter.appended(_NONE)
             elif self.leader is None:
@@ -211,7 +214,7 @@ class Partition:
             self._runtime.at_end_of_turn(Phase.HIGH_WATERMARK, self._advance)
 
     def _remember(self, written_end: int) -> None:
-        if self._epoch_start >= 0:
+        if 0 <= self._epoch_start < written_end:
             start, self._epoch_start = self._epoch_start, -1
             self.state.epoch_started(self.leader_epoch, start)
         self.state.written(written_end)

@@ -150,10 +150,11 @@ class PartitionLog(Protocol):
         """Write all that was placed since the last write, in one gather write (split at IOV_MAX), rolling where
         the rules say.
 
-        ``done`` is called once, maybe before this returns. On success the written end is the placed end and
-        readers see the records; they survive a crash of the process, and a power cut only after
-        :meth:`flush`. A failed or short write cuts the file back to the written end, drops what was placed
-        behind it, and reports it in the outcome.
+        ``done`` is called once, maybe before this returns; or later (the ring, ``flush.messages``), and then
+        outcomes come in the order of the writes: more may be placed and written meanwhile. On success readers
+        see the records; they survive a crash of the process, and a power cut only after :meth:`flush`. A failed
+        or short write cuts the file back to the written end, drops what was placed behind it, and reports it in
+        the outcome. With ``flush.messages`` reached, ``done`` waits until they are flushed.
         """
         ...
 
