@@ -114,7 +114,9 @@ class FakeMetadata:
                 )
                 return BrokerRegistrationResponse(broker_epoch=7)
             case BrokerHeartbeatRequest():
-                return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+                return BrokerHeartbeatResponse(
+                    is_caught_up=True, is_fenced=command.want_fence, should_shut_down=command.want_fence
+                )
             case AllocateProducerIdsRequest():
                 start, self._next_producer_id = self._next_producer_id, self._next_producer_id + 2
                 return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=2)

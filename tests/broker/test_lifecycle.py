@@ -114,13 +114,14 @@ def test_a_lost_heartbeat_is_followed_by_the_next() -> None:
     assert len(commands(broker, BrokerHeartbeatRequest)) >= 3
 
 
-def test_a_single_broker_leaves_without_asking() -> None:
+def test_a_single_broker_is_fenced_with_its_last_heartbeat() -> None:
+    """So that whoever starts on its directory next need not wait for a session to end."""
     broker = BrokerHarness()
     broker.stop()
-    assert not any(c.want_shut_down for c in commands(broker, BrokerHeartbeatRequest))  # type: ignore[attr-defined]
-    beats = len(commands(broker, BrokerHeartbeatRequest))
+    beats = commands(broker, BrokerHeartbeatRequest)
+    assert [(b.want_fence, b.want_shut_down) for b in beats] == [(False, False), (True, True)]  # type: ignore[attr-defined]
     broker.runtime.advance(10_000)
-    assert len(commands(broker, BrokerHeartbeatRequest)) == beats
+    assert len(commands(broker, BrokerHeartbeatRequest)) == len(beats)
 
 
 def second_broker(broker: BrokerHarness) -> None:

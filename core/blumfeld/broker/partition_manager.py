@@ -1,7 +1,7 @@
 """The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says.
 
-Implements ``spi.replication.Replicas``. Opening is asynchronous and one at a time, in the order of the image;
-what an image says while a log is being opened counts once it is.
+Implements ``spi.replication.Replicas``. Opening is asynchronous, begun in the order of the image, a few at a time; what
+an image says while a log is being opened counts once it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 
-LeaderChanged = Callable[[TopicPartition, PartitionImage], None]
+OPENED_AT_ONCE_MAX = 4
+"""Logs that are opened at the same time: as many as there are workers for what blocks."""
 
 
 class PartitionManager:
@@ -51,7 +52,8 @@ class PartitionManager:
         self._events = events
         self._config_of = config_of
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
-        self._opening = False
+        self._opening: dict[TopicPartition, None] = {}
+        self._openers = 0
         self._settled: Completion[None] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._stopped = True
@@ -80,7 +82,7 @@ class PartitionManager:
 
     def settled(self) -> Completion[None]:
         """Completes when no partition waits to be opened."""
-        if not self._wanted:
+        if not self._wanted and not self._openers:
             return Completion.of(None)
         if self._settled is None:
             self._settled = Completion()
@@ -101,8 +103,8 @@ class PartitionManager:
             hosted = None
         if hosted is None:
             self._wanted[partition] = (topic_id, image)
-            if not self._opening:
-                self._opening = True
+            if self._openers < min(OPENED_AT_ONCE_MAX, len(self._wanted)):
+                self._openers += 1
                 self._runtime.spawn(self._open_wanted(), "open partitions")
             return ErrorCode.NONE
         if image.leader_epoch < hosted.leader_epoch:
@@ -134,9 +136,11 @@ class PartitionManager:
         self._changed(partition)
 
     async def _open_wanted(self) -> None:
-        while self._wanted and not self._stopped:
-            partition, (topic_id, _) = next(iter(self._wanted.items()))
+        while (partition := self._next_wanted()) is not None:
+            topic_id, _ = self._wanted[partition]
+            self._opening[partition] = None
             opened = await self._open(partition, topic_id)
+            del self._opening[partition]
             wanted = self._wanted.get(partition)
             if wanted is None or wanted[0] != topic_id:  # deleted, or made anew, meanwhile
                 if opened is not None:
@@ -146,10 +150,15 @@ class PartitionManager:
             del self._wanted[partition]
             if opened is not None and not self._stopped:
                 self._host(opened, wanted[1])
-        self._opening = False
-        settled, self._settled = self._settled, None
-        if settled is not None:
+        self._openers -= 1
+        if not self._openers and self._settled is not None:
+            settled, self._settled = self._settled, None
             settled.complete(None)
+
+    def _next_wanted(self) -> TopicPartition | None:
+        if self._stopped:
+            return None
+        return next((partition for partition in self._wanted if partition not in self._opening), None)
 
     async def _open(self, partition: TopicPartition, topic_id: bytes) -> Partition | None:
         config = self._config_of(partition.topic)
