@@ -107,7 +107,7 @@ class Lifecycle:
             broker_id=self._composition.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
-            want_fence=False,
+            want_fence=self._leaving and self._alone(),
             want_shut_down=self._leaving,
             offline_log_dirs=[d.directory_id for d in self._composition.storage.log_dirs() if not d.online],
         )
@@ -165,7 +165,7 @@ class Lifecycle:
         self._leaving = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._composition.config.bool("controlled.shutdown.enable") and not self._alone():
+        if self._composition.config.bool("controlled.shutdown.enable"):
             self._may_stop = Completion()
             limit = self._runtime.call_later(
                 self._composition.config.int("broker.session.timeout.ms"), self._stop_now
@@ -177,7 +177,10 @@ class Lifecycle:
             self._timer.cancel()
 
     def _alone(self) -> bool:
-        """With no other broker there is no one to hand anything to."""
+        """With no other broker there is no one to hand anything to: it is fenced with its last heartbeat.
+
+        So that whoever starts on this directory next, Apache Kafka too, need not wait for a session to end.
+        """
         own = self._composition.node_id
         return all(b.fenced or b.broker_id == own for b in self._composition.metadata.image.brokers.values())
 
