@@ -1,0 +1,36 @@
+"""Each client of the matrix, check by check, against one broker of this build; skipped where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.clients.catalogue import CLIENTS, client_class
+from blumfeld.testing.clients.matrix import ALL_COLUMNS, FAILED, NOT_OFFERED, run_cell
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("clients")
+    broker = BrokerProcess(folder)
+    broker.start()
+    yield broker.address
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("column", ALL_COLUMNS)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_client(name: str, column: str, bootstrap: str) -> None:
+    """What the client offers works."""
+    absent = client_class(name).absent()
+    if absent is not None:
+        pytest.skip(absent)
+    cell = run_cell(name, column, bootstrap, f"{name}-{column}", timeout_s=100)
+    if cell.verdict == NOT_OFFERED:
+        pytest.skip(cell.note)
+    assert cell.verdict != FAILED, cell.note
