@@ -42,6 +42,8 @@ class FakeDisk:
         self.open_files = 0
         self.open_regions = 0
         self.locks: set[str] = set()
+        self.watch: Callable[[str, str], None] | None = None
+        """Called with (operation, path) before each operation; it may :meth:`crash` or :meth:`kill` there and then."""
         self._faults: list[Fault] = []
         self._mounted: FakeFiles | None = None
 
@@ -77,6 +79,8 @@ class FakeDisk:
 
     def step(self, operation: str, path: str) -> int | None:
         """Count an operation, and fail it if a fault says so; how many bytes to write, if it is a short write."""
+        if self.watch is not None:
+            self.watch(operation, path)
         self.operations[operation] = self.operations.get(operation, 0) + 1
         for fault in self._faults:
             if fault.operation != operation or fault.path_part not in path or fault.times == 0:
@@ -210,9 +214,11 @@ class FakeFiles:
             raise OSError(errno.EIO, "the process that had this open is dead", path)
 
     def step(self, operation: str, path: str) -> int | None:
-        """As :meth:`FakeDisk.step`, for a process that lives."""
+        """As :meth:`FakeDisk.step`, for a process that lives, and still does when the operation begins."""
         self.check(path)
-        return self.disk.step(operation, path)
+        short = self.disk.step(operation, path)
+        self.check(path)
+        return short
 
     def open(
         self, path: str, *, create: bool = False, exclusive: bool = False, write: bool = True

@@ -1,0 +1,161 @@
+"""A consumer without a group, by fetch sessions: it reads everything, in order, and again after each restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
+from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from blumfeld.wire.record_batch import split_batches
+from blumfeld.wire.records import records
+
+FETCH_VERSION = 12
+RETRY_S = 0.2
+SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+
+def values_of(data: PartitionData, position: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of every record from ``position`` on in one partition's part of an answer."""
+    if not data.records:
+        return
+    assert isinstance(data.records, memoryview)
+    for batch in split_batches(data.records, allow_partial=True):
+        batch.verify_crc()
+        for record in records(batch):
+            if record.offset >= position:
+                assert record.value is not None
+                yield record.offset, record.value
+
+
+class Consumer:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        address: tuple[str, int],
+        oracle: Oracle,
+        partitions: list[TopicPartition],
+        *,
+        max_wait_ms: int,
+        max_bytes: int = 4_096,
+    ) -> None:
+        self.name = name
+        self.positions = dict.fromkeys(partitions, 0)
+        self._network = network
+        self._address = address
+        self._oracle = oracle
+        self._max_wait_ms = max_wait_ms
+        self._max_bytes = max_bytes
+        self._session_id = 0
+        self._session_epoch = 0
+        self._told: dict[TopicPartition, int] = {}
+        """What the session knows of our positions."""
+
+    async def run(self, until_s: float) -> None:
+        """Read until then."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            connection = await connect_patiently(self._network, self._address, self.name)
+            self._forget_session()
+            try:
+                while loop.time() < until_s:
+                    if not await self.fetch_once(connection):
+                        await asyncio.sleep(RETRY_S)
+                connection.close()
+            except ConnectionError:
+                await asyncio.sleep(RETRY_S)
+
+    async def read_all(self) -> dict[TopicPartition, list[tuple[int, bytes]]]:
+        """Every partition from its start to its high watermark: the whole log, for the last check."""
+        connection = await connect_patiently(self._network, self._address, self.name)
+        found: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        for partition in self.positions:
+            read = found[partition] = []
+            position, end = 0, 1
+            while position < end:
+                wanted = FetchPartition(
+                    partition=partition.partition, fetch_offset=position, partition_max_bytes=1 << 20
+                )
+                topic = FetchTopic(topic=partition.topic, partitions=[wanted])
+                request = FetchRequest(max_bytes=1 << 20, topics=[topic])
+                answer = await connection.ask(request, FETCH_VERSION, FetchResponse)
+                data = answer.responses[0].partitions[0]
+                if data.error_code:
+                    raise ViolationError(f"{partition}@{position}: {ErrorCode(data.error_code).name}")
+                end = data.high_watermark
+                read += values_of(data, position)
+                position = read[-1][0] + 1 if read else position
+        connection.close()
+        return found
+
+    def _forget_session(self) -> None:
+        self._session_id = self._session_epoch = 0
+        self._told.clear()
+
+    async def fetch_once(self, connection: ClientConnection) -> bool:
+        """One Fetch; whether all went well. :raises ConnectionError: the connection is lost"""
+        answer = await connection.ask(self._request(), FETCH_VERSION, FetchResponse)
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            if code not in SESSION_ERRORS:
+                raise ViolationError(f"Fetch: {code.name}")
+            self._forget_session()
+            return False
+        self._session_id = answer.session_id
+        self._session_epoch = self._session_epoch + 1 if answer.session_id else 0
+        self._told = dict(self.positions) if answer.session_id else {}
+        fine = True
+        for topic in answer.responses:
+            for data in topic.partitions:
+                fine &= self._take(TopicPartition(topic.topic, data.partition_index), data)
+        return fine
+
+    def _request(self) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for at, position in self.positions.items():
+            if self._told.get(at) == position:
+                continue
+            topic = topics.setdefault(at.topic, FetchTopic(topic=at.topic))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=at.partition, fetch_offset=position, partition_max_bytes=self._max_bytes
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=4 * self._max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+        )
+
+    def _take(self, partition: TopicPartition, data: PartitionData) -> bool:
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._oracle.out_of_range(partition, self.positions[partition])
+            self.positions[partition] = 0
+            return False
+        if code is not ErrorCode.NONE:
+            if not is_retriable(code):
+                raise ViolationError(f"{partition}: Fetch was refused with {code.name}")
+            return False
+        for offset, value in values_of(data, self.positions[partition]):
+            if offset != self.positions[partition]:
+                raise ViolationError(f"{partition}: {offset} follows {self.positions[partition] - 1}: a hole")
+            self._oracle.read(partition, offset, value)
+            self.positions[partition] = offset + 1
+        return True

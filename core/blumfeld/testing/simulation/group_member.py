@@ -1,0 +1,243 @@
+"""A member of a classic consumer group: joins, reads what it is assigned, commits, leaves, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from blumfeld.spi.runtime import Random
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
+from blumfeld.testing.simulation.consumer import Consumer
+from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+SESSION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_MS = 20_000
+RETRY_S = 0.3
+PROTOCOL_VERSION = b"\0\0"
+REJOIN = (
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.MEMBER_ID_REQUIRED,
+)
+
+
+class RejoinError(Exception):
+    """The generation is over."""
+
+
+class GroupMember:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        network: Network,
+        address: tuple[str, int],
+        oracle: Oracle,
+        random: Random,
+        partitions: list[TopicPartition],
+        *,
+        pause_s: float,
+    ) -> None:
+        self.name = name
+        self._group = group
+        self._network = network
+        self._address = address
+        self._oracle = oracle
+        self._random = random
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._member_id = ""
+        self._generation = -1
+
+    async def run(self, until_s: float) -> None:
+        """Be a member until then, with pauses in which it has left, or seems dead."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            connection = await connect_patiently(self._network, self._address, self.name)
+            try:
+                await self._find_coordinator(connection)
+                stays_s = (0.5 + self._random.random()) * 40 * self._pause_s
+                await self._be_member(connection, min(until_s, loop.time() + stays_s))
+                await self._go_away(connection)
+            except (ConnectionError, RejoinError):
+                pass
+            connection.close()
+            await asyncio.sleep(RETRY_S + self._random.random() * self._pause_s)
+
+    def _check(self, what: str, error_code: int) -> None:
+        """:raises RejoinError: join anew :raises ViolationError: an error that a correct member never sees"""
+        code = ErrorCode(error_code)
+        if code is ErrorCode.NONE:
+            return
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+        if code not in REJOIN and not is_retriable(code):
+            raise ViolationError(f"{what} of group {self._group} was refused with {code.name}")
+        raise RejoinError
+
+    async def _find_coordinator(self, connection: ClientConnection) -> None:
+        answer = await connection.ask(FindCoordinatorRequest(key=self._group), 2, FindCoordinatorResponse)
+        self._check("FindCoordinator", answer.error_code)
+
+    async def _be_member(self, connection: ClientConnection, until_s: float) -> None:
+        while asyncio.get_running_loop().time() < until_s:
+            try:
+                assigned = await self._join(connection)
+                await self._read(connection, assigned, until_s)
+            except RejoinError:
+                await asyncio.sleep(RETRY_S)
+                await self._find_coordinator(connection)
+
+    async def _join(self, connection: ClientConnection) -> list[TopicPartition]:
+        topics = sorted({partition.topic for partition in self._partitions})
+        subscription = PROTOCOL_VERSION + encode(ConsumerProtocolSubscription(topics=topics), 0)
+        joined = None
+        while joined is None:
+            request = JoinGroupRequest(
+                group_id=self._group,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                member_id=self._member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+            )
+            answer = await connection.ask(request, 5, JoinGroupResponse)
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+                continue
+            self._check("JoinGroup", answer.error_code)
+            joined = answer
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        self._oracle.counts.rebalances += 1
+        return await self._sync(connection, [member.member_id for member in joined.members])
+
+    async def _sync(self, connection: ClientConnection, members: list[str]) -> list[TopicPartition]:
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        for nth, partition in enumerate(self._partitions if members else ()):
+            shares[members[nth % len(members)]].append(partition)
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=_assignment(share))
+                for member, share in shares.items()
+            ],
+        )
+        answer = await connection.ask(request, 3, SyncGroupResponse)
+        self._check("SyncGroup", answer.error_code)
+        assigned = decode(ConsumerProtocolAssignment, answer.assignment[2:], 0)
+        return [TopicPartition(t.topic, p) for t in assigned.assigned_partitions for p in t.partitions]
+
+    async def _read(
+        self, connection: ClientConnection, assigned: list[TopicPartition], until_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        consumer = Consumer(self.name, self._network, self._address, self._oracle, assigned, max_wait_ms=200)
+        consumer.positions.update(await self._committed(connection, assigned))
+        while loop.time() < until_s:
+            before = dict(consumer.positions)
+            if assigned:
+                await consumer.fetch_once(connection)
+            if consumer.positions != before:
+                await self._commit(connection, consumer.positions)
+            else:
+                await self._beat(connection)
+            await asyncio.sleep(self._random.random() * self._pause_s)
+
+    async def _committed(
+        self, connection: ClientConnection, assigned: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        if not assigned:
+            return {}
+        topics: dict[str, list[int]] = {}
+        for partition in assigned:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        request = OffsetFetchRequest(
+            group_id=self._group,
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()],
+        )
+        answer = await connection.ask(request, 5, OffsetFetchResponse)
+        self._check("OffsetFetch", answer.error_code)
+        found = {}
+        for topic in answer.topics:
+            for there in topic.partitions:
+                self._check("OffsetFetch", there.error_code)
+                at = TopicPartition(topic.name, there.partition_index)
+                self._oracle.fetched(self._group, at, there.committed_offset)
+                found[at] = max(there.committed_offset, 0)
+        return found
+
+    async def _commit(self, connection: ClientConnection, positions: dict[TopicPartition, int]) -> None:
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for at, offset in positions.items():
+            topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(partition_index=at.partition, committed_offset=offset)
+            )
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=list(topics.values()),
+        )
+        answer = await connection.ask(request, 7, OffsetCommitResponse)
+        for committed in answer.topics:
+            for partition in committed.partitions:
+                self._check("OffsetCommit", partition.error_code)
+                at = TopicPartition(committed.name, partition.partition_index)
+                self._oracle.committed(self._group, at, positions[at])
+
+    async def _beat(self, connection: ClientConnection) -> None:
+        request = HeartbeatRequest(
+            group_id=self._group, generation_id=self._generation, member_id=self._member_id
+        )
+        answer = await connection.ask(request, 3, HeartbeatResponse)
+        self._check("Heartbeat", answer.error_code)
+
+    async def _go_away(self, connection: ClientConnection) -> None:
+        """Leave as told; or just fall silent, so that the session has to run out."""
+        if self._random.random() < 0.5:
+            member = MemberIdentity(member_id=self._member_id)
+            request = LeaveGroupRequest(group_id=self._group, members=[member])
+            await connection.ask(request, 3, LeaveGroupResponse)
+        else:
+            await asyncio.sleep(2 * SESSION_TIMEOUT_MS / 1000)
+        self._member_id = ""
+
+
+def _assignment(share: list[TopicPartition]) -> bytes:
+    topics: dict[str, ConsumerProtocolAssignmentTopicPartition] = {}
+    for partition in share:
+        topic = topics.setdefault(
+            partition.topic, ConsumerProtocolAssignmentTopicPartition(topic=partition.topic)
+        )
+        topic.partitions.append(partition.partition)
+    return PROTOCOL_VERSION + encode(ConsumerProtocolAssignment(assigned_partitions=list(topics.values())), 0)

@@ -1,0 +1,162 @@
+"""An idempotent producer as client libraries are: bursts of pipelined batches, retried in order until acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from blumfeld.spi.runtime import Random
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
+from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from blumfeld.wire.records import Record
+
+IN_FLIGHT_MAX = 5
+"""``max.in.flight.requests.per.connection`` of an idempotent producer: what the broker remembers of it."""
+PRODUCE_VERSION = 9
+INIT_PRODUCER_ID_VERSION = 4
+RETRY_S = 0.1
+
+FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+
+
+class Batch(msgspec.Struct):
+    """Records of one partition on their way; the sequence stays the same in every retry."""
+
+    partition: TopicPartition
+    base_sequence: int
+    values: list[bytes]
+    acked: bool = False
+
+
+class Producer:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        address: tuple[str, int],
+        oracle: Oracle,
+        random: Random,
+        partitions: list[TopicPartition],
+        *,
+        pause_s: float,
+    ) -> None:
+        self.name = name
+        self._network = network
+        self._address = address
+        self._oracle = oracle
+        self._random = random
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._connection: ClientConnection | None = None
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._number = 0
+
+    async def run(self, until_s: float) -> None:
+        """Produce until then, and go on until all that was sent is acknowledged."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            burst = [self._new_batch() for _ in range(1 + self._random.randrange(IN_FLIGHT_MAX))]
+            await self._deliver(burst)
+            await asyncio.sleep(self._random.random() * 2 * self._pause_s)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _new_batch(self) -> Batch:
+        partition = self._partitions[self._random.randrange(len(self._partitions))]
+        values = []
+        for _ in range(1 + self._random.randrange(8)):
+            self._number += 1
+            filler = self._random.randbytes(self._random.randrange(200)).hex()
+            values.append(f"{self.name}#{self._number}#{filler}".encode())
+        return self._sequenced(Batch(partition, 0, values))
+
+    def _sequenced(self, batch: Batch) -> Batch:
+        batch.base_sequence = self._sequences.get(batch.partition, 0)
+        self._sequences[batch.partition] = batch.base_sequence + len(batch.values)
+        return batch
+
+    async def _deliver(self, burst: list[Batch]) -> None:
+        for batch in burst:
+            self._oracle.sent(batch.partition, batch.values)
+        while not all(batch.acked for batch in burst):
+            try:
+                connection = await self._connected()
+                sent = [(batch, connection.send(self._request(batch), PRODUCE_VERSION)) for batch in burst]
+                for batch, answer in sent:
+                    self._answered(burst, batch, await connection.wait(answer))
+            except ConnectionError:
+                await asyncio.sleep(RETRY_S)
+            burst = [batch for batch in burst if not batch.acked]
+            if burst:
+                self._oracle.counts.retries += 1
+                await asyncio.sleep(RETRY_S)
+
+    async def _connected(self) -> ClientConnection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await connect_patiently(self._network, self._address, self.name)
+        while self._producer_id < 0:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = await self._connection.ask(request, INIT_PRODUCER_ID_VERSION, InitProducerIdResponse)
+            if answer.error_code and not is_retriable(ErrorCode(answer.error_code)):
+                raise ViolationError(f"InitProducerId: {ErrorCode(answer.error_code).name}")
+            self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+            if self._producer_id < 0:
+                await asyncio.sleep(RETRY_S)
+        return self._connection
+
+    def _request(self, batch: Batch) -> ProduceRequest:
+        now_ms = EPOCH_MS + int(self._network.loop.time() * 1000)
+        records = [Record(key=self.name.encode(), value=value, timestamp=now_ms) for value in batch.values]
+        data = build_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+        partition = PartitionProduceData(index=batch.partition.partition, records=data)
+        topic = TopicProduceData(name=batch.partition.topic, partition_data=[partition])
+        return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+    def _answered(self, burst: list[Batch], batch: Batch, answer: object) -> None:
+        assert isinstance(answer, ProduceResponse)
+        outcome: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        code = ErrorCode(outcome.error_code)
+        if code is ErrorCode.NONE:
+            if not batch.acked:
+                batch.acked = True
+                self._oracle.acked(batch.partition, outcome.base_offset, batch.values)
+        elif code in FORGOTTEN:
+            self._forgotten(burst, batch)
+        elif not is_retriable(code):
+            raise ViolationError(f"{batch.partition}: a correct batch was refused with {code.name}")
+
+    def _forgotten(self, burst: list[Batch], batch: Batch) -> None:
+        """The broker doesn't know what came before: because an earlier batch of this burst failed, or it lost it."""
+        for earlier in burst:
+            if earlier is batch:
+                break
+            if earlier.partition == batch.partition and not earlier.acked:
+                return
+        self._oracle.sequence_refused(batch.partition)
+        for given_up in burst:  # a new producer id; what is under way is lost or not, and never sent again
+            given_up.acked = True
+        self._producer_id = -1
+        self._sequences.clear()

@@ -1,0 +1,382 @@
+"""The transport of a simulated node: frames over :mod:`blumfeld.testing.simulation.network`.
+
+It keeps the contract of ``spi.transport`` to the letter where it hurts: a frame's bytes turn to garbage once its turn
+is over, so that who keeps them for longer is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
+from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.transport import (
+    ByteLayer,
+    Connection,
+    ConnectionHandler,
+    DialedConnection,
+    FrameReceiver,
+    Limits,
+    Listener,
+)
+from blumfeld.testing.simulation.network import End, Network, Wire
+
+GARBAGE = b"\xdd"
+"""What a frame's memory holds once nobody may read it any more."""
+
+
+class Framer:
+    """Cuts bytes into frames, each in memory of its own."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._rest = bytearray()
+        self._frame_bytes_max = frame_bytes_max
+
+    def add(self, data: bytes) -> None:
+        """Bytes of the stream."""
+        self._rest += data
+
+    def next(self) -> bytearray | None:
+        """The next whole frame. :raises ConnectionError: its size is not allowed"""
+        rest = self._rest
+        if len(rest) < 4:
+            return None
+        size = int.from_bytes(rest[:4], "big", signed=True)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise ConnectionError(f"a frame of {size} bytes is not within 0 and {self._frame_bytes_max}")
+        if len(rest) < 4 + size:
+            return None
+        frame = rest[4 : 4 + size]
+        del rest[: 4 + size]
+        return frame
+
+
+def framed(parts: Parts) -> bytes:
+    """Size and parts as the bytes of the stream; file regions are read and released."""
+    try:
+        body = join(parts)
+    finally:
+        release(parts)
+    return len(body).to_bytes(4, "big") + body
+
+
+class SimulatedExchange:
+    """One request and the place of its answer."""
+
+    __slots__ = ("connection", "data", "done", "passed")
+
+    def __init__(self, connection: Accepted) -> None:
+        self.connection: Connection = connection
+        self.done = False
+        self.passed = False
+        self.data = b""
+
+    def answer(self, parts: Parts) -> None:
+        """Its place is filled; it leaves in Phase.ANSWER."""
+        self._settle()
+        connection = cast("Accepted", self.connection)
+        if connection.gone:
+            release(parts)
+            return
+        self.data = framed(parts)
+        connection.answered()
+
+    def no_answer(self) -> None:
+        """The request has none."""
+        self._settle()
+        cast("Accepted", self.connection).answered()
+
+    def let_next_start(self) -> None:
+        """The next request may start."""
+        if not self.passed:
+            self.passed = True
+            cast("Accepted", self.connection).wake()
+
+    def _settle(self) -> None:
+        if self.done:
+            raise RuntimeError("the request was already answered")
+        self.done = self.passed = True
+
+
+class Accepted:
+    """One client's connection, at the node; implements ``Connection`` and the network's ``End``."""
+
+    def __init__(
+        self,
+        transport: SimulatedTransport,
+        wire: Wire,
+        number: int,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+    ) -> None:
+        self.id = number
+        self.listener = listener
+        self.peer_host = "10.0.0.2"
+        self.peer_port = 50_000 + number % 10_000
+        self.state: Any = None
+        self.gone = False
+        self._transport = transport
+        self._wire = wire
+        self._handler = handler
+        self._limits = limits
+        self._framer = Framer(limits.frame_bytes_max)
+        self._open: deque[SimulatedExchange] = deque()
+        self._closing: str | None = None
+        self._stopping: str | None = None
+        self._muted_until_ms = 0.0
+        self._sending = self._waking = False
+        handler.opened(self)
+
+    # From the network
+
+    def data(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._closing is None and self._stopping is None:
+            self._framer.add(data)
+            self._start_requests()
+
+    def lost(self, reason: str) -> None:
+        """The connection has gone."""
+        if self.gone:
+            return
+        self.gone = True
+        self._transport.accepted.pop(self.id, None)
+        if not self._transport.dead:
+            self._handler.closed(self, reason)
+            self._transport.check_idle()
+
+    # Requests and answers
+
+    def _start_requests(self) -> None:
+        while self._may_start():
+            try:
+                frame = self._framer.next()
+            except ConnectionError as error:
+                self.close(str(error))
+                return
+            if frame is None:
+                return
+            exchange = SimulatedExchange(self)
+            self._open.append(exchange)
+            self._transport.spoil_after_turn(frame)
+            self._handler.request(exchange, memoryview(frame))
+
+    def _may_start(self) -> bool:
+        newest = self._open[-1] if self._open else None
+        return (
+            not self.gone
+            and self._closing is None
+            and self._transport.runtime.monotonic_ms() >= self._muted_until_ms
+            and (newest is None or newest.passed)
+            and len(self._open) < self._limits.in_flight_max
+        )
+
+    def wake(self) -> None:
+        """The next request may start, in the next turn."""
+        if not self._waking and not self.gone:
+            self._waking = True
+            self._transport.runtime.call_later(0, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        self._start_requests()
+
+    def answered(self) -> None:
+        """An exchange has its answer: send what is in order, at the end of the turn."""
+        if not self._sending and not self.gone:
+            self._sending = True
+            self._transport.runtime.at_end_of_turn(Phase.ANSWER, self._send)
+
+    def _send(self) -> None:
+        self._sending = False
+        if self.gone:
+            return
+        out = []
+        while self._open and self._open[0].done:
+            out.append(self._open.popleft().data)
+        if any(out):
+            self._wire.send(b"".join(out))
+        reason = self._closing if self._closing is not None else self._stopping
+        if self._closing is not None or (reason is not None and not self._open):
+            self._wire.close(reason or "")
+            self.lost(reason or "")
+        else:
+            self.wake()
+
+    # Connection
+
+    def mute(self, until_ms: float) -> None:
+        """Start no request before."""
+        self._muted_until_ms = max(until_ms, self._muted_until_ms)
+        left_ms = self._muted_until_ms - self._transport.runtime.monotonic_ms()
+        self._transport.runtime.call_later(max(left_ms, 0.0), self.wake)
+
+    def close(self, reason: str) -> None:
+        """Send answers that are ready, then close."""
+        if self._closing is None:
+            self._closing = reason
+            self.answered()
+
+    def drain(self, reason: str) -> None:
+        """Read no more; close when all open requests are answered."""
+        self._stopping = reason
+        self.answered()
+
+    def abort(self, reason: str) -> None:
+        """Close now."""
+        self._open.clear()
+        self._wire.connection.break_off(reason)
+        self.lost(reason)
+
+
+class Dialled:
+    """A connection that the node opened; implements ``DialedConnection`` and ``End``."""
+
+    def __init__(self, receiver: FrameReceiver, limits: Limits, wire: Wire) -> None:
+        self._receiver = receiver
+        self._framer = Framer(limits.frame_bytes_max)
+        self._wire = wire
+
+    def data(self, data: bytes) -> None:
+        """Bytes arrived."""
+        self._framer.add(data)
+        while (frame := self._framer.next()) is not None:
+            self._receiver.frame(memoryview(frame))
+
+    def lost(self, reason: str) -> None:
+        """The connection has gone."""
+        self._receiver.lost(reason)
+
+    def send(self, parts: Parts) -> None:
+        """Send one frame."""
+        self._wire.send(framed(parts))
+
+    def close(self) -> None:
+        """Close after what was sent."""
+        self._wire.close("closed by the node")
+
+
+class SimulatedTransport:
+    """``Transport`` of one incarnation of a node."""
+
+    def __init__(self, runtime: Runtime, network: Network) -> None:
+        self.runtime = runtime
+        self.accepted: dict[int, Accepted] = {}
+        self.dead = False
+        self._network = network
+        self._listening: list[tuple[str, int]] = []
+        self._connections = 0
+        self._spoil: list[bytearray] = []
+        self._idle: asyncio.Event | None = None
+
+    def driver(self) -> str:
+        """What drives the sockets."""
+        return "simulated network"
+
+    async def listen(
+        self,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> int:
+        """Accept from now on. :raises OSError: the port is taken"""
+
+        def accept(wire: Wire) -> End:
+            self._connections += 1
+            made = Accepted(self, wire, self._connections, listener, handler, limits)
+            self.accepted[made.id] = made
+            return made
+
+        port = self._network.listen(listener.host, listener.port, accept)
+        self._listening.append((listener.host, port))
+        return port
+
+    async def dial(
+        self,
+        host: str,
+        port: int,
+        receiver: FrameReceiver,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> DialedConnection:
+        """Connect. :raises OSError: nobody listens"""
+        made: list[Dialled] = []
+
+        def end(wire: Wire) -> End:
+            made.append(Dialled(receiver, limits, wire))
+            return made[0]
+
+        await self._network.connect(host, port, end)
+        return made[0]
+
+    def spoil_after_turn(self, frame: bytearray) -> None:
+        """Nobody may read these bytes once this turn is over."""
+        if not self._spoil:
+            self.runtime.at_end_of_turn(Phase.ANSWER, self._spoil_frames)
+        self._spoil.append(frame)
+
+    def _spoil_frames(self) -> None:
+        spoil, self._spoil = self._spoil, []
+        for frame in spoil:
+            frame[:] = GARBAGE * len(frame)
+
+    def check_idle(self) -> None:
+        """A connection has gone: a stop may wait for that."""
+        if self._idle is not None and not self.accepted:
+            self._idle.set()
+
+    async def stop(self, grace_ms: int) -> None:
+        """Let open requests be answered for so long, then close everything."""
+        self._unlisten()
+        for connection in list(self.accepted.values()):
+            connection.drain("the node stops")
+        if self.accepted:
+            self._idle = asyncio.Event()
+            over = self.runtime.call_later(grace_ms, self._idle.set)
+            await self._idle.wait()
+            over.cancel()
+        for connection in list(self.accepted.values()):
+            connection.abort("the node stops, and its grace is over")
+
+    def die(self) -> None:
+        """The node crashed: its connections break, its ports are free, and it says nothing any more."""
+        self.dead = True
+        self._unlisten()
+        for connection in list(self.accepted.values()):
+            connection.abort("the node crashed")
+
+    def _unlisten(self) -> None:
+        for host, port in self._listening:
+            self._network.unlisten(host, port)
+        self._listening.clear()
+
+
+class SimulatedWorld(Protocol):
+    """What the runtime of a simulated node has beside ``Runtime``."""
+
+    network: Network
+    transports: list[SimulatedTransport]
+
+
+class Plugin:
+    """Named ``net_simulated`` in the manifest of a simulated node."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("network",)
+
+    @hookimpl
+    def blumfeld_make_transport(self, composition: Composition) -> SimulatedTransport:
+        """The transport that belongs to the node's runtime."""
+        runtime = composition.runtime
+        world = cast("SimulatedWorld", runtime)
+        made = SimulatedTransport(runtime, world.network)
+        world.transports.append(made)
+        return made
