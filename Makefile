@@ -14,6 +14,7 @@ HOURS ?= 1
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m compileall -q core plugins
 	touch $@
 
 setup: $(VENV)/.done
