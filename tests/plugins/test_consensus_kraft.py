@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from blumfeld.spi.hooks import Feature
 from blumfeld.testing.fake_files import FakeDisk, Fault
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
 from blumfeld.wire.schema import Message
@@ -301,3 +303,111 @@ def test_a_silent_broker_is_fenced(disk: FakeDisk) -> None:
     node.runtime.advance(10_000)
     assert node.image.brokers[1].fenced
     assert node.image.topics["alpha"].partitions[0].leader == -1
+
+
+def test_an_answer_is_never_ahead_of_the_image(disk: FakeDisk) -> None:
+    """Also of a command that a listener submits while one of several committed batches is being published."""
+    node = KraftNode(disk).start()
+    node.join()
+    seen: list[tuple[str, bool]] = []
+
+    def ask(image: ClusterImage, delta: ImageDelta) -> None:
+        for topic in delta.topics_created:
+            if topic.name == "alpha":
+                again = node.submit(creation("beta"))
+                again.when_done(lambda done: seen.append(("beta", "beta" in node.image.topics)))
+
+    node.metadata.subscribe(ask)
+    node.submit(creation("alpha"))
+    node.submit(creation("beta"))
+    node.runtime.advance(10)
+    assert seen == [("beta", True)]
+
+
+def test_a_disk_that_takes_nothing_fails_the_start(disk: FakeDisk) -> None:
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", times=-1, error_number=28))
+    node = KraftNode(disk)
+    with pytest.raises(OSError, match="No space left"):
+        node.start()
+
+
+def test_a_change_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDisk) -> None:
+    node = KraftNode(disk, config={"internal.metadata.max.batch.size.in.bytes": 2_000}).start()
+    node.join()
+    assert error_of(node.submit(creation("alpha", partitions=100))) == ErrorCode.POLICY_VIOLATION
+    assert node.create("alpha") == [0]
+
+
+class Life:
+    """One node after the other on one disk, and what was promised."""
+
+    def __init__(self, disk: FakeDisk, seed: int) -> None:
+        self.disk = disk
+        self.chance = Random(seed)
+        self.seed = seed * 10
+        self.promised: dict[str, bool] = {}
+        """Topic → whether it was last answered to be there."""
+        self.unsure: set[str] = set()
+        """A change of it was asked for and not answered: it may have happened."""
+        self.node = KraftNode(disk, seed=self.seed).start()
+        self.count = 0
+
+    def restart(self) -> None:
+        """End somehow, start, and look."""
+        self.disk.heal()
+        if self.chance.random() < 0.3:
+            self.node.stop()
+        self.node.runtime.crash(power_cut=self.chance.random() < 0.5)
+        self.seed += 1
+        self.node = KraftNode(self.disk, seed=self.seed).start()
+        for name, there in self.promised.items():
+            if name not in self.unsure:
+                assert (name in self.node.image.topics) == there, name
+        self.promised = {name: name in self.node.image.topics for name in self.promised}
+        self.unsure.clear()
+
+    def step(self) -> None:
+        """Ask for something; the disk may fail; time passes."""
+        there = [name for name, is_there in self.promised.items() if is_there and name not in self.unsure]
+        if there and self.chance.random() < 0.3:
+            self.ask(self.chance.choice(there), False)
+        else:
+            self.count += 1
+            self.ask(f"t{self.count}", True)
+        if self.chance.random() < 0.1:
+            self.disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata"))
+        self.node.runtime.advance(self.chance.choice([0, 1, 5, 30, 1_200]))
+
+    def ask(self, name: str, create: bool) -> None:
+        """Create or delete a topic."""
+        node = self.node
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
+
+        def answered(done: Completion[Message]) -> None:
+            if done.error is not None:
+                return
+            response = done.result()
+            if isinstance(response, CreateTopicsResponse) and response.topics[0].error_code:
+                return  # the broker was fenced: it sends no heartbeats here
+            self.promised[name] = create
+            self.unsure.discard(name)
+            assert (name in node.image.topics) == create
+
+        self.promised.setdefault(name, False)
+        self.unsure.add(name)
+        node.submit(creation(name) if create else deletion).when_done(answered)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_happens_what_was_answered_stays(disk: FakeDisk, seed: int) -> None:
+    """Creations and deletions in flight, slow flushes, failing writes, kills and power cuts, restarts."""
+    life = Life(disk, seed)
+    kept = 0
+    for _ in range(4):
+        life.node.join()
+        life.node.runtime.offload_delay_ms = lambda: life.chance.uniform(0.0, 20.0)
+        for _ in range(life.chance.randrange(3, 25)):
+            life.step()
+        kept += sum(life.promised.values())
+        life.restart()
+    assert kept, "nothing was ever promised"

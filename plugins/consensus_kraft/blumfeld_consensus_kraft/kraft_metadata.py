@@ -60,6 +60,7 @@ class KraftMetadata:
         self._voter: Voter | None = None
         self._snapshots: Snapshots | None = None
         self._kraft_version = 0
+        self._failure: OSError | None = None
         self._session_timer: Timer | None = None
         self._retry_timer: Timer | None = None
         self._stopped = False
@@ -125,7 +126,7 @@ class KraftMetadata:
         assert self._raft is not None
         await self._raft.settle()
         if self._leading is None:
-            raise OSError("the metadata log takes no records; the log says why")
+            raise self._failure or OSError("the metadata log takes no records")
         self._publisher.publish_all()
 
     def _warn(self, text: str) -> None:
@@ -206,10 +207,20 @@ class KraftMetadata:
         )
 
     def _append(self, records: list[Message]) -> None:
+        """Place records as one batch.
+
+        :raises BrokerError: POLICY_VIOLATION: more than one batch may hold; nothing was placed
+        """
         assert self._leading is not None
         data = metadata_batch(
             records, base_offset=0, epoch=self._leading.epoch, timestamp_ms=self._runtime.now_ms()
         )
+        bytes_max = self._config.int("internal.metadata.max.batch.size.in.bytes")
+        if len(data) > bytes_max:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"the change takes {len(data)} bytes of metadata at once, {bytes_max} are allowed",
+            )
         self._place(data, records)
 
     def _place(self, data: bytearray, records: list[Message]) -> None:
@@ -239,6 +250,9 @@ class KraftMetadata:
         if decision.records:
             try:
                 self._append(decision.records)
+            except BrokerError as error:
+                completion.fail(error)
+                return completion
             except OSError as error:
                 self._failed(error, True)
                 completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
@@ -246,7 +260,7 @@ class KraftMetadata:
         controller.answered(command, decision.response, self._runtime.monotonic_ms())
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
             self._watch_sessions()
-        if raft.committed_end >= raft.end_offset:
+        if not self._publisher.uncommitted:
             completion.complete(decision.response)
             return completion
         reply = Reply(raft.end_offset, decision.response, completion)
@@ -266,6 +280,7 @@ class KraftMetadata:
         assert self._raft is not None
         self._leading = None
         self._controller = None
+        self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         kept = -1 if for_good else self._raft.log.written_end_offset
         self._publisher.drop(kept, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
@@ -304,7 +319,11 @@ class KraftMetadata:
             if fenced is None:
                 break
             self._events.warning("a broker fell silent and is fenced", broker_id=fenced[0])
-            self._append(fenced[1])
+            try:
+                self._append(fenced[1])
+            except OSError as error:
+                self._failed(error, True)
+                return
         self._watch_sessions()
 
 
