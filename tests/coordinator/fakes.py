@@ -1,0 +1,161 @@
+"""What surrounds a coordinator in its tests: a log whose commits a test decides, a cluster image, a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ANONYMOUS, Principal
+from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.spi.transport import Listener
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
+
+
+class FakeLog:
+    """``CoordinatorLog``: a list. With ``hold`` the test says when what was appended is committed."""
+
+    def __init__(self, items: Sequence[CoordinatorRecord] = (), *, hold: bool = False) -> None:
+        self.items = list(items)
+        self.batches: list[list[CoordinatorRecord]] = []
+        self.hold = hold
+        self.refuse: ErrorCode | None = None
+        """The next append places nothing."""
+        self.broken: Exception | None = None
+        """Reading raises it."""
+        self.open: list[Completion[None]] = []
+        self.ahead: Completion[None] = Completion.of(None)
+        """What ``committed`` gives."""
+
+    def append(self, records: Sequence[CoordinatorRecord]) -> Completion[None]:
+        if self.refuse is not None:
+            code, self.refuse = self.refuse, None
+            raise BrokerError(code)
+        self.items.extend(records)
+        self.batches.append(list(records))
+        committed: Completion[None] = Completion()
+        if self.hold:
+            self.open.append(committed)
+        else:
+            committed.complete(None)
+        return committed
+
+    def records(self) -> Iterator[CoordinatorRecord]:
+        if self.broken is not None:
+            raise self.broken
+        yield from list(self.items)
+
+    def committed(self) -> Completion[None]:
+        return self.ahead
+
+    def commit(self, batches: int | None = None) -> None:
+        """The high watermark passes the oldest ``batches``, or all."""
+        now, self.open = self.open[:batches], self.open[len(self.open[:batches]) :]
+        for committed in now:
+            committed.complete(None)
+
+    def fail(self, code: ErrorCode) -> None:
+        """What is not committed yet never will be."""
+        now, self.open = self.open, []
+        for committed in now:
+            committed.fail(BrokerError(code))
+
+
+class FakeImage:
+    """``ClusterImage`` with topics of one replica; an id is its name's bytes, padded."""
+
+    def __init__(self, topics: Mapping[str, int] | None = None) -> None:
+        self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
+        self.brokers: dict[int, BrokerImage] = {}
+        self.features: dict[str, int] = {}
+        self.features_epoch = 0
+        self.topics = {name: topic(name, count) for name, count in (topics or {}).items()}
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return {}
+
+
+def topic_id(name: str) -> bytes:
+    """The id that :class:`FakeImage` gives a topic."""
+    return name.encode().ljust(16, b".")
+
+
+def topic(name: str, count: int) -> TopicImage:
+    """A topic of ``count`` partitions, led by node 1."""
+    partitions = {
+        n: PartitionImage(partition=n, replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
+        for n in range(count)
+    }
+    return TopicImage(name=name, topic_id=topic_id(name), partitions=partitions)
+
+
+class FakeContext:
+    """``RequestContext`` of one request of an API version; ``denied`` is what may not be done."""
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        *,
+        client_id: str = "client",
+        peer_host: str = "10.0.0.1",
+        denied: Callable[[str, str, str], bool] = lambda *_: False,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.client_id = client_id
+        self.peer_host = peer_host
+        self.correlation_id = 0
+        self.listener = LISTENER
+        self.peer_port = 40_000
+        self.connection_id = 1
+        self.received_ms = 0.0
+        self._denied = denied
+
+    @property
+    def principal(self) -> Principal:
+        return ANONYMOUS
+
+    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+        return not self._denied(operation, resource_type, name)
+
+    def close_connection(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def let_next_start(self) -> None:
+        raise AssertionError("only of Produce")
+
+    def throttle(self, duration_ms: float) -> None:
+        raise AssertionError("nothing throttles")
+
+
+class Events:
+    """``EventLog`` that keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str, dict[str, Any]]] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        self.said.append(("debug", event, values))
+
+    def info(self, event: str, **values: Any) -> None:
+        self.said.append(("info", event, values))
+
+    def warning(self, event: str, **values: Any) -> None:
+        self.said.append(("warning", event, values))
+
+    def error(self, event: str, **values: Any) -> None:
+        self.said.append(("error", event, values))
+
+
+def code_of(completion: Completion[Any]) -> ErrorCode | None:
+    """The code that a request failed with; ``None`` if it has not failed."""
+    error = completion.error
+    assert error is None or isinstance(error, BrokerError)
+    return None if error is None else error.code

@@ -1,0 +1,336 @@
+"""A host of one shard: what it holds back, what it gives up, and how it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, HostState, ShardHost
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from tests.coordinator.fakes import FakeLog, code_of
+
+
+def entry(text: str) -> CoordinatorRecord:
+    """A record that adds ``text`` to the notes."""
+    return CoordinatorRecord(b"\x00\x01", text.encode())
+
+
+class Notes:
+    """A shard that remembers texts. A command is the function that decides on it."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.begin = Decision()
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        assert item.value is not None
+        if item.value == b"defect":
+            raise ZeroDivisionError
+        self.notes.append(item.value.decode())
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        decided: Decision = command(self)
+        return decided
+
+    def loaded(self, now_ms: int) -> Decision:
+        return self.begin
+
+
+Command = Callable[[Notes], Decision]
+
+
+def note(text: str) -> Command:
+    """Write a text, and answer with it."""
+    return lambda _: Decision(records=[entry(text)], reply=f"noted {text}")
+
+
+def read(shard: Notes) -> Decision:
+    """Answer with all texts."""
+    return Decision(reply=list(shard.notes))
+
+
+def refuse(_: Notes) -> Decision:
+    """Fail."""
+    raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def park(token: str) -> Command:
+    """Wait under a token."""
+    return lambda _: Decision(deferred=token)
+
+
+class Stage:
+    """A host with its surroundings."""
+
+    def __init__(self, log: FakeLog | None = None, *, load: bool = True) -> None:
+        self.runtime = FakeRuntime()
+        self.log = log if log is not None else FakeLog(hold=True)
+        self.shard = Notes()
+        self.dropped: list[BaseException] = []
+        self.host = ShardHost(self.runtime, self.log, self.shard, self.dropped.append)
+        if load:
+            self.host.load()
+
+    def submit(self, command: Command) -> Completion[Any]:
+        return self.host.submit(command, None)
+
+
+def test_a_reply_waits_until_its_records_are_committed() -> None:
+    """Design rule 3: an answer is a promise."""
+    stage = Stage()
+    answer = stage.submit(note("a"))
+    assert stage.shard.notes == ["a"], "the next command sees it"
+    assert not answer.done
+    stage.log.commit()
+    assert answer.result() == "noted a"
+
+
+def test_a_read_waits_for_what_it_saw() -> None:
+    """Even one that only read: what it saw may still be lost."""
+    stage = Stage()
+    stage.submit(note("a"))
+    seen = stage.submit(read)
+    assert not seen.done
+    stage.log.commit()
+    assert seen.result() == ["a"]
+
+
+def test_an_error_waits_for_what_it_saw() -> None:
+    """A refusal may follow from a record that is lost a moment later."""
+    stage = Stage()
+    stage.submit(note("a"))
+    refused = stage.submit(refuse)
+    assert not refused.done
+    stage.log.commit()
+    assert code_of(refused) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_read_does_not_wait_for_what_came_after_it() -> None:
+    """It saw the first append only."""
+    stage = Stage()
+    stage.submit(note("a"))
+    seen = stage.submit(read)
+    later = stage.submit(note("b"))
+    stage.log.commit(1)
+    assert seen.result() == ["a"]
+    assert not later.done
+
+
+def test_without_anything_uncommitted_answers_are_there_at_once() -> None:
+    """A heartbeat costs no turn."""
+    stage = Stage()
+    assert stage.submit(read).result() == []
+    assert code_of(stage.submit(refuse)) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_replies_come_in_the_order_of_the_decisions() -> None:
+    """Also where one commit frees several."""
+    stage = Stage()
+    order: list[str] = []
+    for name, command in (("a", note("a")), ("read", read), ("b", note("b")), ("refuse", refuse)):
+        stage.submit(command).when_done(lambda _, name=name: order.append(name))
+    stage.log.commit()
+    assert order == ["a", "read", "b", "refuse"]
+
+
+def test_who_is_answered_may_submit_at_once() -> None:
+    """His second reply stands behind those that were due before it."""
+    stage = Stage()
+    order: list[str] = []
+    first = stage.submit(note("a"))
+    second = stage.submit(read)
+
+    def again(_: Completion[Any]) -> None:
+        order.append("first")
+        stage.submit(read).when_done(lambda _: order.append("nested"))
+
+    first.when_done(again)
+    second.when_done(lambda _: order.append("second"))
+    stage.log.commit()
+    assert order == ["first", "second", "nested"]
+
+
+def test_a_parked_request_is_answered_by_another_decision() -> None:
+    """And is held as long as that decision's records."""
+    stage = Stage()
+    waiting = stage.submit(park("t"))
+    done = stage.submit(
+        lambda _: Decision(records=[entry("a")], reply="leader", answers=[("t", "follower"), ("?", "nobody")])
+    )
+    assert not waiting.done
+    stage.log.commit()
+    assert (waiting.result(), done.result()) == ("follower", "leader")
+
+
+def test_a_decision_may_answer_the_very_request_that_it_parks() -> None:
+    """The last one to join completes the rebalance."""
+    stage = Stage()
+    assert stage.submit(lambda _: Decision(deferred="t", answers=[("t", "now")])).result() == "now"
+
+
+def test_a_decision_without_reply_or_token_is_a_defect() -> None:
+    """It would leave a client waiting for ever."""
+    stage = Stage()
+    with pytest.raises(RuntimeError, match="neither a reply nor a token"):
+        stage.submit(lambda _: Decision())
+
+
+def test_timers_come_back_as_commands() -> None:
+    """A later order for the same key replaces the earlier, ``None`` cancels."""
+    stage = Stage(FakeLog())
+    for key, delay_ms, text in (("x", 100, "early"), ("x", 200, "late"), ("y", 50, "y"), ("z", 10, "never")):
+        stage.submit(
+            lambda _, key=key, delay_ms=delay_ms, text=text: Decision(  # type: ignore[misc]
+                reply=1, timers=[TimerOrder((key,), delay_ms, note(text))]
+            )
+        )
+    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("z",), None)]))
+    stage.runtime.advance(199)
+    assert stage.shard.notes == ["y"]
+    stage.runtime.advance(1)
+    assert stage.shard.notes == ["y", "late"]
+
+
+def test_a_timer_whose_command_is_refused_does_no_harm() -> None:
+    """There is nobody to tell."""
+    stage = Stage()
+    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, refuse)]))
+    stage.runtime.advance(10)
+    assert stage.host.state is HostState.ACTIVE
+
+
+@pytest.mark.parametrize("how", ["append", "commit"])
+def test_a_failed_append_drops_the_shard(how: str) -> None:
+    """Everyone who waits gets NOT_COORDINATOR, timers are gone, and the driver is told: no partial rollback."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, note("timer"))]))
+    held = stage.submit(note("a"))
+    if how == "append":
+        stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert code_of(stage.submit(note("b"))) is ErrorCode.NOT_COORDINATOR
+    else:
+        stage.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert [code_of(parked), code_of(held)] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.dropped) == 1
+    assert code_of(stage.submit(read)) is ErrorCode.NOT_COORDINATOR
+    stage.runtime.advance(10)
+    stage.log.commit()
+    assert "timer" not in stage.shard.notes
+
+
+def test_what_was_decided_with_a_failed_append_is_void() -> None:
+    """Its timers are not set, and who it wanted to answer is refused."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    asked = stage.submit(
+        lambda _: Decision(
+            records=[entry("a")],
+            deferred="u",
+            timers=[TimerOrder(("x",), 5, note("timer"))],
+            answers=[("t", 1)],
+        )
+    )
+    assert [code_of(parked), code_of(asked)] == [ErrorCode.NOT_COORDINATOR] * 2
+    stage.runtime.advance(10)
+    assert stage.shard.notes == []
+
+
+def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
+    """Leadership has gone: there is nothing to rebuild here."""
+    stage = Stage()
+    parked, held = stage.submit(park("t")), stage.submit(note("a"))
+    stage.host.stop()
+    assert [code_of(parked), code_of(held)] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert not stage.dropped
+    stage.log.commit()
+    stage.host.stop()
+
+
+@pytest.mark.parametrize("where", ["command", "replay"])
+def test_a_defect_drops_the_shard_and_is_not_hidden(where: str) -> None:
+    """What is half decided is not to be trusted: the log is."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    defect: Command = (lambda _: 1 // 0) if where == "command" else note("defect")  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        stage.submit(defect)
+    assert code_of(parked) is ErrorCode.NOT_COORDINATOR
+    assert isinstance(stage.dropped[0], ZeroDivisionError)
+
+
+def test_a_defect_in_a_timer_drops_the_shard_too() -> None:
+    """A rebalance whose timer died would never end."""
+    stage = Stage()
+    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, lambda _: 1 // 0)]))
+    with pytest.raises(SimulationError):
+        stage.runtime.advance(10)
+    assert len(stage.dropped) == 1
+
+
+def test_a_short_log_is_loaded_when_load_returns() -> None:
+    """And the shard may decide, e.g. on timers, before the first request."""
+    stage = Stage(FakeLog([entry("a"), entry("b")]), load=False)
+    stage.shard.begin = Decision(records=[entry("c")], timers=[TimerOrder(("x",), 5, note("d"))])
+    assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    stage.host.load()
+    stage.runtime.advance(5)
+    assert stage.shard.notes == ["a", "b", "c", "d"]
+
+
+def test_a_long_log_is_loaded_in_slices() -> None:
+    """Others get their turn, and requests are told to come back."""
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS * 2 + 1)]))
+    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+    assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    stage.runtime.run_turn()
+    assert len(stage.submit(read).result()) == REPLAY_SLICE_RECORDS * 2 + 1
+
+
+def test_a_shard_that_is_stopped_while_it_loads_stays_stopped() -> None:
+    """The next slice finds nobody."""
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS + 1)]))
+    stage.host.stop()
+    stage.runtime.run_turn()
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+
+
+def test_a_log_that_can_not_be_read_drops_the_shard() -> None:
+    """Nothing is served from half a log."""
+    log = FakeLog()
+    log.broken = OSError("gone")
+    stage = Stage(log)
+    assert stage.host.state is HostState.DROPPED
+    assert stage.dropped == [log.broken]
+
+
+def test_a_new_leaders_answers_wait_until_what_it_loaded_is_committed() -> None:
+    """Its log may hold more than the high watermark has passed, and that may be lost with it."""
+    log = FakeLog([entry("a")], hold=True)
+    log.ahead = Completion()
+    stage = Stage(log)
+    seen, noted = stage.submit(read), stage.submit(note("b"))
+    assert not seen.done
+    log.ahead.complete(None)
+    assert seen.result() == ["a"]
+    assert not noted.done
+
+
+def test_a_new_leader_that_can_not_commit_what_it_loaded_gives_up() -> None:
+    """It was deposed before anyone followed it."""
+    log = FakeLog([entry("a")])
+    log.ahead = Completion()
+    stage = Stage(log)
+    seen = stage.submit(read)
+    log.ahead.fail(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert code_of(seen) is ErrorCode.NOT_COORDINATOR
