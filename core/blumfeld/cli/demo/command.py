@@ -126,6 +126,8 @@ def _table(run: object, outage_s: float, rss_bytes: int, broker: BrokerProcess |
     into, out = ledger.digest()
     ordered = sorted(run.latencies_s)
     table = Table(title="What happened", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     table.add_row("messages", f"{ledger.count_sent:,} sent, {ledger.count_received:,} received")
     megabytes = ledger.bytes_sent / 1e6
     table.add_row("volume", f"{megabytes:,.1f} MB in {run.seconds:.1f} s: {megabytes / run.seconds:.1f} MB/s")
