@@ -201,7 +201,7 @@ def test_topics_come_by_pages(broker: BrokerHarness) -> None:
 
 
 def test_named_topics_are_sorted_and_unknown_ones_told(broker: BrokerHarness) -> None:
-    assert pages(broker, 2000, "t", "no") == [[("no", 3, []), ("t", 0, [0, 1])]]
+    assert pages(broker, 2000, "t", "no", "?") == [[("?", 17, []), ("no", 3, []), ("t", 0, [0, 1])]]
 
 
 def test_lists_of_eligible_leaders_are_empty_not_null(broker: BrokerHarness) -> None:

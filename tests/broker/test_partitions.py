@@ -280,3 +280,12 @@ def test_a_stop_closes_every_log(broker: BrokerHarness) -> None:
     assert broker.log_of("t").closed
     assert broker.storage.stopped_at_epoch == 7
     broker.stop()
+
+
+def test_a_stop_writes_what_was_placed(broker: BrokerHarness) -> None:
+    exchange = broker.begin(broker.frame(produce(sequence(0)), 9))
+    partition = hosted(broker)
+    partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert exchange.settled
+    assert broker.log_of("t").written_end_offset == 1
+    assert "00000000000000000001.snapshot" in broker.log_of("t").aux.files

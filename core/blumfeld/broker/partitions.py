@@ -183,6 +183,8 @@ class Partition:
             self.fail(error)
 
     def _written(self, outcome: WriteOutcome) -> None:
+        if self.closed is not None:
+            return  # who waited was told then
         waiters, self._unwritten = self._unwritten, []
         written_end = outcome.written_end_offset
         if outcome.error is not None:
@@ -199,7 +201,9 @@ class Partition:
         for waiting in waiters:
             end_offset, acks, waiter = waiting
             if end_offset > written_end:
-                if outcome.error is None:  # placed since: the outcome of an earlier write that waited for a sync
+                if (
+                    outcome.error is None
+                ):  # placed since: the outcome of an earlier write that waited for a sync
                     self._unwritten.append(waiting)
                 else:
                     waiter.appended(failed)
@@ -333,6 +337,8 @@ class Partition:
 
     def close(self, code: ErrorCode) -> None:
         """Leave: who waits gets ``code``. A clean close keeps the producers for the next start. Raises OSError."""
+        if self.closed is None and self._unwritten:
+            self._write()  # what was placed is kept, and who waits is told so
         if self.closed is not None:
             return
         self._shut(code)

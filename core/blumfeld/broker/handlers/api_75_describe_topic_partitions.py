@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.handlers.common import is_internal, leader_for, offline_replicas
+from blumfeld.broker.handlers.common import is_internal, is_legal_topic, leader_for, offline_replicas
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -87,7 +87,10 @@ class DescribeTopicPartitions:
     ) -> None:
         if not request.topics:
             return  # of all topics, those that the client may see
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic is None:
+            legal = is_legal_topic(name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=int(code), name=name))
 
     def _add(
