@@ -20,7 +20,11 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.messages.metadata import MetadataRequest
-from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
+from blumfeld.wire.messages.metadata_records import (
+    BeginTransactionRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+)
 from blumfeld.wire.schema import Message
 from tests.plugins.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
 
@@ -336,6 +340,25 @@ def test_a_change_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDi
     node.join()
     assert error_of(node.submit(creation("alpha", partitions=100))) == ErrorCode.POLICY_VIOLATION
     assert node.create("alpha") == [0]
+
+
+def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:
+    """As a Kafka that died between two batches of one change leaves it."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.metadata._append(
+        [BeginTransactionRecord(name="half"), TopicRecord(name="alpha", topic_id=b"a" * 16)]
+    )
+    node.runtime.advance(10)
+    assert "alpha" not in node.image.topics
+    node.runtime.crash()
+    again = KraftNode(disk, seed=1).start()
+    assert "alpha" not in again.image.topics
+    again.join()
+    assert again.create("alpha") == [0]
+    kept = content(again.image)
+    again.stop()
+    assert content(KraftNode(disk, seed=2).start().image) == kept
 
 
 class Life:
