@@ -20,7 +20,7 @@ from blumfeld.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from blumfeld.wire.record_batch import split_batches
+from blumfeld.wire.record_batch import RecordBatch, split_batches
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
 
@@ -104,6 +104,13 @@ def test_the_brokers_own_limit_counts_too() -> None:
     for _ in range(3):
         broker.ask(produce(batch(bytes(500))), 9)
     assert offsets(one(broker, fetch(0))) == [0]
+
+
+class Unheard:
+    """An ``AppendWaiter`` that nobody asks."""
+
+    def appended(self, code: ErrorCode) -> None:
+        assert code == ErrorCode.NONE
 
 
 # Waiting
@@ -284,6 +291,72 @@ def test_read_committed_is_told_of_aborted_transactions(broker: BrokerHarness) -
     assert [(a.producer_id, a.first_offset) for a in data.aborted_transactions] == [(77, 0)]
     assert one(broker, fetch(3, isolation_level=1)).aborted_transactions == []
     assert one(broker, fetch(0)).aborted_transactions is None
+
+
+def test_read_committed_ends_before_an_open_transaction(broker: BrokerHarness) -> None:
+    fill(broker)
+    partition = broker.broker.partitions.find("t", 0)
+    assert partition is not None
+    transactional = batch(producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.place(RecordBatch(memoryview(transactional)), 1, Unheard())
+    broker.runtime.run_turn()
+    fill(broker)
+    data = one(broker, fetch(0, isolation_level=1))
+    assert (offsets(data), data.high_watermark, data.last_stable_offset) == ([0], 3, 1)
+    assert offsets(one(broker, fetch(0))) == [0, 1, 2]
+
+
+# Files
+
+
+class Region:
+    """A file region that counts its releases."""
+
+    def __init__(self, data: bytes) -> None:
+        self.position = 0
+        self.size_bytes = len(data)
+        self.releases = 0
+        self._data = data
+
+    def fileno(self) -> int:
+        raise OSError("no file")
+
+    def pread(self, offset: int = 0, size: int | None = None) -> bytes:
+        return self._data[offset:][:size]
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+@pytest.fixture
+def regions(broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> list[Region]:
+    """What is read of topic t, partition 0, as file regions."""
+    read, made = broker.log_of("t").read, []
+
+    def as_regions(*where: Any) -> LogRead:
+        found = read(*where)
+        assert isinstance(found, LogRead)
+        parts = [Region(bytes(part)) for part in found.parts if isinstance(part, bytes)]
+        made.extend(parts)
+        return LogRead(list(parts), found.size_bytes, found.end_offset)
+
+    monkeypatch.setattr(broker.log_of("t"), "read", as_regions)
+    return made
+
+
+def test_a_try_that_is_not_enough_gives_its_files_back(broker: BrokerHarness, regions: list[Region]) -> None:
+    """A long poll may try many times: only what is answered stays open, until it is sent."""
+    fill(broker)
+    request = fetch(0, max_wait_ms=500, min_bytes=2 * len(batch()))
+    waiting = broker.send(request, 12)
+    assert regions
+    assert [region.releases for region in regions] == [1] * len(regions)
+    tried = len(regions)
+    fill(broker)
+    assert waiting.settled
+    assert [region.releases for region in regions[tried:]] == [0, 0]
+    assert offsets(data_of(broker.response(waiting, request, 12))) == [0, 1]
+    assert [region.releases for region in regions] == [1] * len(regions)
 
 
 # Sessions

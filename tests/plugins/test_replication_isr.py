@@ -98,6 +98,16 @@ def test_one_below_the_start_of_the_epoch_may_not_join() -> None:
     assert behind.expansion(2) is None
 
 
+def test_above_the_high_watermark_and_below_the_start_of_the_epoch_is_not_enough() -> None:
+    """What it has there may be of another history than this leader's."""
+    slow = rules((1, 2), high_watermark=4)
+    slow.follower_fetched(3, 1, 7, 5)
+    assert slow.high_watermark == 4
+    assert slow.expansion(3) is None
+    slow.follower_fetched(3, 1, 10, 6)
+    assert slow.expansion(3) == (1, 2, 3)
+
+
 def test_who_is_not_caught_up_for_long_leaves_the_isr() -> None:
     two = rules((1, 2), replicas=(1, 2))
     assert two.shrinkage(LAG_MS) is None
