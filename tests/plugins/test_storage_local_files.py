@@ -10,6 +10,7 @@ import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
 from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 from blumfeld_storage_local.storage import LocalStorage
@@ -90,7 +91,7 @@ def test_the_clean_shutdown_file_is_there_only_between_two_lives(node: Node) -> 
     node.stop(broker_epoch=42)
     assert read(node, "/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
     node.restart()
-    node.crash()
+    node.crash(luck=Luck(0))
     assert node.storage.previous_broker_epoch() == -1, "a power cut must not bring it back"
 
 
@@ -405,3 +406,67 @@ def test_a_flush_in_flight_outlives_truncation_close_and_deletion(node: Node) ->
         assert flush.result() <= (0 if end == "truncate" else 4)
     assert node.storage.log_dirs()[0].online
     node.runtime.offload_delay_ms = None
+
+
+def test_a_flush_does_not_count_what_was_written_anew_after_a_truncation(node: Node) -> None:
+    node.runtime.offload_delay_ms = lambda: 20.0
+    log = node.open()
+    log.fill(2, 2)
+    flush = log.log.flush()
+    node.runtime.advance(5)
+    log.log.truncate_to(2)
+    log.fill(2)
+    node.runtime.advance(100)
+    assert flush.result() == log.log.flushed_end_offset == 2
+    node.runtime.offload_delay_ms = None
+
+
+@pytest.mark.parametrize("kept", range(10))
+def test_a_power_cut_within_a_truncation_leaves_a_prefix(node: Node, kept: int) -> None:
+    """Segments go newest first: however many of the renames lasted, there is no hole."""
+    log = node.open()
+    for _ in range(4):
+        log.fill(2)
+        log.log.roll()
+    log.flush()
+    node.storage.checkpoint([])
+    node.runtime.run_turn()
+    log.log.truncate_to(1)
+    node.crash(luck=Luck(kept))
+    spans = node.open().spans()
+    assert spans == [(0, 2), (2, 4), (4, 6), (6, 8)][: len(spans)]
+
+
+def test_a_reader_behind_the_remembered_batches_finds_its_place(node: Node) -> None:
+    log = node.open(index_interval_bytes=500)
+    log.append(*[make_batch(2) for _ in range(5000)])
+    for base_offset in (0, 100, 4094, 4096, 5902, 5904, 5906, 9998):
+        for offset in (base_offset, base_offset + 1):
+            assert log.read(offset, 1)[0].base_offset == base_offset
+
+
+def test_what_is_written_anew_after_a_truncation_is_recovered(node: Node) -> None:
+    """The recovery point goes down with the truncation, not with the next checkpoint."""
+    log = node.open()
+    log.fill(*[1] * 8)
+    log.flush()
+    node.storage.checkpoint([])
+    log.log.truncate_to(2)
+    assert read(node, "/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 2\n"
+
+
+def test_a_log_made_anew_inherits_nothing_of_a_deleted_one(node: Node) -> None:
+    """A stale log start would take all its records in the next crash."""
+    log = node.open()
+    log.fill(8)
+    log.log.advance_log_start(8)
+    log.flush()
+    node.storage.checkpoint([(PARTITION, 8)])
+    node.runtime.run_turn()
+    node.storage.delete_log(PARTITION)
+    log = node.open()
+    log.fill(3)
+    log.flush()
+    node.crash(luck=Luck(0))
+    assert node.open().spans() == [(0, 3)]
+    assert node.storage.high_watermarks() == {}

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from blumfeld.spi.runtime import File, Files
-from blumfeld.testing.fake_files import FakeDisk, FakeFiles, Fault
+from blumfeld.testing.fake_files import FakeDisk, FakeFiles, Fault, Luck
 
 
 @pytest.fixture
@@ -115,16 +115,6 @@ def test_the_same_seed_crashes_the_same_way() -> None:
 
 
 def test_a_crash_undoes_overwrites_and_cuts(disk: FakeDisk, files: FakeFiles) -> None:
-    class LoseAll:
-        def random(self) -> float:
-            return 0.9
-
-        def randrange(self, stop: int, /) -> int:
-            return 0
-
-        def randbytes(self, n: int, /) -> bytes:
-            return bytes(n)
-
     file = files.open("/d/f", create=True)
     file.pwritev([b"0123456789"], 0)
     file.fdatasync()
@@ -133,7 +123,7 @@ def test_a_crash_undoes_overwrites_and_cuts(disk: FakeDisk, files: FakeFiles) ->
     file.pwritev([b"xy"], 2)
     file.truncate(20)
     file.pwritev([b"end"], 17)
-    disk.crash(LoseAll())
+    disk.crash(Luck(0))
     assert disk.mount(lambda: 0).read_bytes("/d/f") == b"0123456789"
 
 

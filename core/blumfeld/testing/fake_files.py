@@ -32,6 +32,25 @@ class Fault(msgspec.Struct, kw_only=True):
     """Of ``pwritev``: it writes this many bytes and says so, as a full disk does, and raises nothing."""
 
 
+class Luck:
+    """``Random`` for a crash: of what was not synced, the oldest ``kept`` changes of each file and directory stay."""
+
+    def __init__(self, kept: int = 0) -> None:
+        self.kept = kept
+
+    def random(self) -> float:
+        """Nothing is torn."""
+        return 0.9
+
+    def randrange(self, stop: int, /) -> int:
+        """``kept``, if there are so many."""
+        return min(self.kept, stop - 1)
+
+    def randbytes(self, n: int, /) -> bytes:
+        """Zeros."""
+        return bytes(n)
+
+
 class FakeDisk:
     """Files in memory that outlive a process."""
 

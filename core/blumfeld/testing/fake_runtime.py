@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.spi.runtime import Files, Phase, Timer
+from blumfeld.spi.runtime import Files, Phase, Random, Timer
 from blumfeld.testing.fake_files import FakeDisk
 from blumfeld.testing.simulated_loop import SimulatedLoop, SimulationError
 
@@ -77,15 +77,16 @@ class FakeRuntime(AsyncioRuntime):
         """The wall clock jumps, as clocks do; the monotonic one doesn't."""
         self._clock_skew_ms += ms
 
-    def crash(self, *, power_cut: bool = True) -> None:
+    def crash(self, *, power_cut: bool = True, luck: Random | None = None) -> None:
         """The node dies where it stands: nothing of it runs any more, its file handles raise, its locks are free.
 
-        With ``power_cut`` the disk loses what was not synced; otherwise the page cache survives (``kill -9``).
+        With ``power_cut`` the disk loses what was not synced, as far as ``luck`` (the runtime's own chance) wants;
+        otherwise the page cache survives (``kill -9``).
         """
         self.dead = True
         self._phases = [[] for _ in Phase]
         if power_cut:
-            self.disk.crash(self.random)
+            self.disk.crash(self.random if luck is None else luck)
         else:
             self.disk.kill()
         tasks, self._tasks = list(self._tasks), {}

@@ -11,6 +11,7 @@ import msgspec
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import join, release
+from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import (
     LogRead,
     LogStorage,
@@ -123,9 +124,9 @@ class Node:
         self.storage = self._make_storage(self.runtime)
         return self.start()
 
-    def crash(self, *, power_cut: bool = True) -> Node:
+    def crash(self, *, power_cut: bool = True, luck: Random | None = None) -> Node:
         """It dies where it stands; a new process starts on what the disk still has."""
-        self.runtime.crash(power_cut=power_cut)
+        self.runtime.crash(power_cut=power_cut, luck=luck)
         return self.restart()
 
     def open(

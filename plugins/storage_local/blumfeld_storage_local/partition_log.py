@@ -49,6 +49,7 @@ class LocalLog:
         log_start_offset: int,
         flushed_end_offset: int,
         names_unsynced: bool,
+        truncating: Callable[[LocalLog, int], None],
         closed: Callable[[LocalLog], None],
     ) -> None:
         self.partition = partition
@@ -63,6 +64,7 @@ class LocalLog:
         self._runtime = home.runtime
         self._segments = segments
         self._listener = listener
+        self._truncating = truncating
         self._closed = closed
         self._placed: list[RecordBatch] = []
         self._flusher = Flusher(home.runtime, self, home.fail)
@@ -280,12 +282,14 @@ class LocalLog:
         if offset <= self._segments.first_offset:
             self.truncate_fully(offset)
             return
+        self._truncating(self, offset)
         at = self._segments.index_of(offset)
         if self._segments[at].base_offset == offset:
             at -= 1
-        self._segments.drop_behind(at + 1, self.config.file_delete_delay_ms)
+        if self._segments.drop_behind(at + 1, self.config.file_delete_delay_ms):
+            # or a crash could keep them behind the cut that follows: a hole where all was flushed
+            self._home.files.sync_dir(self.directory)
         segment = self._segments.active
-        segment.recent = None
         position, size = segment.locate(offset)
         if size:
             offset = min(offset, next(segment.batches(offset)).base_offset)
@@ -300,6 +304,7 @@ class LocalLog:
         """Drop everything; the log starts at ``start_offset``."""
         self._check()
         self._unplace()
+        self._truncating(self, start_offset)
         self._segments.drop_behind(0, self.config.file_delete_delay_ms)
         self._segments.add(start_offset)
         self.log_start_offset = start_offset

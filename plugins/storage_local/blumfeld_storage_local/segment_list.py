@@ -67,10 +67,12 @@ class SegmentList:
             self._take_out(0, count, delay_ms)
         return count
 
-    def drop_behind(self, keep: int, delay_ms: int) -> None:
-        """Remove all but the first ``keep``, the newest first, so that a crash leaves no hole."""
-        if keep < len(self._segments):
+    def drop_behind(self, keep: int, delay_ms: int) -> int:
+        """Remove all but the first ``keep``, the newest first, so that a crash leaves no hole; how many."""
+        count = len(self._segments) - keep
+        if count > 0:
             self._take_out(keep, len(self._segments), delay_ms, newest_first=True)
+        return count
 
     def _take_out(self, start: int, end: int, delay_ms: int, *, newest_first: bool = False) -> None:
         gone = self._segments[start:end]

@@ -1,24 +1,19 @@
-"""The files of a log directory that are no log's: who it belongs to, offset checkpoints, the clean-shutdown mark."""
+"""The files of a log directory that are no log's: who it belongs to, and the mark of a clean shutdown."""
 
 from __future__ import annotations
 
 from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
     META_PROPERTIES,
     NO_BROKER_EPOCH,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     MalformedFile,
     MetaProperties,
     decode_clean_shutdown,
     decode_meta_properties,
-    decode_offsets,
     decode_partition_metadata,
     encode_clean_shutdown,
     encode_meta_properties,
-    encode_offsets,
 )
 from blumfeld.log.file_names import DirState, parse_partition_dir
 from blumfeld.spi.runtime import Runtime
@@ -26,9 +21,6 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
 
 NO_TOPIC_ID = bytes(16)
-CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
-
-Offsets = dict[TopicPartition, int]
 
 
 def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
@@ -65,23 +57,6 @@ def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
     home.files.write_atomically(
         f"{home.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(max(broker_epoch, NO_BROKER_EPOCH))
     )
-
-
-def read_offsets(home: LogDirectory, name: str) -> Offsets:
-    """One checkpoint file; one that can't be read counts as empty, which is safe: more is recovered."""
-    path = f"{home.path}/{name}"
-    try:
-        return decode_offsets(home.files.read_bytes(path), path)
-    except FileNotFoundError:
-        return {}
-    except MalformedFile as error:
-        home.events.warning("checkpoint unreadable, begun anew", error=str(error))
-        return {}
-
-
-def encode_sorted(offsets: Offsets) -> bytes:
-    """A checkpoint file's bytes, the same for the same offsets."""
-    return encode_offsets(sorted(offsets.items()))
 
 
 def find_logs(home: LogDirectory) -> tuple[dict[TopicPartition, bytes], list[str]]:

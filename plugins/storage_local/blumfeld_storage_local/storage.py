@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 from blumfeld.log.checkpoints import LOCK, NO_BROKER_EPOCH, PARTITION_METADATA, encode_partition_metadata
 from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogDirInfo, LogListener, PartitionLog, TopicPartition
+from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.opening import Recovery, tidy
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.segment import Segment
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.small_files import (
-    CHECKPOINTS,
     NO_TOPIC_ID,
-    Offsets,
     claim,
-    encode_sorted,
     find_logs,
     leave_clean_shutdown,
-    read_offsets,
     read_topic_id,
     take_clean_shutdown,
 )
@@ -53,12 +50,8 @@ class LocalStorage:
         self._clean: dict[TopicPartition, None] = {}
         """Logs that are known to be closed cleanly, and were not opened since."""
         self._open: dict[TopicPartition, LocalLog] = {}
-        self._recovery_points: Offsets = {}
-        self._log_starts: Offsets = {}
-        self._high_watermarks: Offsets = {}
-        self._written: dict[str, bytes] = {}
-        """What each checkpoint file holds."""
-        self._checkpoint: Completion[None] | None = None
+        self._checkpoints: Checkpoints | None = None
+        """Read at start."""
         self._all_clean = True
 
     def promise(self) -> str:
@@ -79,9 +72,7 @@ class LocalStorage:
             self._directory_id = claim(self._runtime, home.path, cluster_id, node_id)
             broker_epoch = take_clean_shutdown(home)
             self._found, deleted = find_logs(home)
-            self._recovery_points, self._log_starts, self._high_watermarks = (
-                read_offsets(home, name) for name in CHECKPOINTS
-            )
+            self._checkpoints = Checkpoints(home)
         except BaseException:
             self._unlock()
             raise
@@ -111,7 +102,7 @@ class LocalStorage:
         self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean."""
-        home = self._home
+        home, checkpoints = self._home, self._known
         home.check()
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
@@ -119,6 +110,11 @@ class LocalStorage:
         clean = partition in self._clean
         self._clean.pop(partition, None)
         created = await self._runtime.offload(_prepare, home, directory, topic_id)
+        if created:
+            checkpoints.forget(partition)
+            await (
+                checkpoints.save_soon()
+            )  # what a deleted log of this name left there would cost this one its records
         found = await self._runtime.offload(tidy, home.files, directory)
         bases = found.bases
         segments = [
@@ -126,8 +122,8 @@ class LocalStorage:
             for at, base in enumerate(bases)
         ]
         recovery = Recovery(home, segments, config, listener)
-        start = self._log_starts.get(partition, 0)
-        recovery_point = self._recovery_points.get(partition, 0)
+        start = checkpoints.log_starts.get(partition, 0)
+        recovery_point = checkpoints.recovery_points.get(partition, 0)
         recover_from = len(segments) if clean else _first_to_recover(segments, recovery_point)
         for at, segment in enumerate(segments[:recover_from]):
             if segment.base_offset in found.unindexed:
@@ -149,6 +145,7 @@ class LocalStorage:
                 log_start_offset=start,
                 flushed_end_offset=flushed,
                 names_unsynced=created or not clean,
+                truncating=self._truncating,
                 closed=self._log_closed,
             )
 
@@ -175,8 +172,21 @@ class LocalStorage:
             self._all_clean = False
 
     def _note_offsets(self, log: LocalLog) -> None:
-        self._recovery_points[log.partition] = log.flushed_end_offset
-        self._log_starts[log.partition] = log.log_start_offset
+        self._known.recovery_points[log.partition] = log.flushed_end_offset
+        self._known.log_starts[log.partition] = log.log_start_offset
+
+    def _truncating(self, log: LocalLog, offset: int) -> None:
+        """What is written anew from ``offset`` on will not be flushed: say so before it is."""
+        recovery_points = self._known.recovery_points
+        if recovery_points.get(log.partition, 0) > offset:
+            recovery_points[log.partition] = offset
+            self._known.save_recovery_points()
+
+    @property
+    def _known(self) -> Checkpoints:
+        if self._checkpoints is None:
+            raise OSError(errno.EBADF, "the storage was not started", self._home.path)
+        return self._checkpoints
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Rename the directory at once, remove it later."""
@@ -187,14 +197,9 @@ class LocalStorage:
             was_clean = self._all_clean
             log.discard()
             self._all_clean = was_clean
-        for known in (
-            self._found,
-            self._clean,
-            self._recovery_points,
-            self._log_starts,
-            self._high_watermarks,
-        ):
-            known.pop(partition, None)
+        self._found.pop(partition, None)
+        self._clean.pop(partition, None)
+        self._known.forget(partition)
         directory = f"{home.path}/{partition_dir(partition)}"
         if home.files.exists(directory):
             home.check()
@@ -206,33 +211,15 @@ class LocalStorage:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks as of the last checkpoint."""
-        return dict(self._high_watermarks)
+        return dict(self._known.high_watermarks)
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Note recovery points, log starts and high watermarks; they are written off the loop, soon."""
+        """Recovery points are durable when this returns; log starts and high watermarks soon."""
         self._home.check()
-        self._high_watermarks = dict(high_watermarks)
-        if self._checkpoint is None:
-            self._checkpoint = Completion()
-            self._runtime.spawn(self._write_checkpoints(self._checkpoint), "checkpoint")
-
-    async def _write_checkpoints(self, ended: Completion[None]) -> None:
-        try:
-            while changed := self._changed_checkpoints():
-                await self._runtime.offload(_write_files, self._home, changed)
-                self._written.update(changed)
-        except OSError as error:
-            self._home.fail(error)
-        finally:
-            self._checkpoint = None
-            ended.complete(None)
-
-    def _changed_checkpoints(self) -> dict[str, bytes]:
         for log in self._open.values():
             self._note_offsets(log)
-        offsets = (self._recovery_points, self._log_starts, self._high_watermarks)
-        files = {name: encode_sorted(of) for name, of in zip(CHECKPOINTS, offsets, strict=True)}
-        return {name: data for name, data in files.items() if self._written.get(name) != data}
+        self._known.high_watermarks = dict(high_watermarks)
+        self._known.save_soon()
 
     # Stop
 
@@ -249,10 +236,7 @@ class LocalStorage:
                     log.close()
                 except OSError as error:
                     home.events.error("log not closed", log=log.directory, error=str(error))
-            if self._checkpoint is not None:
-                await self._checkpoint
-            home.check()
-            await self._runtime.offload(_write_files, home, self._changed_checkpoints())
+            await self._known.save_all()
             # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
             if self._all_clean and all(partition in self._clean for partition in self._found):
                 await self._runtime.offload(leave_clean_shutdown, home, broker_epoch)
@@ -285,8 +269,3 @@ def _first_to_recover(segments: list[Segment], recovery_point: int) -> int:
         if at == len(segments) - 1 or segment.next_offset > recovery_point:
             return at
     return 0
-
-
-def _write_files(home: LogDirectory, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        home.files.write_atomically(f"{home.path}/{name}", data)
