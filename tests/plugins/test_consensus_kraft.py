@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blumfeld.metadata.bootstrap import bootstrap_checkpoint
-from blumfeld.metadata.checkpoint import decode_checkpoint
+from blumfeld.metadata.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_records import image_records
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
@@ -25,6 +25,7 @@ from blumfeld.wire.messages.metadata_records import (
     RegisterControllerRecord,
     TopicRecord,
 )
+from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.schema import Message
 from tests.plugins.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
 
@@ -340,6 +341,31 @@ def test_a_change_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDi
     node.join()
     assert error_of(node.submit(creation("alpha", partitions=100))) == ErrorCode.POLICY_VIOLATION
     assert node.create("alpha") == [0]
+
+
+@pytest.mark.parametrize("voter_id", [1, 2])
+def test_a_directory_whose_voters_stand_in_the_log(disk: FakeDisk, voter_id: int) -> None:
+    """``kraft.version`` 1 (KIP-853), as ``kafka-storage format --standalone`` begins: one voter, and it is us."""
+    voters = VotersRecord(voters=[VotersRecordVoter(voter_id=voter_id, voter_directory_id=b"d" * 16)])
+    files = KraftNode(disk).runtime.files
+    files.make_dirs(LOG_DIR)
+    files.write_atomically(
+        f"{LOG_DIR}/{CheckpointId(0, 0).name}",
+        encode_checkpoint([], epoch=0, timestamp_ms=1, kraft_version=1, voters=voters),
+    )
+    node = KraftNode(disk, config={"metadata.log.max.record.bytes.between.snapshots": 500})
+    if voter_id != 1:
+        with pytest.raises(ValueError, match="quorum of one"):
+            node.start()
+        return
+    node.start()
+    node.join()
+    node.runtime.advance(10)
+    assert json.loads(read(node, "quorum-state"))["data_version"] == 1
+    newest = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")][-1]
+    kept = decode_checkpoint(read(node, newest), newest)
+    assert newest > CheckpointId(1, 0).name
+    assert (kept.kraft_version, kept.voters) == (1, voters)
 
 
 def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:

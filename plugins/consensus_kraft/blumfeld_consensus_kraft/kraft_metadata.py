@@ -188,7 +188,7 @@ class KraftMetadata:
         controller.take_over(self._runtime.monotonic_ms(), self._node_id)
         self._controller = controller
         self._leading = ControllerId(self._node_id, epoch)
-        self._place(self._voter.leader_change(self._kraft_version, self._runtime.now_ms()), [])
+        self._place(self._voter.leader_change(self._runtime.now_ms()), [])
         if abort:
             self._append([AbortTransactionRecord(reason="the controller changed")])
         if bootstrap:

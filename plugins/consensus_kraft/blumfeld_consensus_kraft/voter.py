@@ -55,17 +55,15 @@ class Voter:
         self._aux.write(FILE_NAME, encode_quorum_state(self.state))
         return epoch
 
-    def leader_change(self, kraft_version: int, timestamp_ms: int) -> bytearray:
-        """The control batch that opens an epoch; offset and epoch are patched in when it is placed."""
-        version = 0 if kraft_version == 0 else 1
+    def leader_change(self, timestamp_ms: int) -> bytearray:
+        """The control batch that opens an epoch; offset and epoch are patched in when it is placed.
+
+        In version 0 also where ``kraft.version`` is 1: Kafka's own DumpLogSegments reads no other.
+        """
         me = LeaderChangeMessageVoter(voter_id=self.node_id)
-        if version > 0:
-            me.voter_directory_id = self.directory_id
-        message = LeaderChangeMessage(
-            version=version, leader_id=self.node_id, voters=[me], granting_voters=[me]
-        )
+        message = LeaderChangeMessage(leader_id=self.node_id, voters=[me], granting_voters=[me])
         return build_kraft_control_batch(
-            [(ControlType.LEADER_CHANGE, encode(message, version))],
+            [(ControlType.LEADER_CHANGE, encode(message, 0))],
             timestamp_ms=timestamp_ms,
             base_offset=0,
             leader_epoch=self.state.leader_epoch,
