@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.clients.__main__ import NO_REBALANCE_DELAY
 from blumfeld.testing.clients.catalogue import CLIENTS, client_class
 from blumfeld.testing.clients.matrix import ALL_COLUMNS, FAILED, NOT_OFFERED, run_cell
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.clients
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("clients")
-    broker = BrokerProcess(folder)
+    broker = BrokerProcess(folder, settings=(NO_REBALANCE_DELAY,))
     broker.start()
     yield broker.address
     assert broker.stop() == 0

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 START_TIMEOUT_S = 20.0
@@ -16,8 +17,16 @@ STOP_TIMEOUT_S = 20.0
 class BrokerProcess:
     """``blumfeld run MANIFEST`` on a free loopback port; data and log below ``folder``."""
 
-    def __init__(self, folder: Path, manifest: Path | None = None, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Path | None = None,
+        port: int | None = None,
+        settings: Sequence[str] = (),
+    ) -> None:
+        """``settings`` are laid over the manifest, each a ``section.key=value`` of ``--set``."""
         self.folder = folder
+        self.settings = settings
         self.manifest = manifest
         self.port = port or free_port()
         self.ready_line = ""
@@ -42,6 +51,8 @@ class BrokerProcess:
         if self.manifest is not None:
             arguments.append(str(self.manifest))
         arguments += ["--data-dir", str(self.folder / "data"), "--listen", self.address]
+        for setting in self.settings:
+            arguments += ["--set", setting]
         mark = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as out:
             self._process = subprocess.Popen(arguments, stdout=out, stderr=out)
