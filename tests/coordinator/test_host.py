@@ -61,6 +61,16 @@ def refuse(_: Notes) -> Decision:
     raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
 
 
+def set_timer(order: TimerOrder) -> Command:
+    """Answer, and set a timer."""
+    return lambda _: Decision(reply=1, timers=[order])
+
+
+def fail(_: Notes) -> Decision:
+    """A mistake of ours."""
+    raise ZeroDivisionError
+
+
 def park(token: str) -> Command:
     """Wait under a token."""
     return lambda _: Decision(deferred=token)
@@ -134,8 +144,12 @@ def test_replies_come_in_the_order_of_the_decisions() -> None:
     """Also where one commit frees several."""
     stage = Stage()
     order: list[str] = []
+
+    def expect(name: str, command: Command) -> None:
+        stage.submit(command).when_done(lambda _: order.append(name))
+
     for name, command in (("a", note("a")), ("read", read), ("b", note("b")), ("refuse", refuse)):
-        stage.submit(command).when_done(lambda _, name=name: order.append(name))
+        expect(name, command)
     stage.log.commit()
     assert order == ["a", "read", "b", "refuse"]
 
@@ -185,13 +199,14 @@ def test_a_decision_without_reply_or_token_is_a_defect() -> None:
 def test_timers_come_back_as_commands() -> None:
     """A later order for the same key replaces the earlier, ``None`` cancels."""
     stage = Stage(FakeLog())
-    for key, delay_ms, text in (("x", 100, "early"), ("x", 200, "late"), ("y", 50, "y"), ("z", 10, "never")):
-        stage.submit(
-            lambda _, key=key, delay_ms=delay_ms, text=text: Decision(  # type: ignore[misc]
-                reply=1, timers=[TimerOrder((key,), delay_ms, note(text))]
-            )
-        )
-    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("z",), None)]))
+    for order in (
+        TimerOrder(("x",), 100, note("early")),
+        TimerOrder(("x",), 200, note("late")),
+        TimerOrder(("y",), 50, note("y")),
+        TimerOrder(("z",), 10, note("never")),
+    ):
+        stage.submit(set_timer(order))
+    stage.submit(set_timer(TimerOrder(("z",), None)))
     stage.runtime.advance(199)
     assert stage.shard.notes == ["y"]
     stage.runtime.advance(1)
@@ -201,7 +216,7 @@ def test_timers_come_back_as_commands() -> None:
 def test_a_timer_whose_command_is_refused_does_no_harm() -> None:
     """There is nobody to tell."""
     stage = Stage()
-    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, refuse)]))
+    stage.submit(set_timer(TimerOrder(("x",), 5, refuse)))
     stage.runtime.advance(10)
     assert stage.host.state is HostState.ACTIVE
 
@@ -211,7 +226,7 @@ def test_a_failed_append_drops_the_shard(how: str) -> None:
     """Everyone who waits gets NOT_COORDINATOR, timers are gone, and the driver is told: no partial rollback."""
     stage = Stage()
     parked = stage.submit(park("t"))
-    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, note("timer"))]))
+    stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
     held = stage.submit(note("a"))
     if how == "append":
         stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -261,7 +276,7 @@ def test_a_defect_drops_the_shard_and_is_not_hidden(where: str) -> None:
     """What is half decided is not to be trusted: the log is."""
     stage = Stage()
     parked = stage.submit(park("t"))
-    defect: Command = (lambda _: 1 // 0) if where == "command" else note("defect")  # type: ignore[assignment]
+    defect: Command = fail if where == "command" else note("defect")
     with pytest.raises(ZeroDivisionError):
         stage.submit(defect)
     assert code_of(parked) is ErrorCode.NOT_COORDINATOR
@@ -271,7 +286,7 @@ def test_a_defect_drops_the_shard_and_is_not_hidden(where: str) -> None:
 def test_a_defect_in_a_timer_drops_the_shard_too() -> None:
     """A rebalance whose timer died would never end."""
     stage = Stage()
-    stage.submit(lambda _: Decision(reply=1, timers=[TimerOrder(("x",), 5, lambda _: 1 // 0)]))
+    stage.submit(set_timer(TimerOrder(("x",), 5, fail)))
     with pytest.raises(SimulationError):
         stage.runtime.advance(10)
     assert len(stage.dropped) == 1
