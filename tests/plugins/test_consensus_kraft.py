@@ -10,6 +10,8 @@ import pytest
 
 from blumfeld.metadata.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
+from blumfeld.metadata.controller import Controller
+from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_records import image_records
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
@@ -366,6 +368,29 @@ def test_a_directory_whose_voters_stand_in_the_log(disk: FakeDisk, voter_id: int
     kept = decode_checkpoint(read(node, newest), newest)
     assert newest > CheckpointId(1, 0).name
     assert (kept.kraft_version, kept.voters) == (1, voters)
+
+
+def test_a_decision_that_contradicts_the_image_never_reaches_the_log(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect costs one request and a new epoch, not the directory."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    waiting = node.submit(creation("beta"))
+    again = ControllerDecision([TopicRecord(name="alpha", topic_id=b"a" * 16)], CreateTopicsResponse())
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "command", lambda *_: again)
+        broken = node.submit(CreateTopicsRequest())
+    assert error_of(broken) == ErrorCode.UNKNOWN_SERVER_ERROR
+    node.runtime.advance(2_000)
+    assert isinstance(waiting.result(), CreateTopicsResponse)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("gamma") == [0]
+    kept = content(node.image)
+    node.stop()
+    assert content(KraftNode(disk, seed=1).start().image) == kept
 
 
 def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:

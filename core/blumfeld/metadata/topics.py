@@ -87,6 +87,8 @@ class _Creation:
             )
         config = check_topic_configs(given, self._config)
         topic_id = self._moment.new_uuid()
+        while topic_id in self._state.image.topic_names:
+            topic_id = self._moment.new_uuid()
         partitions = self._partitions(topic, topic_id)
         self._new_partitions += len(partitions)
         if self._new_partitions > NEW_PARTITIONS_MAX:

@@ -16,6 +16,7 @@ from blumfeld.metadata.decision import Moment
 from blumfeld.metadata.feature_levels import default_levels, supported_features
 from blumfeld.metadata.image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image_records import feature_records
+from blumfeld.metadata.image_step import BrokenMetadata
 from blumfeld.metadata.record_frame import METADATA_VERSION
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
@@ -228,12 +229,13 @@ class KraftMetadata:
         assert self._leading is not None
         assert self._controller is not None
         epoch = self._leading.epoch
+        # First: a decision that contradicts the image must not reach the log, which no start could read then.
+        self._controller.replay(records, self._raft.end_offset, epoch)
         base_offset = self._raft.append(data, epoch)
         batch = RecordBatch(memoryview(data))
         self._publisher.uncommitted.append(
             Placed(base_offset, batch.next_offset, epoch, records, batch.size_bytes, batch.max_timestamp)
         )
-        self._controller.replay(records, base_offset, epoch)
 
     def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
         """Decide now; complete when what was decided, and what it was decided on, is committed and in the image."""
@@ -256,6 +258,10 @@ class KraftMetadata:
             except OSError as error:
                 self._failed(error, True)
                 completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
+                return completion
+            except BrokenMetadata as error:
+                self._contradicted(error)
+                completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
                 return completion
         controller.answered(command, decision.response, self._runtime.monotonic_ms())
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
@@ -284,7 +290,18 @@ class KraftMetadata:
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         kept = -1 if for_good else self._raft.log.written_end_offset
         self._publisher.drop(kept, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
-        if not for_good and not self._stopped and self._retry_timer is None:
+        if not for_good:
+            self._lead_later()
+
+    def _contradicted(self, error: BrokenMetadata) -> None:
+        """A defect of ours: the controller is half changed. What is placed stands; it is rebuilt from that."""
+        self._leading = None
+        self._controller = None
+        self._events.error("a decision contradicts the metadata", error=str(error))
+        self._lead_later()
+
+    def _lead_later(self) -> None:
+        if not self._stopped and self._retry_timer is None:
             self._retry_timer = self._runtime.call_later(RETRY_MS, self._lead_again)
 
     def _lead_again(self) -> None:
