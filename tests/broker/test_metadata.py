@@ -147,6 +147,17 @@ def test_leaders_that_cannot_be_reached(broker: BrokerHarness) -> None:
     assert [b.node_id for b in broker.ask(named("t"), 6).brokers] == [1]
 
 
+@pytest.mark.parametrize("version", range(8, 14))
+def test_authorized_operations_are_told_when_asked_for(broker: BrokerHarness, version: int) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="t")], include_topic_authorized_operations=True
+    )
+    request.include_cluster_authorized_operations = version <= 10
+    answer = broker.ask(request, version)
+    assert answer.topics[0].topic_authorized_operations == 3576
+    assert answer.cluster_authorized_operations == (8096 if version <= 10 else -(2**31))
+
+
 # DescribeCluster
 
 
@@ -171,6 +182,7 @@ def test_other_endpoints_are_not_described_here(broker: BrokerHarness, kind: int
     answer = broker.ask(DescribeClusterRequest(endpoint_type=kind), 1)
     assert answer.error_code == code
     assert answer.error_message
+    assert answer.endpoint_type == 1
 
 
 # DescribeTopicPartitions

@@ -177,8 +177,9 @@ REFUSED: list[tuple[Callable[[], bytearray | None], ErrorCode]] = [
     (offset_given, ErrorCode.INVALID_RECORD),
     (no_sequence, ErrorCode.INVALID_RECORD),
     (bad_crc, ErrorCode.CORRUPT_MESSAGE),
-    (lambda: batch()[:-3], ErrorCode.CORRUPT_MESSAGE),
-    (lambda: batch()[:20], ErrorCode.CORRUPT_MESSAGE),
+    (lambda: batch()[:-3], ErrorCode.INVALID_RECORD),
+    (lambda: batch()[:20], ErrorCode.INVALID_RECORD),
+    (lambda: batch() + old_magic(), ErrorCode.INVALID_RECORD),
     (lambda: batch(log_append_time_ms=EPOCH_MS), ErrorCode.INVALID_TIMESTAMP),
     (lambda: batch(timestamp=EPOCH_MS + 3_700_000), ErrorCode.INVALID_TIMESTAMP),
     (lambda: batch(transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -191,9 +192,24 @@ def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_placed(
 ) -> None:
     answer = one(broker, produce(make()))
     assert ErrorCode(answer.error_code) == expected
-    assert (answer.base_offset, answer.log_start_offset, answer.log_append_time_ms) == (-1, -1, -1)
+    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
     assert broker.log_of("t").placed_end_offset == 0
     assert broker.connection.closed is None
+
+
+@pytest.mark.parametrize(
+    ("make", "start"), [(control, 0), (wrong_count, 0), (no_sequence, 0), (bad_crc, -1), (two_batches, -1)]
+)
+def test_the_log_start_is_told_when_the_log_did_not_refuse(
+    broker: BrokerHarness, make: Callable[[], bytearray], start: int
+) -> None:
+    """As Apache Kafka 4.3.1 answers."""
+    assert one(broker, produce(make())).log_start_offset == start
+
+
+def test_the_beginning_of_a_second_batch_is_ignored(broker: BrokerHarness) -> None:
+    assert code(broker, produce(batch() + batch()[:30])) == ErrorCode.NONE
+    assert broker.log_of("t").written_end_offset == 1
 
 
 def test_the_message_says_what_is_wrong(broker: BrokerHarness) -> None:

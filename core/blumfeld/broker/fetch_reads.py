@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CONSUMER = -1
 READ_COMMITTED = 1
 UNKNOWN_EPOCH = -1
-ZSTD_FROM = 10
 
 
 class Reader:
@@ -130,8 +129,6 @@ class PartitionRead:
         code = partition.check_leader_epoch(asked.current_leader_epoch)
         if code:
             raise BrokerError(code)
-        if reader.context.api_version < ZSTD_FROM and partition.config.compression_type == "zstd":
-            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         end = log.written_end_offset
         offset = asked.fetch_offset
         if asked.last_fetched_epoch >= 0 and self._diverges(partition, end):
@@ -186,7 +183,9 @@ class PartitionRead:
 
     def aborted(self, reader: Reader) -> list[tuple[int, int]] | None:
         """(producer, first offset) of aborted transactions in what was read; ``None`` for read_uncommitted."""
-        if not reader.read_committed or self.partition is None or self.error:
+        if self.partition is None:
+            return []  # not found: Kafka's answer then
+        if not reader.read_committed or self.error:
             return None
         if self.read is None:
             return []

@@ -32,14 +32,22 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
 LEADER_HINT_FROM = 10
 TOPIC_ID_FROM = 13
-MESSAGE_FROM = 8
+_WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Refused by the log; with any other error Kafka tells where the log starts."""
 
 
 def handlers(broker: Broker) -> list[ApiHandler]:
@@ -135,9 +143,12 @@ class Produce:
         waiter.pending.open += 1
         try:
             answer.base_offset = partition.append(batch, request.acks, waiter)
-        except BrokerError:
+        except BrokerError as error:
             waiter.pending.open -= 1
-            raise
+            _refuse(answer, error.code, error.message)
+            if error.code not in _WITHOUT_LOG_START:
+                answer.log_start_offset = partition.log.log_start_offset
+            return
         if partition.rules.log_append_time:
             answer.log_append_time_ms = partition.append_ms
 
@@ -163,10 +174,24 @@ def one_batch(data: PartitionProduceData) -> RecordBatch:
     records = data.records
     if not isinstance(records, memoryview) or not records:
         raise InvalidRecord("no record batch was sent")
-    batch = RecordBatch(records)
-    if batch.size_bytes != len(records):
+    try:
+        batch = RecordBatch(records)
+    except TruncatedBatch as error:
+        raise InvalidRecord(f"no whole record batch was sent: {error.message}") from None
+    if batch.size_bytes != len(records) and _is_batch(records, batch.size_bytes):
         raise InvalidRecord("a partition takes exactly one batch in a request")
     return batch
+
+
+def _is_batch(records: memoryview, at: int) -> bool:
+    """Whether another batch follows; the beginning of one is ignored, as Kafka does."""
+    try:
+        RecordBatch(records, at)
+    except TruncatedBatch:
+        return False
+    except BrokerError:
+        return True
+    return True
 
 
 def _refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:

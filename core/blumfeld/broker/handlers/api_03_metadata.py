@@ -2,9 +2,8 @@
 
 v0  no topics named means all; from v1 on null means all.
 v4  the client may forbid auto-creation.
-v7  leader epochs.  v8-10 authorized operations of the cluster.  v10 topic ids, v12 asked by id.
+v7  leader epochs.  v8  authorized operations, of the cluster up to v10.  v10 topic ids, v12 asked by id.
 v13 a top-level error code.
-Left out: authorized operations are shown only as "not asked for".
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import (
+    CLUSTER_NAME,
+    NO_OPERATIONS,
+    authorized_operations,
     controller_id,
     is_internal,
     is_legal_topic,
@@ -110,13 +112,18 @@ class Metadata:
             ],
             cluster_id=broker.image.cluster_id,
             controller_id=controller_id(broker),
-            topics=list(self._all(context) if asked is None else self._named(asked, request, context)),
+            cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
+            if request.include_cluster_authorized_operations
+            else NO_OPERATIONS,
+            topics=list(
+                self._all(request, context) if asked is None else self._named(asked, request, context)
+            ),
         )
 
-    def _all(self, context: RequestContext) -> Iterable[MetadataResponseTopic]:
+    def _all(self, request: MetadataRequest, context: RequestContext) -> Iterable[MetadataResponseTopic]:
         topics = self._broker.image.topics
         return (
-            self._topic(topics[name], context)
+            self._topic(topics[name], request, context)
             for name in sorted(topics)
             if context.authorize("Describe", "Topic", name)
         )
@@ -131,13 +138,13 @@ class Metadata:
         for topic in asked:
             name = topic.name
             if name is None or (topic.topic_id != ZERO_UUID and not name):
-                answers[topic.topic_id] = self._by_id(topic.topic_id, context)
+                answers[topic.topic_id] = self._by_id(topic.topic_id, request, context)
             elif name in answers:
                 continue
             elif not context.authorize("Describe", "Topic", name):
                 answers[name] = _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif name in image.topics:
-                answers[name] = self._topic(image.topics[name], context)
+                answers[name] = self._topic(image.topics[name], request, context)
             elif not is_legal_topic(name):
                 answers[name] = _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
@@ -148,19 +155,26 @@ class Metadata:
                 answers[name].error_code = int(code)
         return list(answers.values())
 
-    def _by_id(self, topic_id: bytes, context: RequestContext) -> MetadataResponseTopic:
+    def _by_id(
+        self, topic_id: bytes, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
         image = self._broker.image.topic_by_id(topic_id)
         if image is None or not context.authorize("Describe", "Topic", image.name):
             return MetadataResponseTopic(
                 error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
             )
-        return self._topic(image, context)
+        return self._topic(image, request, context)
 
-    def _topic(self, topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
+    def _topic(
+        self, topic: TopicImage, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
+            topic_authorized_operations=authorized_operations(context, "Topic", topic.name)
+            if request.include_topic_authorized_operations
+            else NO_OPERATIONS,
             partitions=[
                 self._partition(topic.partitions[index], context) for index in sorted(topic.partitions)
             ],

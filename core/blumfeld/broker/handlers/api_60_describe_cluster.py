@@ -1,14 +1,18 @@
 """DescribeCluster (key 60), v0-2.
 
 v1  endpoint type: 1 brokers, 2 controllers (only on a controller listener, KIP-919).  v2 fenced brokers (KIP-1073).
-Left out: authorized operations are shown only as "not asked for".
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.handlers.common import controller_id
+from blumfeld.broker.handlers.common import (
+    CLUSTER_NAME,
+    NO_OPERATIONS,
+    authorized_operations,
+    controller_id,
+)
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_cluster import (
@@ -41,11 +45,9 @@ def handlers(broker: Broker) -> list[ApiHandler]:
     return [ApiHandler(key=60, min_version=0, max_version=2, handle=handle, error_response=failed)]
 
 
-def failed(request: DescribeClusterRequest, code: int, message: str | None) -> DescribeClusterResponse:
-    """An error and nothing else."""
-    return DescribeClusterResponse(
-        error_code=code, error_message=message, endpoint_type=request.endpoint_type
-    )
+def failed(_request: DescribeClusterRequest, code: int, message: str | None) -> DescribeClusterResponse:
+    """An error and nothing else; the endpoint type stays Kafka's default, whatever was asked."""
+    return DescribeClusterResponse(error_code=code, error_message=message)
 
 
 def _describe(
@@ -69,5 +71,8 @@ def _describe(
         cluster_id=image.cluster_id,
         controller_id=controller_id(broker),
         brokers=described,
+        cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
+        if request.include_cluster_authorized_operations
+        else NO_OPERATIONS,
         endpoint_type=request.endpoint_type,
     )

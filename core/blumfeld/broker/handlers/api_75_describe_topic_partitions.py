@@ -1,14 +1,21 @@
 """DescribeTopicPartitions (key 75), v0: topics by pages, with eligible leader replicas (KIP-966).
 
 No topic named means all. The lists of eligible leaders are empty rather than null, on which the Java admin client of
-3.9 fails. Left out: authorized operations are shown only as "not asked for".
+3.9 fails. Authorized operations are always shown, as Kafka does.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.handlers.common import is_internal, is_legal_topic, leader_for, offline_replicas
+from blumfeld.broker.handlers.common import (
+    NO_OPERATIONS,
+    authorized_operations,
+    is_internal,
+    is_legal_topic,
+    leader_for,
+    offline_replicas,
+)
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -61,7 +68,7 @@ class DescribeTopicPartitions:
             first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
             topic = self._broker.image.topics.get(name)
             if topic is None or not context.authorize("Describe", "Topic", name):
-                self._refuse(response, request, name, topic)
+                self._refuse(response, request, name, topic, context)
                 continue
             if not left:
                 response.next_cursor = Cursor(topic_name=name, partition_index=first)
@@ -84,6 +91,7 @@ class DescribeTopicPartitions:
         request: DescribeTopicPartitionsRequest,
         name: str,
         topic: TopicImage | None,
+        context: RequestContext,
     ) -> None:
         if not request.topics:
             return  # of all topics, those that the client may see
@@ -91,7 +99,15 @@ class DescribeTopicPartitions:
         if topic is None:
             legal = is_legal_topic(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-        response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=int(code), name=name))
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                error_code=int(code),
+                name=name,
+                topic_authorized_operations=NO_OPERATIONS
+                if topic is not None
+                else authorized_operations(context, "Topic", name),
+            )
+        )
 
     def _add(
         self,
@@ -109,6 +125,7 @@ class DescribeTopicPartitions:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 is_internal=is_internal(topic.name),
+                topic_authorized_operations=authorized_operations(context, "Topic", topic.name),
                 partitions=[
                     self._partition(topic.partitions[index], listener) for index in range(first, last)
                 ],

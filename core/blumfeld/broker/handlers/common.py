@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
+from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -17,6 +18,32 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics."""
 NO_OPERATIONS = -(2**31)
 """Authorized operations where nobody asked for them."""
+OPERATIONS = {
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Alter": 7,
+    "Describe": 8,
+    "ClusterAction": 9,
+    "DescribeConfigs": 10,
+    "AlterConfigs": 11,
+    "IdempotentWrite": 12,
+}
+"""Kafka's numbers for what may be done: bits of the answer's mask."""
+OPERATIONS_OF = {
+    "Topic": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
+    "Cluster": (
+        "Create",
+        "Alter",
+        "Describe",
+        "ClusterAction",
+        "DescribeConfigs",
+        "AlterConfigs",
+        "IdempotentWrite",
+    ),
+}
+CLUSTER_NAME = "kafka-cluster"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -28,6 +55,15 @@ def is_internal(topic: str) -> bool:
 def is_legal_topic(name: str) -> bool:
     """1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
+    """What the client may do with a resource, as the mask of an answer (KIP-430)."""
+    mask = 0
+    for operation in OPERATIONS_OF[resource_type]:
+        if context.authorize(operation, resource_type, name):
+            mask |= 1 << OPERATIONS[operation]
+    return mask
 
 
 def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
