@@ -293,10 +293,9 @@ def test_failing_appends_lose_no_request(seed: int) -> None:
 def test_the_leaders_word_counts_when_it_is_replayed_and_no_sooner() -> None:
     """Commands decide, records change: until then the group is not stable, and nobody has an assignment."""
     world = World(1)
-    world.groups.runtime.advance(0)
     member = world.members[0]
     world.join(member)
-    world.groups.runtime.advance(10_000)
+    world.groups.runtime.advance(3_000)
     group = world.group
     assert group is not None
     before = kept(group)
