@@ -563,7 +563,12 @@ class StorageContract:
 
     def test_against_a_list(self) -> None:
         """Random operations in random order, compared with a model (hypothesis)."""
-        run_machine(lambda: Node(self.make_runtime, self.make_storage).start(), restarts=self.has_files)
+        simulated = Node(self.make_runtime, self.make_storage).is_simulated
+        run_machine(
+            lambda: Node(self.make_runtime, self.make_storage).start(),
+            restarts=self.has_files,
+            power_cuts=self.has_files and self.survives_crash and simulated,
+        )
 
 
 def _size(batch: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from random import Random
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ class LogMachine(RuleBasedStateMachine):
 
     make_node: Callable[[], Node]
     restarts = False
+    power_cuts = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +43,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.node.open(segment_bytes=SEGMENT_BYTES, index_interval_bytes=150)
         self.written: list[ModelBatch] = []
         self.placed: list[ModelBatch] = []
-        self.start = 0
-        self.end = 0
+        self.start = self.end = self.flushed = 0
 
     @rule(counts=st.lists(st.integers(1, 4), min_size=1, max_size=5), size=st.integers(0, 400))
     def place(self, counts: list[int], size: int) -> None:
@@ -72,7 +73,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         """Flush."""
-        assert self.log.flush() >= self.end
+        self.flushed = self.log.flush()
+        assert self.flushed >= self.end
 
     @rule(back=st.integers(0, 30))
     def truncate(self, back: int) -> None:
@@ -85,6 +87,9 @@ class LogMachine(RuleBasedStateMachine):
         if offset < self.end:
             self.end = min(offset, cut[0].base_offset) if cut else offset
         self.start = min(self.start, self.end)
+        if self.power_cuts:
+            self.log.flush()  # a truncation that isn't flushed may be undone by a power cut
+        self.flushed = min(self.flushed, self.end)
 
     @precondition(lambda self: not self.placed)
     @rule(ahead=st.integers(0, 20))
@@ -107,6 +112,21 @@ class LogMachine(RuleBasedStateMachine):
             self.node.runtime.run_turn()
             self.node.crash(power_cut=False)
         self.log = self.node.open(segment_bytes=SEGMENT_BYTES, index_interval_bytes=150)
+
+    @precondition(lambda self: type(self).power_cuts)
+    @rule(seed=st.integers(0, 1 << 30), checkpoint=st.booleans())
+    def power_cut(self, seed: int, checkpoint: bool) -> None:
+        """What is left is a prefix, with all that was flushed; the log start is one that it had."""
+        if checkpoint:
+            self.node.storage.checkpoint([])
+            self.node.runtime.run_turn()
+        self.node.crash(luck=Random(seed))
+        self.log = self.node.open(segment_bytes=SEGMENT_BYTES, index_interval_bytes=150)
+        it = self.log.log
+        assert it.log_start_offset <= self.start
+        assert self.flushed <= it.written_end_offset <= self.end
+        self.start, self.end, self.placed = it.log_start_offset, it.written_end_offset, []
+        self.written = [batch for batch in self.written if batch.next_offset <= self.end]
 
     @invariant()
     def reads_what_the_list_holds(self) -> None:
@@ -139,13 +159,14 @@ class LogMachine(RuleBasedStateMachine):
             assert (self.node.runtime.disk.open_files, self.node.runtime.disk.open_regions) == (0, 0)
 
 
-def run_machine(make_node: Callable[[], Node], *, restarts: bool) -> None:
-    """Run the machine on fresh nodes."""
-    machine = type("Machine", (LogMachine,), {"make_node": staticmethod(make_node), "restarts": restarts})
+def run_machine(make_node: Callable[[], Node], *, restarts: bool, power_cuts: bool) -> None:
+    """Run the machine on fresh nodes; with ``power_cuts`` their disk is simulated."""
+    settings_of = {"make_node": staticmethod(make_node), "restarts": restarts, "power_cuts": power_cuts}
+    machine = type("Machine", (LogMachine,), settings_of)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25,
+            max_examples=40,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
