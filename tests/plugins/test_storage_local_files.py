@@ -312,6 +312,19 @@ def test_recovery_walks_only_what_was_not_flushed(node: Node) -> None:
     assert log.log.written_end_offset == log.log.flushed_end_offset == 40
 
 
+def test_a_checkpoint_counts_on_no_sync_that_still_runs(node: Node) -> None:
+    """A roll orders the sync of what it seals; until that is done, a crash may take it."""
+    log = node.open(segment_bytes=1000)
+    delays_ms = iter([60_000.0])
+    node.runtime.offload_delay_ms = lambda: next(delays_ms, 0.0)
+    log.fill(*[1] * 40)
+    node.storage.checkpoint([])
+    node.runtime.advance(1)
+    assert log.log.flushed_end_offset == 0
+    node.crash(power_cut=False).open(segment_bytes=1000)
+    assert node.listener.recoveries[0] == (0, 1)
+
+
 def test_an_old_kafkas_format_is_refused_and_kept(node: Node) -> None:
     log = node.open()
     log.fill(1)
