@@ -13,7 +13,13 @@ import pytest
 if TYPE_CHECKING:
     from blumfeld.testing.embedded import EmbeddedBroker
 
-pytest.register_assert_rewrite("blumfeld.testing.storage_contract", "blumfeld.testing.transport_contract")
+pytest.register_assert_rewrite(
+    "blumfeld.testing.storage_contract",
+    "blumfeld.testing.storage_durability",
+    "blumfeld.testing.storage_machine",
+    "blumfeld.testing.storage_node",
+    "blumfeld.testing.transport_contract",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

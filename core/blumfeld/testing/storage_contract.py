@@ -11,57 +11,20 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.spi.storage import TopicPartition, WriteOutcome
+from blumfeld.testing.storage_durability import StorageDurability
 from blumfeld.testing.storage_machine import run_machine
-from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, make_batch
 from blumfeld.wire.compression import Codec
 
 OTHER_TOPIC_ID = bytes(range(32, 48))
-CRASH_SEEDS = range(60)
 
 
-class StorageContract:
-    """The contract of ``blumfeld.spi.storage`` as tests. Everything runs on virtual time, in one thread."""
-
-    survives_crash = False
-    """What was flushed is there after a power cut, and what is left is a prefix. Needs ``has_files``."""
-    has_files = False
-    """It keeps its logs in ``runtime.files``: they are there after a restart, and the directory is locked."""
-
-    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
-        """Your storage, neither started nor opened. Called again, with the same disk, for a restart."""
-        raise NotImplementedError("override make_storage")
-
-    def make_runtime(self, previous: FakeRuntime | None) -> FakeRuntime:
-        """The world for the next process on the same disk; override it to use real files."""
-        return FakeRuntime(1) if previous is None else FakeRuntime(2, disk=previous.disk)
-
-    @pytest.fixture
-    def node(self) -> Iterator[Node]:
-        """A started node."""
-        node = Node(self.make_runtime, self.make_storage).start()
-        yield node
-        node.end()
-
-    @pytest.fixture
-    def log(self, node: Node) -> Log:
-        """A new log with small indexes."""
-        return node.open(index_interval_bytes=100)
-
-    def need_files(self, node: Node, *, simulated: bool = False) -> None:
-        """Skip where the storage has no files, or the disk is real and can't be made to fail."""
-        if not self.has_files:
-            pytest.skip("keeps nothing in files")
-        if simulated and not node.is_simulated:
-            pytest.skip("a real disk can't be made to fail")
+class StorageContract(StorageDurability):
+    """The contract of ``blumfeld.spi.storage`` as tests. Flags and what to override: ``storage_kit.StorageKit``."""
 
     # Append
 
@@ -396,164 +359,6 @@ class StorageContract:
             node.stop()
             assert node.restart().storage.high_watermarks() == dict(marks)
 
-    # Restart
-
-    def test_everything_is_there_after_a_clean_stop(self, node: Node) -> None:
-        """Without recovery: nothing is walked."""
-        self.need_files(node)
-        log = node.open(segment_bytes=2000, index_interval_bytes=200)
-        log.fill(*[3] * 50)
-        log.log.aux.write("note", b"kept")
-        log.log.advance_log_start(4)
-        before, newest = log.read_all(), log.log.max_timestamp()
-        node.stop(broker_epoch=11)
-        node.restart()
-        assert node.storage.previous_broker_epoch() == 11
-        assert list(node.storage.partitions()) == [(PARTITION, TOPIC_ID)]
-        log = node.open(segment_bytes=2000, index_interval_bytes=200)
-        assert node.listener.recoveries == []
-        assert (log.log.log_start_offset, log.log.written_end_offset) == (4, 150)
-        assert log.log.flushed_end_offset == 150
-        assert log.read_all() == before
-        assert log.log.max_timestamp() == newest
-        assert log.log.aux.read("note") == b"kept"
-        log.fill(1)
-        assert log.spans(150) == [(150, 151)]
-
-    def test_everything_written_survives_the_process(self, node: Node) -> None:
-        """``kill -9``: recovery walks over it and loses nothing."""
-        self.need_files(node, simulated=True)
-        log = node.open(segment_bytes=2000)
-        log.fill(*[3] * 50)
-        before = log.read_all()
-        log.log.place(make_batch(3), 0)
-        node.crash(power_cut=False)
-        assert node.storage.previous_broker_epoch() == -1
-        log = node.open(segment_bytes=2000)
-        assert log.read_all() == before
-        assert node.listener.recoveries[-1] == (147, 150)
-
-    def test_another_cluster_or_node_is_refused(self, node: Node) -> None:
-        """A directory belongs to one node of one cluster."""
-        self.need_files(node)
-        node.stop()
-        for cluster_id, node_id in (("other-cluster", 7), ("kit-cluster", 8)):
-            other = Node(lambda _: self.make_runtime(node.runtime), self.make_storage)
-            with pytest.raises(ValueError, match="directory is of"):
-                other.start(cluster_id, node_id)
-        node.restart()
-
-    def test_two_storages_on_one_directory_are_refused(self, node: Node) -> None:
-        """The second start fails, the first serves on."""
-        self.need_files(node)
-        second = self.make_storage(node.runtime)
-        with pytest.raises(OSError, match=r"lock|Lock|Resource"):
-            node.runtime.run(second.start("kit-cluster", 7))
-        node.open().fill(1)
-
-    def test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed(self, node: Node) -> None:
-        """The log ends at a batch's edge, no earlier than the flushed end, and goes on from there."""
-        if not self.survives_crash:
-            pytest.skip("does not survive a crash")
-        self.need_files(node, simulated=True)
-        for seed in CRASH_SEEDS:
-            crashing = Node(self.make_runtime, self.make_storage).start()
-            flushed, written = _live(crashing.open(segment_bytes=900, index_interval_bytes=100), seed)
-            for generation in range(3):
-                for _ in range(seed * 3 + generation):
-                    crashing.runtime.random.random()
-                log = crashing.crash().open(segment_bytes=900, index_interval_bytes=100)
-                left = log.read_all()
-                where = f"seed {seed}, crash {generation}"
-                assert [batch.data for batch in left] == written[: len(left)], where
-                assert log.log.written_end_offset >= flushed, where
-                if left:
-                    assert left[-1].next_offset == log.log.written_end_offset, where
-                assert [b.base_offset for b in log.log.batches(0)] == [b.base_offset for b in left], where
-                flushed, written = _live(log, seed + generation)
-            crashing.end()
-
-    # Faults
-
-    @pytest.mark.parametrize("short_bytes", [None, 0, 1, 70, 150])
-    def test_a_failed_or_short_write_is_undone(self, node: Node, log: Log, short_bytes: int | None) -> None:
-        """All that was placed is gone, the file is cut back, and the next write takes the same offsets."""
-        self.need_files(node, simulated=True)
-        log.fill(2)
-        size = log.log.size_bytes()
-        node.runtime.disk.inject(
-            Fault(operation="pwritev", path_part=".log", short_bytes=short_bytes, error_number=errno.ENOSPC)
-        )
-        outcome = log.append(make_batch(3), make_batch(1))
-        assert outcome.written_end_offset == 2
-        assert isinstance(outcome.error, OSError)
-        assert (log.log.placed_end_offset, log.log.written_end_offset) == (2, 2)
-        assert log.log.size_bytes() == size
-        assert log.spans() == [(0, 2)]
-        log.fill(4)
-        assert log.spans() == [(0, 2), (2, 6)]
-        node.crash(power_cut=False)
-        assert node.open().spans() == [(0, 2), (2, 6)]
-
-    def test_what_was_written_before_a_roll_in_the_same_turn_stays(self, node: Node) -> None:
-        """The outcome says up to where."""
-        self.need_files(node, simulated=True)
-        log = node.open(segment_bytes=400)
-        node.runtime.disk.inject(Fault(operation="pwritev", path_part=".log", nth=2))
-        outcome = log.append(*[make_batch(2, value_bytes=100) for _ in range(4)])
-        assert outcome.error is not None
-        assert 0 < outcome.written_end_offset < 8
-        assert log.spans()[-1][1] == outcome.written_end_offset == log.log.placed_end_offset
-        log.fill(1)
-
-    def test_a_sync_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
-        """It is never retried as if it had worked."""
-        self.need_files(node, simulated=True)
-        log.fill(2)
-        node.runtime.disk.inject(Fault(operation="fdatasync"))
-        with pytest.raises(OSError, match="error"):
-            log.flush()
-        assert log.log.flushed_end_offset == 0
-        assert not any(d.online for d in node.storage.log_dirs())
-        _all_raise(log)
-        with pytest.raises(OSError, match="offline"):
-            node.open(TopicPartition("another", 0))
-
-    def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
-        """Nobody knows what the file holds."""
-        self.need_files(node, simulated=True)
-        log.fill(2)
-        node.runtime.disk.inject(Fault(operation="pwritev", path_part=".log"))
-        node.runtime.disk.inject(Fault(operation="truncate", path_part=".log"))
-        assert log.append(make_batch()).error is not None
-        _all_raise(log)
-        node.runtime.crash(power_cut=False)
-        node.runtime.disk.heal()
-        assert node.restart().open().spans() == [(0, 2)]
-
-    def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
-        """An ack then means the device, as with Kafka."""
-        self.need_files(node, simulated=True)
-        log = node.open(flush_messages=3)
-        outcomes: list[int] = []
-        for count in (2, 2, 1):
-            log.log.place(make_batch(count), 0)
-            log.log.write(lambda outcome: outcomes.append(outcome.written_end_offset))
-        assert outcomes == [2]
-        node.runtime.run_turn()
-        assert outcomes == [2, 4, 5]
-        assert log.log.flushed_end_offset == 5
-
-    def test_flush_ms_flushes_after_that_time(self, node: Node) -> None:
-        """And not before."""
-        self.need_files(node)
-        log = node.open(flush_ms=500)
-        log.fill(2)
-        node.runtime.advance(499)
-        assert log.log.flushed_end_offset == 0
-        node.runtime.advance(2)
-        assert log.log.flushed_end_offset == 2
-
     def test_flush_reports_the_flushed_end(self, log: Log) -> None:
         """At least what was written when it was asked for."""
         log.fill(2, 2)
@@ -573,31 +378,3 @@ class StorageContract:
 
 def _size(batch: object) -> int:
     return len(batch.data)  # type: ignore[attr-defined]
-
-
-def _live(log: Log, seed: int) -> tuple[int, list[bytes]]:
-    """Write on, now and then flush; (the flushed end, what is in the log)."""
-    flushed = log.log.flushed_end_offset
-    for step in range(seed % 7 + 12):
-        log.append(
-            *[make_batch(1 + (seed + step) % 3, seed=step, value_bytes=40) for _ in range(step % 3 + 1)]
-        )
-        if (seed * 7 + step) % 9 == 0:
-            flushed = log.flush()
-    return flushed, [batch.data for batch in log.read_all()]
-
-
-def _all_raise(log: Log) -> None:
-    it = log.log
-
-    def write() -> None:
-        outcome = log.append(make_batch())
-        if outcome.error is not None:
-            raise outcome.error
-
-    uses: list[Callable[[], object]] = [write, it.flush, it.roll, it.segments]
-    uses += [lambda: it.read(0, 1, 1, True), lambda: it.truncate_to(0)]
-    for use in uses:
-        with pytest.raises(OSError, match=r".") as raised:
-            use()
-        assert raised.value.strerror, "an OSError says what is wrong"
