@@ -81,7 +81,8 @@ class Partition:
         self.rules = AppendRules(config)
         self.min_insync_replicas = config.min_insync_replicas
         self.append_ms = -1
-        """Log append time of the last :meth:`append`, on a topic that has it."""
+        """What the last :meth:`append` tells as log append time: -1 where the topic hasn't it, except that a retry gets
+        the original's highest timestamp."""
         self.leader: LeaderReplica | None = None
         self.follower: FollowerReplica | None = None
         self.leader_epoch = -1
@@ -121,6 +122,7 @@ class Partition:
         rules = self.rules
         now_ms = self._runtime.now_ms()
         rules.check(batch, now_ms)
+        self.append_ms = -1
         if batch.producer_id >= 0:
             duplicate = self.state.producers.check(batch)
             if duplicate is not None:

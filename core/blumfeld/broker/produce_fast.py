@@ -85,8 +85,7 @@ class FastProduce:
         except BrokerError:
             self.general.serve(exchange, frame, position, correlation_id)
             return
-        if partition.rules.log_append_time:
-            pending.append_ms = partition.append_ms
+        pending.append_ms = partition.append_ms
         if acks == ACKS_ALL:
             self.broker.runtime.at_end_of_turn(Phase.COMPLETE, pending.park)
         exchange.let_next_start()

@@ -149,8 +149,7 @@ class Produce:
             if error.code not in _WITHOUT_LOG_START:
                 answer.log_start_offset = partition.log.log_start_offset
             return
-        if partition.rules.log_append_time:
-            answer.log_append_time_ms = partition.append_ms
+        answer.log_append_time_ms = partition.append_ms
 
     def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
         """The partition, if this node leads it and the client may write to it."""

@@ -142,18 +142,26 @@ class Metadata:
             elif name in answers:
                 continue
             elif not context.authorize("Describe", "Topic", name):
-                answers[name] = _missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                answers[name] = self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, request, context)
             elif name in image.topics:
                 answers[name] = self._topic(image.topics[name], request, context)
             elif not is_legal_topic(name):
-                answers[name] = _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+                answers[name] = self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION, request, context)
             else:
-                answers[name] = _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answers[name] = self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, request, context)
                 missing.append(name)
         if missing and may_create:
             for name, code in self._auto_create.wanted(missing, context).items():
                 answers[name].error_code = int(code)
         return list(answers.values())
+
+    def _missing(
+        self, name: str, code: ErrorCode, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
+        topic = MetadataResponseTopic(error_code=int(code), name=name)
+        if request.include_topic_authorized_operations and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topic.topic_authorized_operations = authorized_operations(context, "Topic", name)
+        return topic
 
     def _by_id(
         self, topic_id: bytes, request: MetadataRequest, context: RequestContext
@@ -194,7 +202,3 @@ class Metadata:
             isr_nodes=list(partition.isr),
             offline_replicas=offline_replicas(self._broker, partition, listener),
         )
-
-
-def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=int(code), name=name)
