@@ -53,6 +53,7 @@ class Client:
         self.generation = -1
         self.instance: str | None = None
         self.protocols = "range:t"
+        self.protocol: str | None = None
 
 
 class Script:
@@ -122,7 +123,7 @@ class Script:
             client.member_id = response.member_id
         if response.error_code:
             return f" id={response.member_id}" if response.member_id else ""
-        client.generation = response.generation_id
+        client.generation, client.protocol = response.generation_id, response.protocol_name
         members = " ".join(f"{m.member_id}={m.metadata.decode()}" for m in response.members)
         skip = " skip-assignment" if response.skip_assignment else ""
         return (
@@ -131,7 +132,7 @@ class Script:
         )
 
     def do_sync(self, names: list[str], options: dict[str, str]) -> None:
-        """SyncGroup; ``assign`` is the leader's word: client:bytes,…."""
+        """SyncGroup; ``assign`` is the leader's word: client:bytes,…. Before v5 it doesn't name the protocol."""
         client = self._client(names[0])
         pairs = [item.split(":") for item in options.get("assign", "").split(",") if item]
         request = SyncGroupRequest(
@@ -139,16 +140,19 @@ class Script:
             generation_id=int(options.get("generation", client.generation)),
             member_id=options.get("id", client.member_id),
             group_instance_id=client.instance,
-            protocol_type=options.get("type"),
-            protocol_name=options.get("protocol"),
+            protocol_type=options.get("type", "consumer") or None,
+            protocol_name=options.get("protocol", client.protocol) or None,
             assignments=[
                 SyncGroupRequestAssignment(member_id=self._client(name).member_id, assignment=data.encode())
                 for name, data in pairs
             ],
         )
-        self._send(
-            client, "sync", request, 5, lambda _, r: f" {r.assignment.decode()!r}" if not r.error_code else ""
-        )
+        version = int(options.get("v", "5"))
+
+        def assigned(_: Client, response: Any) -> str:
+            return "" if response.error_code else f" {response.assignment.decode()!r}"
+
+        self._send(client, "sync", request, version, assigned)
 
     def do_beat(self, names: list[str], options: dict[str, str]) -> None:
         """Heartbeat."""

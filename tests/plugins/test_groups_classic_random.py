@@ -35,6 +35,7 @@ class Member:
     instance: str | None = None
     member_id: str = ""
     generation: int = -1
+    protocol: str | None = None
     members: list[str] = attrs.field(factory=list)
     leads: bool = False
     state: str = "out"
@@ -106,6 +107,7 @@ class World:
             self.check_generation(response)
             member.member_id, member.generation = response.member_id, response.generation_id
             member.members = [m.member_id for m in response.members]
+            member.protocol = response.protocol_name
             member.leads = response.leader == response.member_id
             member.state = "joined"
 
@@ -117,6 +119,8 @@ class World:
             generation_id=member.generation,
             member_id=member.member_id,
             group_instance_id=member.instance,
+            protocol_type="consumer",
+            protocol_name=member.protocol,
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in given.items()],
         )
         self.send(member, request, 5, self.synced)
@@ -303,6 +307,8 @@ def test_the_leaders_word_counts_when_it_is_replayed_and_no_sooner() -> None:
         group_id=GROUP,
         generation_id=1,
         member_id=member.member_id,
+        protocol_type="consumer",
+        protocol_name=member.protocol,
         assignments=[SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"x")],
     )
     decision = world.groups.shard.command(request, FakeContext(14, 5), 0)

@@ -47,6 +47,8 @@ from blumfeld_groups_classic.join import Joining, Limits, check_instance
 from blumfeld_groups_classic.subscription import subscribed_topics
 
 BATCH_LEAVE_SINCE_VERSION = 3
+PROTOCOL_SINCE_VERSION = 5
+"""SyncGroup must name the protocol's type and name from this version on (KIP-559), though both may be null."""
 
 
 class ClassicGroups:
@@ -94,7 +96,8 @@ class ClassicGroups:
                 assert context is not None
                 return self._join(request, context, effects)
             case SyncGroupRequest():
-                return self._sync(request, effects)
+                assert context is not None
+                return self._sync(request, context, effects)
             case LeaveGroupRequest():
                 assert context is not None
                 return self._leave(request, context, effects)
@@ -128,7 +131,10 @@ class ClassicGroups:
         self.groups[request.group_id] = known  # a group that nobody was admitted to is none
         return decision
 
-    def _sync(self, request: SyncGroupRequest, effects: Effects) -> Decision:
+    def _sync(self, request: SyncGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+        nameless = None in (request.protocol_type, request.protocol_name)
+        if nameless and context.api_version >= PROTOCOL_SINCE_VERSION:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group, member = self._member(request.group_id, request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
@@ -299,7 +305,7 @@ class ClassicGroups:
         ]
 
     def describe(self, group_id: str) -> Any:
-        """The group for DescribeGroups: members' metadata and assignments while it is stable."""
+        """The group for DescribeGroups: what members sent only while it is stable, what they were assigned always."""
         group = self.groups.get(group_id)
         if group is None:
             return None
@@ -316,7 +322,7 @@ class ClassicGroups:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata_for(group.protocol_name) if stable else b"",
-                    member_assignment=member.assignment if stable else b"",
+                    member_assignment=member.assignment,
                 )
                 for member in group.members.values()
             ],
