@@ -107,6 +107,7 @@ class Recovery:
             raise damaged(segment.file(), found.end.position, found.end.problem)
         segment.set_indexes(found.offsets, found.times)
         await self._home.runtime.offload(segment.save_indexes)
+        await self._home.runtime.offload(segment.sync_indexes)
 
     async def recover(self, start: int) -> None:
         """Recover segments from number ``start`` on: the log ends before the first batch that isn't whole.

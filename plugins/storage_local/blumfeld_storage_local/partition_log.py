@@ -178,8 +178,18 @@ class LocalLog:
 
     def unflushed_segments(self) -> list[Segment]:
         """For the flusher."""
-        first = self._segments.index_of(self.flushed_end_offset)
+        first = self._segments.index_of(self.recovery_point)
         return [self._segments[at] for at in range(first, len(self._segments))]
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it lasts: records, and the indexes of sealed segments, which nobody would check again."""
+        segments, point = self._segments, self.flushed_end_offset
+        at = segments.index_of(point)
+        while at > 0 and segments[at - 1].index_unsynced:
+            at -= 1
+            point = segments[at].base_offset
+        return point
 
     def _flush_before(self, done: Done, outcome: WriteOutcome) -> None:
         self._waiting.append((done, outcome))
@@ -372,6 +382,8 @@ class LocalLog:
         indexes = [segment for segment in self._segments if segment.index_unsynced]
         if files or indexes:
             sync(self._runtime, self.directory, files, indexes, True)
+        for segment in indexes:
+            segment.index_unsynced = False
         self.flushed_end_offset = self.written_end_offset
 
     def discard(self) -> None:
