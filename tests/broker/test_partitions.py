@@ -67,17 +67,19 @@ def restarted(broker: BrokerHarness, *, clean: bool = True) -> BrokerHarness:
 def test_an_epoch_starts_with_its_first_batch(broker: BrokerHarness) -> None:
     code(broker, batch())
     broker.metadata.change_partition("t", image(3))
-    assert hosted(broker).state.epochs.latest_epoch == 0
+    assert hosted(broker).state.epochs.latest_epoch == 3
+    assert broker.log_of("t").aux.files[EPOCHS] == b"0\n1\n0 0\n", "kept with the first batch"
     code(broker, batch())
     assert list(hosted(broker).state.epochs.entries) == [(0, 0), (3, 1)]
     assert broker.log_of("t").aux.files[EPOCHS] == b"0\n2\n0 0\n3 1\n"
 
 
-def test_a_failed_write_starts_no_epoch(broker: BrokerHarness) -> None:
+def test_a_failed_write_keeps_no_epoch(broker: BrokerHarness) -> None:
     broker.log_of("t").fail_next_write = True
     assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert hosted(broker).state.epochs.entries == []
+    assert EPOCHS not in broker.log_of("t").aux.files
     assert code(broker, batch()) == ErrorCode.NONE
+    assert EPOCHS in broker.log_of("t").aux.files
     assert list(hosted(broker).state.epochs.entries) == [(0, 0)]
 
 

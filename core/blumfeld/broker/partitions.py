@@ -38,7 +38,6 @@ class Partition:
 
     __slots__ = (
         "_advance_due",
-        "_epoch_start",
         "_failed",
         "_parking",
         "_runtime",
@@ -87,7 +86,7 @@ class Partition:
         self.follower: FollowerReplica | None = None
         self.leader_epoch = -1
         self.leader_start_offset = 0
-        """The written end when this node became leader."""
+        """Where the log ended when this node became leader."""
         self.image: PartitionImage | None = None
         self.closed: ErrorCode | None = None
         """Why it can't be used any more: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION; ``None`` while it can."""
@@ -100,7 +99,6 @@ class Partition:
         self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
         self._write_due = False
         self._advance_due = False
-        self._epoch_start = -1
 
     # Appends
 
@@ -155,8 +153,6 @@ class Partition:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if batch.producer_id >= 0:
             self.state.producers.place(batch, self._runtime.now_ms())
-        if self._epoch_start < 0 and self.state.epochs.latest_epoch != self.leader_epoch:
-            self._epoch_start = base_offset
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
         if not self._write_due:
             self._write_due = True
@@ -191,8 +187,6 @@ class Partition:
         written_end = outcome.written_end_offset
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
-            if self._epoch_start >= written_end:
-                self._epoch_start = -1
         try:
             self._remember(written_end)
         except OSError as error:
@@ -203,12 +197,10 @@ class Partition:
         for waiting in waiters:
             end_offset, acks, waiter = waiting
             if end_offset > written_end:
-                if (
-                    outcome.error is None
-                ):  # placed since: the outcome of an earlier write that waited for a sync
-                    self._unwritten.append(waiting)
-                else:
+                if outcome.error is not None:
                     waiter.appended(failed)
+                else:  # placed since: this is the outcome of an earlier write that waited for a sync
+                    self._unwritten.append(waiting)
             elif acks != ACKS_ALL:
                 waiter.appended(_NONE)
             elif self.leader is None:
@@ -220,9 +212,8 @@ class Partition:
             self._runtime.at_end_of_turn(Phase.HIGH_WATERMARK, self._advance)
 
     def _remember(self, written_end: int) -> None:
-        if 0 <= self._epoch_start < written_end:
-            start, self._epoch_start = self._epoch_start, -1
-            self.state.epoch_started(self.leader_epoch, start)
+        if self.state.epoch_unsaved and written_end > self.leader_start_offset:
+            self.state.save_epochs()
         self.state.written(written_end)
 
     def _advance(self) -> None:
@@ -306,8 +297,9 @@ class Partition:
             self._write()  # what was placed belongs to the epoch that ends here
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = image.leader_epoch
-        self.leader_start_offset = self.log.written_end_offset
+        self.leader_start_offset = self.log.placed_end_offset
         if image.leader == node_id:
+            self.state.epoch_started(image.leader_epoch, self.leader_start_offset)
             self.leader = replication.become_leader(self, image, self.state.high_watermark)
             self.leader.log_end_moved()
         elif image.leader >= 0:

@@ -26,7 +26,17 @@ REPLAY_STEP = 512
 class ReplicaState:
     """Implements ``LogListener``: made before its log is opened, then :meth:`attach`, then :meth:`replay`."""
 
-    __slots__ = ("_log", "_now_ms", "aborted", "epochs", "events", "high_watermark", "log_name", "producers")
+    __slots__ = (
+        "_log",
+        "_now_ms",
+        "aborted",
+        "epoch_unsaved",
+        "epochs",
+        "events",
+        "high_watermark",
+        "log_name",
+        "producers",
+    )
 
     def __init__(self, log_name: str, now_ms: Callable[[], int], events: EventLog) -> None:
         self.log_name = log_name
@@ -35,6 +45,8 @@ class ReplicaState:
         self.aborted = AbortedTransactions()
         self.high_watermark = 0
         """As of the last checkpoint, or of when this replica last led or followed."""
+        self.epoch_unsaved = False
+        """The latest epoch has no batch yet, and isn't in the file."""
         self.events = events
         self._now_ms = now_ms
         self._log: PartitionLog | None = None
@@ -101,6 +113,7 @@ class ReplicaState:
         for count, batch in enumerate(log.batches(start), start=1):
             if batch.partition_leader_epoch > self.epochs.latest_epoch:
                 self.epoch_started(batch.partition_leader_epoch, batch.base_offset)
+                self.save_epochs()
             for entry in self.producers.replay(batch, self._now_ms()):
                 if entry.last_offset > known:
                     self.aborted.append(entry)
@@ -128,8 +141,14 @@ class ReplicaState:
             self.aborted.append(entry)
 
     def epoch_started(self, epoch: int, start_offset: int) -> None:
-        """The first batch of a leader epoch is written. Raises OSError."""
-        if self._log is not None and self.epochs.assign(epoch, start_offset):
+        """A leader epoch begins. It is told of at once, and kept in the file with its first batch."""
+        if self.epochs.assign(epoch, start_offset):
+            self.epoch_unsaved = True
+
+    def save_epochs(self) -> None:
+        """Keep what is known of epochs. Raises OSError."""
+        if self._log is not None:
+            self.epoch_unsaved = False
             self._log.aux.write(EPOCHS, self.epochs.encode())
 
     def log_start_moved(self, log_start_offset: int) -> None:

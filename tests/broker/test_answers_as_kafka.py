@@ -1,0 +1,291 @@
+"""The same requests to Apache Kafka 4.3.1 and to our broker: the answers must be the same, but for what each calls its
+own (ports, ids, times, words). What differs on purpose stands in ``ON_PURPOSE``.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.wire.api import response_class
+from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.headers import put_request_header, response_body_offset
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from blumfeld.wire.messages.describe_cluster import DescribeClusterRequest
+from blumfeld.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from blumfeld.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from blumfeld.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from blumfeld.wire.record_batch import split_batches
+from blumfeld.wire.schema import Message
+from tests.broker.batches import batch, produce
+from tests.broker.harness import BrokerHarness
+from tests.kafka_peer import kafka_on, peer_script
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+OWN = (
+    "error_message",
+    "topic_id",
+    "host",
+    "port",
+    "rack",
+    "cluster_id",
+    "controller_id",
+    "throttle_time_ms",
+    "session_id",
+    "record_errors",
+    "batch_index_error_message",
+)
+"""Fields that each broker fills in its own way."""
+TOPICS = {
+    "t": {},
+    "compacted": {"cleanup.policy": "compact"},
+    "small": {"max.message.bytes": "200"},
+    "packed": {"compression.type": "zstd"},
+}
+
+
+class Kafka:
+    """A connection to the oracle."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+
+    def ask(self, request: Message, version: int) -> Message:
+        assert request.meta.key is not None
+        frame = put_request_header(request.meta.key, version, 1, "test") + encode(request, version)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        data = memoryview(self._read(struct.unpack(">i", self._read(4))[0]))
+        _, position = response_body_offset(data, request.meta.key, version)
+        return decode(response_class(request.meta.key), data, version, position)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, "Kafka closed the connection"
+            data += more
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Pair:
+    """Both brokers with the same topics."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.ours = BrokerHarness()
+        self.ours.runtime.jump_clock(int(time.time() * 1000) - EPOCH_MS)
+        configs = {
+            name: [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
+            for name, config in TOPICS.items()
+        }
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=configs[name])
+                for name in TOPICS
+            ],
+            timeout_ms=10_000,
+        )
+        kafka.ask(request, 5)
+        for name, config in TOPICS.items():
+            self.ours.metadata.create_topic(name, 2, config)
+        self.ours.runtime.run_turn()
+        self._wait_for_topics()
+
+    def _wait_for_topics(self) -> None:
+        for _ in range(50):
+            answer: Any = self.kafka.ask(MetadataRequest(topics=None), 9)
+            led = [p.leader_id for t in answer.topics for p in t.partitions]
+            if len(led) >= 2 * len(TOPICS) and -1 not in led:
+                return
+            time.sleep(0.1)
+
+    def both(self, request: Message, version: int) -> tuple[Any, Any]:
+        return plain(self.kafka.ask(request, version)), plain(self.ours.ask(request, version))
+
+
+def plain(value: Any) -> Any:
+    """As comparable builtins; records as (base offset, next offset) of each batch."""
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__ if name not in OWN}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, memoryview):
+        return [(b.base_offset, b.next_offset) for b in split_batches(value, allow_partial=True)]
+    return value
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    directory: Path = tmp_path_factory.mktemp("kafka")
+    with kafka_on(peer_script(), directory) as address:
+        kafka = Kafka(address)
+        yield Pair(kafka)
+        kafka.close()
+
+
+def test_produce(pair: Pair) -> None:
+    now = int(time.time() * 1000)
+
+    def made(*values: bytes, **options: Any) -> bytearray:
+        return batch(*values, **{"timestamp": now, **options})
+
+    broken, old = made(), made()
+    broken[-1] ^= 1
+    old[16] = 1
+    batches = {
+        "whole": made(b"a", b"b"),
+        "empty": bytearray(),
+        "two": made() + made(),
+        "beginning of a second": made() + made()[:20],
+        "broken": broken,
+        "old format": old,
+        "control": made(control=True),
+        "wrong count": made(b"a", b"b", last_offset_delta=5),
+        "offset given": made(base_offset=7),
+        "no sequence": made(producer_id=5, producer_epoch=0),
+        "cut off": made()[:-3],
+        "cut in the header": made()[:20],
+        "from the future": made(timestamp=now + 7_200_000),
+        "from long ago": made(timestamp=5),
+        "transactional": made(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0),
+        "no key": made(key=None),
+        "gzip": made(codec=Codec.GZIP),
+        "zstd": made(codec=Codec.ZSTD),
+        "large": made(bytes(300)),
+        "large and broken": bytearray(made(bytes(300))[:-1] + b"!"),
+    }
+    for name, data in batches.items():
+        for topic in TOPICS:
+            for version in (3, 6, 7, 8, 9, 11):
+                kafka, ours = pair.both(produce(data, topic=topic), version)
+                assert ours == kafka, f"{name} to {topic} in v{version}"
+    for acks in (2, -2, -1):
+        kafka, ours = pair.both(produce(made(), acks=acks), 9)
+        assert ours == kafka, f"acks {acks}"
+    for topic, partition in (("no", 0), ("t", 7), ("t", -1)):
+        kafka, ours = pair.both(produce(made(), topic=topic, partition=partition), 9)
+        assert ours == kafka, f"{topic}-{partition}"
+
+
+def test_sequences(pair: Pair) -> None:
+    now = int(time.time() * 1000)
+    for sequence, epoch in ((0, 0), (0, 0), (2, 0), (1, 0), (0, 1), (1, 0), (1, 1), (1, 1), (5, 2), (0, 2)):
+        data = batch(timestamp=now, producer_id=77, producer_epoch=epoch, base_sequence=sequence)
+        kafka, ours = pair.both(produce(data, partition=1), 9)
+        assert ours == kafka, f"sequence {sequence} in epoch {epoch}"
+
+
+def test_fetch(pair: Pair) -> None:
+    pair.both(produce(batch(timestamp=int(time.time() * 1000)), partition=1), 9)
+
+    def asked(topic: str = "t", partition: int = 1, isolation: int = 0, **values: int) -> FetchRequest:
+        one = FetchPartition(partition=partition, partition_max_bytes=1 << 20)
+        for name, value in values.items():
+            setattr(one, name, value)
+        return FetchRequest(
+            min_bytes=1, isolation_level=isolation, topics=[FetchTopic(topic=topic, partitions=[one])]
+        )
+
+    for version in range(4, 13):
+        for request in (
+            asked(),
+            asked(isolation=1),
+            asked(fetch_offset=10**6),
+            asked(fetch_offset=-1),
+            asked(partition_max_bytes=1),
+            asked(topic="no"),
+            asked(partition=9),
+            asked(topic="packed", partition=0),
+        ):
+            kafka, ours = pair.both(request, version)
+            assert ours == kafka, f"{request} in v{version}"
+    for epoch in (0, 1, 5):
+        for request in (asked(current_leader_epoch=epoch), asked(last_fetched_epoch=epoch, fetch_offset=1)):
+            kafka, ours = pair.both(request, 12)
+            assert ours == kafka, str(request)
+    kafka, ours = pair.both(FetchRequest(session_id=5, session_epoch=1), 12)
+    assert ours == kafka
+    assert ours["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_look_ups(pair: Pair) -> None:
+    now = int(time.time() * 1000)
+    for version in range(1, 12):
+        for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, now * 2):
+            for topic, partition, epoch in (
+                ("t", 1, -1),
+                ("t", 1, 5),
+                ("t", 9, -1),
+                ("no", 0, -1),
+                ("small", 1, -1),
+            ):
+                one = ListOffsetsPartition(
+                    partition_index=partition,
+                    timestamp=timestamp,
+                    current_leader_epoch=epoch if version > 3 else -1,
+                )
+                request = ListOffsetsRequest(
+                    replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[one])]
+                )
+                kafka, ours = pair.both(request, version)
+                assert ours == kafka, f"{timestamp} of {topic}-{partition} in v{version}"
+    for version in (2, 3, 4):
+        for epoch in (-1, 0, 1, 5):
+            asked = OffsetForLeaderPartition(partition=1, leader_epoch=epoch)
+            of_epoch = OffsetForLeaderEpochRequest(
+                replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])]
+            )
+            kafka, ours = pair.both(of_epoch, version)
+            assert ours == kafka, f"epoch {epoch} in v{version}"
+
+
+def test_descriptions(pair: Pair) -> None:
+    for version in range(14):
+        for names in (["t"], ["t", "t"], ["a b", ""], ["no"]):
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=version < 4,
+                include_topic_authorized_operations=version >= 8,
+                include_cluster_authorized_operations=8 <= version <= 10,
+            )
+            if version < 4 and "no" in names:
+                continue  # would make the topic
+            kafka, ours = pair.both(request, version)
+            assert ours == kafka, f"{names} in v{version}"
+    for limit, cursor in ((2000, None), (1, None), (0, None), (5, ("t", 1)), (5, ("t", 9)), (5, ("t", -1))):
+        described = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in ("t", "no", "?")],
+            response_partition_limit=limit,
+            cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        )
+        kafka, ours = pair.both(described, 0)
+        assert ours == kafka, f"{limit} from {cursor}"
+    for version, kind in ((0, 1), (1, 1), (2, 1), (1, 2), (1, 9)):
+        cluster = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=True)
+        kafka, ours = pair.both(cluster, version)
+        assert ours == kafka, f"endpoint type {kind} in v{version}"
