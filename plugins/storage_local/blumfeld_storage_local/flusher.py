@@ -32,7 +32,7 @@ def sync(
     """Make it all last. Blocks.
 
     :param indexes: segments whose index files are to be synced
-    :param names: sync the directory's names too
+    :param names: sync the directory's names too, and its own
     """
     for file in files:
         file.fdatasync()
@@ -40,6 +40,7 @@ def sync(
         segment.sync_indexes()
     if names:
         runtime.files.sync_dir(directory)
+        runtime.files.sync_dir(directory.rpartition("/")[0] or "/")  # a new log's own name
 
 
 class Flusher:

@@ -172,7 +172,7 @@ class LocalStorage:
             self._all_clean = False
 
     def _note_offsets(self, log: LocalLog) -> None:
-        self._known.recovery_points[log.partition] = log.flushed_end_offset
+        self._known.recovery_points[log.partition] = log.recovery_point
         self._known.log_starts[log.partition] = log.log_start_offset
 
     def _truncating(self, log: LocalLog, offset: int) -> None:
@@ -258,8 +258,6 @@ def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:
         home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
     elif held != topic_id:
         raise ValueError(f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}")
-    if created:
-        home.files.sync_dir(home.path)
     return created
 
 
