@@ -102,6 +102,19 @@ def test_describing_goes_group_by_group_in_the_order_asked() -> None:
     assert response.groups[3].error_message == "Group nobody not found."
 
 
+def test_what_may_be_done_with_a_group_is_told_on_request() -> None:
+    """A bit for each operation; nothing where nobody asked."""
+    groups = Groups()
+    commit(groups)
+    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    (group,) = groups.ask(request).groups
+    assert group.authorized_operations == 3400, "as Kafka answers without an authorizer"
+    (group,) = groups.ask(request, denied=lambda operation, *_: operation == "Delete").groups
+    assert group.authorized_operations == 3400 - (1 << 6)
+    (group,) = groups.ask(DescribeGroupsRequest(groups=["g"])).groups
+    assert group.authorized_operations == -(2**31)
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_a_group_that_is_not_there_is_dead_without_an_error_before_version_6(version: int) -> None:
     """Admin clients of that time take it for an empty group."""

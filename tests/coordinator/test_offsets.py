@@ -126,8 +126,9 @@ def test_deciding_on_a_commit_changes_nothing() -> None:
     [
         ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"partition": 4}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"metadata": "é" * 2049}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        ({"metadata": "é" * 2048}, ErrorCode.NONE),
+        ({"metadata": "é" * 4097}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ({"metadata": "é" * 4096}, ErrorCode.NONE),
+        ({"metadata": "🐘" * 2049}, ErrorCode.OFFSET_METADATA_TOO_LARGE),
         ({"metadata": None}, ErrorCode.NONE),
     ],
 )
@@ -146,6 +147,14 @@ def test_a_member_of_a_group_that_is_not_there_is_told(version: int, code: Error
     assert commit(Groups(), version, generation_id_or_member_epoch=3, member_id="m") is code
 
 
+def test_a_simple_group_has_no_members() -> None:
+    """One who says that it is a member is unknown; a member id without a generation is not looked at."""
+    groups = Groups()
+    commit(groups)
+    assert commit(groups, generation_id_or_member_epoch=3, member_id="m") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(groups, member_id="m") is ErrorCode.NONE
+
+
 def test_a_request_without_a_topic_that_can_be_committed_appends_nothing() -> None:
     """An empty batch is none."""
     groups = Groups()
@@ -158,6 +167,9 @@ def test_topics_are_named_by_id_from_version_10() -> None:
     groups = Groups()
     assert commit(groups, 10) is ErrorCode.NONE
     assert commit(groups, 10, topic="nowhere") is ErrorCode.UNKNOWN_TOPIC_ID
+    nameless = commit_request()
+    nameless.topics[0].topic_id = bytes(16)
+    assert groups.ask(nameless, 10).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     asked = [
         OffsetFetchRequestTopics(topic_id=T_ID, partition_indexes=[0, 1]),
         OffsetFetchRequestTopics(topic_id=topic_id("nowhere"), partition_indexes=[2]),

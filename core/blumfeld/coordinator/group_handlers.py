@@ -49,6 +49,15 @@ from blumfeld.wire.messages.offset_delete import (
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
+GROUP_OPERATIONS = (
+    ("Read", 3),
+    ("Delete", 6),
+    ("Describe", 8),
+    ("DescribeConfigs", 10),
+    ("AlterConfigs", 11),
+)
+"""What can be done with a group, and Kafka's number of it."""
+
 ErrorResponse = Callable[[Any, int, str | None], Message]
 
 
@@ -155,12 +164,16 @@ class GroupApis:
                 described.append(_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
         def merge(done: list[Completion[Any]]) -> Message:
-            return DescribeGroupsResponse(
-                groups=[
-                    item.result() if item.error is None else _dead(group, code_of(item.error))
-                    for group, item in zip(asked, done, strict=True)
-                ]
-            )
+            response = DescribeGroupsResponse()
+            for group, item in zip(asked, done, strict=True):
+                if item.error is not None:
+                    response.groups.append(_dead(group, code_of(item.error)))
+                    continue
+                described: DescribedGroup = item.result()
+                if request.include_authorized_operations:
+                    described.authorized_operations = _authorized_operations(group, context)
+                response.groups.append(described)
+            return response
 
         return merged(described, merge)
 
@@ -236,6 +249,11 @@ def _refused(code: ErrorCode) -> Completion[Any]:
     refused: Completion[Any] = Completion()
     refused.fail(BrokerError(code))
     return refused
+
+
+def _authorized_operations(group: str, context: RequestContext) -> int:
+    """One bit for each operation on a group that the principal may do (KIP-430)."""
+    return sum(1 << bit for name, bit in GROUP_OPERATIONS if context.authorize(name, "Group", group))
 
 
 def _dead(group: str, code: int) -> DescribedGroup:

@@ -170,7 +170,7 @@ class GroupsShard:
         owner = self._name_of_owner(request.group_id)
         if owner is not None:
             checked = self._wrapped(owner, checked)
-        records, reply = self._offset_commands.commit(request, now_ms)
+        records, reply = self._offset_commands.commit(request, context.api_version, now_ms)
         return Decision(records=[*checked.records, *records], reply=reply, timers=checked.timers)
 
     def _fetch(self, command: FetchOffsets) -> OffsetFetchResponseGroup:

@@ -35,7 +35,6 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from blumfeld.wire.primitives import ZERO_UUID
 
 TOPIC_IDS_SINCE_VERSION = 10
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 9
@@ -55,7 +54,8 @@ class OffsetCommands:
         self._store = store
         self._owner = owner
         self._image = image
-        self._metadata_bytes_max: int = config.int("offset.metadata.max.bytes")
+        # "bytes" is the key's word; what Kafka counts is Java's characters.
+        self._metadata_length_max: int = config.int("offset.metadata.max.bytes")
 
     def check_member(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
         """May this member commit? A simple consumer commits to a group without members by a negative generation.
@@ -72,16 +72,18 @@ class OffsetCommands:
                 instance_id=request.group_instance_id,
                 generation=generation,
                 version=context.api_version,
-                partitions=self._existing(request),
+                partitions=self._existing(request, context.api_version),
             )
             return owner.check_commit(commit, now_ms)
         if generation >= 0:
+            if self._store.of_group(request.group_id):  # a simple group: it has no members
+                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
             modern = context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
         return Decision()
 
-    def _existing(self, request: OffsetCommitRequest) -> list[tuple[str, int]]:
-        named = [(self._topic(asked)[0], asked.partitions) for asked in request.topics]
+    def _existing(self, request: OffsetCommitRequest, version: int) -> list[tuple[str, int]]:
+        named = [(self._topic(asked, version)[0], asked.partitions) for asked in request.topics]
         return [
             (topic.name, item.partition_index)
             for topic, partitions in named
@@ -91,7 +93,7 @@ class OffsetCommands:
         ]
 
     def commit(
-        self, request: OffsetCommitRequest, now_ms: int
+        self, request: OffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
         """Records for every partition that can be committed, and the answer for each."""
         expire_ms = RETENTION_OF_THE_BROKER
@@ -100,7 +102,7 @@ class OffsetCommands:
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
         for asked in request.topics:
-            topic, missing = self._topic(asked)
+            topic, missing = self._topic(asked, version)
             answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
             for partition in asked.partitions:
                 code = missing or self._check_partition(topic, partition)
@@ -114,8 +116,8 @@ class OffsetCommands:
             response.topics.append(answer)
         return records, response
 
-    def _topic(self, asked: OffsetCommitRequestTopic) -> tuple[TopicImage | None, ErrorCode]:
-        if asked.topic_id != ZERO_UUID:
+    def _topic(self, asked: OffsetCommitRequestTopic, version: int) -> tuple[TopicImage | None, ErrorCode]:
+        if version >= TOPIC_IDS_SINCE_VERSION:
             topic = self._image().topic_by_id(asked.topic_id)
             return topic, ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_ID
         topic = self._image().topics.get(asked.name)
@@ -124,7 +126,7 @@ class OffsetCommands:
     def _check_partition(self, topic: TopicImage | None, asked: OffsetCommitRequestPartition) -> ErrorCode:
         if topic is None or asked.partition_index not in topic.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len((asked.committed_metadata or "").encode()) > self._metadata_bytes_max:
+        if utf16_length(asked.committed_metadata or "") > self._metadata_length_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
@@ -182,6 +184,11 @@ class OffsetCommands:
                 )
             response.topics.append(answer)
         return Decision(records=records, reply=response)
+
+
+def utf16_length(text: str) -> int:
+    """``String.length`` of Java: characters outside of the basic plane count twice."""
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def _committed(
