@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.coordinator.groups_shard import ForgetTopics
 from blumfeld.coordinator.records import record
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.group_coordinator_records import (
@@ -264,6 +265,20 @@ def test_a_deleted_offset_is_forgotten_for_good() -> None:
     assert delete(groups).topics[0].partitions[0].error_code == 0
     groups.reload()
     assert list(fetch(groups)) == [("t", 1)]
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
+    """Of every group; a topic of the same name begins anew. Without any nothing is written."""
+    groups = Groups()
+    commit(groups, group_id="a")
+    commit(groups, group_id="b", topic="u")
+    commit(groups, group_id="b", partition=3)
+    (forgotten,) = groups.coordinator.submit_to_all(ForgetTopics(("t", "other")), None)
+    assert forgotten.done
+    assert (fetch(groups, "a"), list(fetch(groups, "b"))) == ({}, [("u", 0)])
+    written = len(groups.log.batches)
+    groups.coordinator.submit_to_all(ForgetTopics(("t",)), None)
+    assert len(groups.log.batches) == written
 
 
 def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:

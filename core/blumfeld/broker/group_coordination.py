@@ -8,7 +8,7 @@ from blumfeld.broker.partition_manager import PartitionManager
 from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.coordinator.coordinator import Coordinator
 from blumfeld.coordinator.group_handlers import group_handlers
-from blumfeld.coordinator.groups_shard import GroupsShard
+from blumfeld.coordinator.groups_shard import ForgetTopics, GroupsShard
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig
@@ -118,6 +118,10 @@ class GroupCoordination:
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
         return group_handlers(self.coordinator, self._protocols, self._image)
+
+    def topics_deleted(self, topics: Sequence[str]) -> None:
+        """What was committed for them is forgotten, so that a topic of the same name begins anew."""
+        self.coordinator.submit_to_all(ForgetTopics(tuple(topics)), None)
 
     def stop(self) -> None:
         """Drop every shard: who waits gets NOT_COORDINATOR."""

@@ -66,6 +66,12 @@ class DeleteGroup(msgspec.Struct, frozen=True):
     group_id: str
 
 
+class ForgetTopics(msgspec.Struct, frozen=True):
+    """A command: these topics are gone, and with them all offsets that were committed for them."""
+
+    topics: tuple[str, ...]
+
+
 class TypeCommand(msgspec.Struct, frozen=True):
     """A timer's command of the group type of this name."""
 
@@ -138,6 +144,8 @@ class GroupsShard:
                 return Decision(reply=self._list(command))
             case DescribeGroup():
                 return Decision(reply=self._describe(command))
+            case ForgetTopics():
+                return Decision(records=self.offsets.tombstones_of_topics(command.topics), reply=True)
             case DeleteGroup():
                 return self._delete(command.group_id)
             case _:

@@ -73,6 +73,15 @@ class OffsetStore:
         """Records that forget all offsets of a group."""
         return [tombstone(group_id, topic, partition) for topic, partition in self.of_group(group_id)]
 
+    def tombstones_of_topics(self, topics: tuple[str, ...]) -> list[CoordinatorRecord]:
+        """Records that forget what all groups committed for these topics."""
+        return [
+            tombstone(group_id, topic, partition)
+            for group_id, offsets in self._groups.items()
+            for topic, partition in offsets
+            if topic in topics
+        ]
+
 
 def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The record that forgets one offset."""
