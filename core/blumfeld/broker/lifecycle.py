@@ -24,7 +24,7 @@ from blumfeld.wire.schema import Message
 if TYPE_CHECKING:
     from blumfeld.broker.broker import BrokerComposition
 
-SUPPORTED_FEATURES = {"metadata.version": (7, 30)}
+SUPPORTED_FEATURES = {"metadata.version": (30, 30)}
 """What the core itself can do; plug-ins bring the others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200
