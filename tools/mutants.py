@@ -264,19 +264,22 @@ class Hunt:
 
     def run(self, mutants: list[Mutant]) -> Iterator[Verdict]:
         """Each mutant's verdict as it is known. A command is first run without any bug, once."""
-        with ThreadPoolExecutor(self._jobs) as pool:
+        pool = ThreadPoolExecutor(self._jobs)
+        try:
+            tries = []
             commands = list(dict.fromkeys(mutant.command for mutant in mutants))
             baselines = {pool.submit(self._baseline, command): command for command in commands}
-            tries = []
             for done in as_completed(baselines):
                 problem = done.result()
                 for mutant in (m for m in mutants if m.command == baselines[done]):
-                    if problem is not None:
-                        yield Verdict(mutant, BROKEN, by=problem)
-                    else:
+                    if problem is None:
                         tries.append(pool.submit(self._try, mutant))
-            for done_try in as_completed(tries):
-                yield done_try.result()
+                    else:
+                        yield Verdict(mutant, BROKEN, by=problem)
+            for tried in as_completed(tries):
+                yield tried.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # interrupted, it waits for what runs and begins nothing more
 
 
 def hunt(mutants: list[Mutant], jobs: int) -> list[Verdict]:
@@ -343,4 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
