@@ -39,7 +39,7 @@ def test_the_registration_says_who_and_where() -> None:
         ("PLAINTEXT", "127.0.0.1", 9092)
     ]
     assert [(f.name, f.min_supported_version, f.max_supported_version) for f in sent.features] == [
-        ("metadata.version", 7, 30)
+        ("metadata.version", 30, 30)
     ]
     assert (sent.log_dirs, sent.previous_broker_epoch, sent.rack) == ([b"d" * 16], -1, None)
     assert broker.broker.broker_epoch == 7

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.testing.fake_runtime import FakeRuntime
+from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.kraft_node import KraftNode
-from tests.shared_facts import shared_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TOOL_SECONDS_MAX = 60
@@ -25,53 +19,7 @@ START_SECONDS_MAX = 90
 @pytest.fixture
 def peer() -> str:
     """The script that runs Kafka."""
-    if shutil.which("java") is None:
-        pytest.skip("no java")
-    return str(shared_path("peer/kafka/kafka-peer"))
-
-
-def tool(peer: str, *args: str) -> str:
-    """Run one of Kafka's tools; what it prints."""
-    done = subprocess.run(
-        [peer, "tool", *args], capture_output=True, text=True, timeout=TOOL_SECONDS_MAX, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def free_port() -> int:
-    """A port that is free, as is the next one."""
-    while True:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            try:
-                two.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-
-
-@contextmanager
-def kafka(peer: str, directory: Path, log: Path) -> Iterator[str]:
-    """Kafka on ``directory/data``, once it answers; its address. Stopped in order."""
-    port = free_port()
-    with log.open("w") as out:
-        process = subprocess.Popen([peer, "start", str(directory), str(port)], stdout=out, stderr=out)
-        try:
-            deadline = time.monotonic() + START_SECONDS_MAX
-            while "Kafka Server started" not in log.read_text():
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline, log.read_text()[-3000:]
-                time.sleep(0.2)
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+    return peer_script()
 
 
 def ours(directory: Path, seed: int = 0, **config: int) -> KraftNode:
@@ -120,7 +68,7 @@ def test_kafka_starts_on_our_directory_and_we_go_on_after_it(peer: str, tmp_path
     node.create("gamma")
     topic_id = node.image.topics["beta"].topic_id
     node.stop()
-    with kafka(peer, tmp_path, tmp_path / "kafka.log") as address:
+    with kafka_on(peer, tmp_path) as address:
         assert {"alpha", "beta", "gamma"} <= set(topics(peer, address))
         tool(
             peer,
@@ -139,7 +87,7 @@ def test_kafka_starts_on_our_directory_and_we_go_on_after_it(peer: str, tmp_path
 
 def test_we_load_a_directory_that_kafka_formatted(peer: str, tmp_path: Path) -> None:
     """With its features, which this build may not have: eligible leader replicas are kept as it kept them."""
-    with kafka(peer, tmp_path, tmp_path / "kafka.log") as address:
+    with kafka_on(peer, tmp_path) as address:
         tool(
             peer,
             *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--create"),
@@ -153,5 +101,5 @@ def test_we_load_a_directory_that_kafka_formatted(peer: str, tmp_path: Path) -> 
     assert {p.leader for p in node.image.topics["alpha"].partitions.values()} == {1}
     assert all(p.isr == (1,) for p in node.image.topics["alpha"].partitions.values())
     node.stop()
-    with kafka(peer, tmp_path, tmp_path / "kafka2.log") as address:
+    with kafka_on(peer, tmp_path) as address:
         assert "alpha" in topics(peer, address)
