@@ -9,7 +9,7 @@ CLIENTS ?=
 SEEDS ?= 0-19
 HOURS ?= 1
 
-.PHONY: setup demo test test-all lint format bench startup clients bad-input mutants crash simulation wheel-test clean
+.PHONY: setup demo test test-all lint format bench startup clients bad-input mutants crash oracle simulation wheel-test clean
 
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -54,8 +54,11 @@ bad-input: setup  ## what the broker makes of nonsense: the table
 mutants: setup  ## planted bugs, each of which must turn the tests red
 	$(BIN)/python tools/mutants.py
 
-crash: setup  ## crashes of storage and broker at every step
-	$(BIN)/python -m pytest -q -m slow tests/plugins tests/testing
+crash: setup  ## crashes of storage at every file operation, and kill -9 of a broker under load
+	$(BIN)/python -m blumfeld.testing.crash
+
+oracle: setup  ## Apache Kafka reads what we wrote, answers what we answer; needs Java and the references
+	$(BIN)/python -m pytest -q -m slow
 
 simulation: setup  ## hours of virtual time, by seed
 	$(BIN)/python -m blumfeld.testing.simulation --seeds $(SEEDS) --hours $(HOURS)
