@@ -70,10 +70,17 @@ class BrokerProcess:
 
     def rss_bytes(self) -> int:
         """Resident memory of the broker, or 0 where the system has no /proc."""
+        return self._status_bytes("VmRSS")
+
+    def peak_rss_bytes(self) -> int:
+        """Its resident memory at its highest, or 0 where the system has no /proc."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, field: str) -> int:
         status = Path(f"/proc/{self._process.pid}/status") if self._process else None
         if status is None or not status.exists():
             return 0
-        line = next(row for row in status.read_text().splitlines() if row.startswith("VmRSS"))
+        line = next(row for row in status.read_text().splitlines() if row.startswith(field))
         return int(line.split()[1]) * 1024
 
     def kill(self) -> None:

@@ -41,6 +41,7 @@ _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 _CODECS = tuple(Codec)
 _MAGIC_AT = 16
+_OLD_MAGICS = (0, 1)
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
@@ -51,7 +52,7 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnsupportedMagic(InvalidRecord):
-    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.legacy`), or of none known. INVALID_RECORD."""
+    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.legacy`). INVALID_RECORD."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(f"record format {magic} where only format {MAGIC} may stand")
@@ -66,7 +67,8 @@ class RecordBatch:
 
     :raises TruncatedBatch: ``data`` ends before the batch does
     :raises CorruptBatch: a length that no batch can have
-    :raises UnsupportedMagic: not format 2
+    :raises CorruptBatch: a format that never was
+    :raises UnsupportedMagic: format 0 or 1
     """
 
     __slots__ = (
@@ -263,7 +265,9 @@ def _unreadable(data: memoryview, offset: int) -> CorruptBatch | UnsupportedMagi
     there = len(data) - offset
     if there > _MAGIC_AT and data[offset + _MAGIC_AT] != MAGIC:
         magic = data[offset + _MAGIC_AT]
-        return UnsupportedMagic(magic - 256 if magic > 127 else magic)
+        if magic in _OLD_MAGICS:
+            return UnsupportedMagic(magic)
+        return CorruptBatch(f"record format {magic - 256 if magic > 127 else magic} is none")
     if there < LOG_OVERHEAD_BYTES:
         return TruncatedBatch(f"{there} bytes are too few for a batch")
     length = int.from_bytes(data[offset + 8 : offset + 12], "big", signed=True)

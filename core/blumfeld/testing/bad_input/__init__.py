@@ -1,0 +1,6 @@
+"""Nonsense for a broker: what it is, what must come back, and that the broker serves on and loses nothing.
+
+A case is one row of the table (:mod:`.case`): it does one thing to a :class:`~.target.Target` and says what came back;
+what must come back stands beside it. Where it can be said, that is what Apache Kafka 4.3.1 answers: the wire
+cases were run against it (``--bootstrap``), and where it differs the case says so.
+"""

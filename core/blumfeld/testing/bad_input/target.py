@@ -1,0 +1,179 @@
+"""A broker under attack: raw requests, and a book of what it has acknowledged."""
+
+from __future__ import annotations
+
+import time
+from typing import TypeVar, cast
+
+from blumfeld.testing.bad_input.case import CLOSED
+from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from blumfeld.wire.record_batch import split_batches
+from blumfeld.wire.records import Record, records
+from blumfeld.wire.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+NEW_TOPIC_S = 15.0
+
+
+class Target:
+    """A broker. ``topic`` is a plain one for the cases; ``ledger_topic`` is touched by good requests only."""
+
+    def __init__(self, address: str, tag: str) -> None:
+        self.address = address
+        self.tag = tag
+        self.topic = f"{tag}-plain"
+        self.ledger_topic = f"{tag}-ledger"
+        self._acknowledged: list[bytes] = []
+        for topic in (self.topic, self.ledger_topic):
+            self.make_topic(topic)
+
+    def connect(self, timeout_s: float = 10.0) -> RawConnection:
+        """A new connection."""
+        return RawConnection(self.address, timeout_s)
+
+    def ask(self, message: Message, version: int, answer: type[R]) -> R:
+        """One request on a connection of its own."""
+        with self.connect() as connection:
+            return connection.ask(message, version, answer)
+
+    def make_topic(self, name: str, configs: dict[str, str] | None = None) -> str:
+        """A topic of one partition, led before this returns."""
+        code = self.create_topic(CreatableTopic(name=name, num_partitions=1, replication_factor=1), configs)
+        if code != "NONE":
+            raise RuntimeError(f"{name} was not created: {code}")
+        deadline = time.monotonic() + NEW_TOPIC_S
+        while self.metadata(name) != "NONE" and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return name
+
+    def create_topic(self, topic: CreatableTopic, configs: dict[str, str] | None = None) -> str:
+        """The error of CreateTopics."""
+        topic.configs = [CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()]
+        answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, CreateTopicsResponse)
+        return name_of(answer.topics[0].error_code)
+
+    def metadata(self, topic: str, create: bool = False) -> str:
+        """The error of a topic in Metadata, or that of its partition."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
+        (found,) = self.ask(request, 9, MetadataResponse).topics
+        return name_of(found.error_code or max((p.error_code for p in found.partitions), default=0))
+
+    def produce(
+        self,
+        batch: bytes | bytearray | None,
+        *,
+        topic: str = "",
+        partition: int = 0,
+        acks: int = -1,
+        version: int = PRODUCE_VERSION,
+    ) -> PartitionProduceResponse:
+        """One partition's batch; acks must not be 0."""
+        data = PartitionProduceData(index=partition, records=None if batch is None else bytes(batch))
+        topic_data = TopicProduceData(name=topic or self.topic, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic_data])
+        answer = self.ask(request, version, ProduceResponse)
+        return answer.responses[0].partition_responses[0]
+
+    def refusal(self, batch: bytes | bytearray | None, **options: object) -> str:
+        """The name of the error that a batch gets, or ``closed``."""
+        try:
+            answer = self.produce(batch, **options)  # type: ignore[arg-type]
+        except ConnectionEnded:
+            return CLOSED
+        return name_of(answer.error_code)
+
+    def frame(self, payload: bytes) -> str:
+        """What comes of a frame for which no answer is expected."""
+        with self.connect() as connection:
+            connection.send_frame(payload)
+            return CLOSED if connection.ends() else "not closed"
+
+    def bytes_on_the_wire(self, data: bytes) -> str:
+        """What comes of bytes, frame or not."""
+        with self.connect() as connection:
+            try:
+                connection.send(data)
+            except ConnectionEnded:
+                return CLOSED
+            return CLOSED if connection.ends() else "not closed"
+
+    def producer_id(self, transactional_id: str | None = None) -> InitProducerIdResponse:
+        """What InitProducerId says."""
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        return self.ask(request, 4, InitProducerIdResponse)
+
+    def round_trip(self) -> str:
+        """Produce a record with acks=all, and fetch it: empty if that worked, else what did not."""
+        value = f"{self.tag} {len(self._acknowledged)}".encode()
+        try:
+            answer = self.produce(good_batch(value), topic=self.ledger_topic)
+            if answer.error_code:
+                return f"produce: {name_of(answer.error_code)}"
+            if answer.base_offset != len(self._acknowledged):
+                return f"produce: offset {answer.base_offset}, not {len(self._acknowledged)}"
+            self._acknowledged.append(value)
+            found = self.values(answer.base_offset)
+        except (OSError, ConnectionEnded) as error:
+            return f"{type(error).__name__}: {error}"
+        return "" if found == [value] else f"fetch: {found!r}"
+
+    def lost(self) -> str:
+        """Read the whole ledger: empty if all that was acknowledged is there, once and in order."""
+        found: list[bytes] = []
+        while more := self.values(len(found)):
+            found += more
+        if found == self._acknowledged:
+            return ""
+        return f"{len(self._acknowledged)} acknowledged, {len(found)} read, or others"
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records the ledger has."""
+        return len(self._acknowledged)
+
+    def values(self, offset: int) -> list[bytes]:
+        """The values of the ledger from an offset, as many as come."""
+        wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)
+        topics = [FetchTopic(topic=self.ledger_topic, partitions=[wanted])]
+        answer = self.ask(FetchRequest(max_wait_ms=0, topics=topics), FETCH_VERSION, FetchResponse)
+        if not answer.responses:
+            return []
+        data = cast("memoryview", answer.responses[0].partitions[0].records or memoryview(b""))
+        return [
+            bytes(record.value or b"")
+            for batch in split_batches(data, allow_partial=True)
+            for record in records(batch)
+            if record.offset >= offset
+        ]
+
+
+def good_batch(*values: bytes, **options: object) -> bytearray:
+    """A batch that any broker takes."""
+    now_ms = int(time.time() * 1000)
+    return build_batch([Record(b"key", value, (), now_ms) for value in values], **options)  # type: ignore[arg-type]
+
+
+def name_of(code: int) -> str:
+    """Kafka's name of an error code."""
+    return ErrorCode(code).name
