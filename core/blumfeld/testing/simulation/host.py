@@ -157,6 +157,10 @@ class Machine:
         self._crash_in = nth
         self._crash_by_power_cut = power_cut
 
+    def spare(self) -> None:
+        """No crash lies in wait any more."""
+        self._crash_in = None
+
     def _disk_used(self, operation: str, path: str) -> None:
         self._network.trace.note(f"{operation} {path}")
         if self._crash_in is not None:

@@ -43,6 +43,8 @@ CONFIG = {
 }
 """The group's offsets are flushed before they are acknowledged, as a user who wants that would have it."""
 
+CRASH_WAIT_S = 60.0
+"""For a disk operation to crash in; a storage without a disk has few."""
 SETTLE_S = 900.0
 """After the last crash: by then all clients have what they wanted, or something hangs."""
 
@@ -155,6 +157,8 @@ class Simulation:
 
     async def _main(self) -> None:
         end_s = self.hours * 3600.0
+        hangs = ViolationError("the run does not come to its end: something waits for ever")
+        self.loop.call_at(end_s + 2 * SETTLE_S, self._fail, hangs)
         await self._unless_failed(self._begin())
         clients = [self.loop.create_task(run) for run in self._clients(end_s)]
         for client in clients:
@@ -231,12 +235,19 @@ class Simulation:
         while True:
             lives_s = self._fate.random() * 2 * self.pace.life_s
             if self.loop.time() + lives_s >= end_s:
-                await asyncio.sleep(max(end_s - self.loop.time(), 0))
+                await self._down_within(end_s - self.loop.time())
+                await self._live()
                 return
             if not await self._down_within(lives_s):
                 await self._die_once()
             await asyncio.sleep(self._fate.random() * 2 * self.pace.down_s)
             await self._start()
+
+    async def _live(self) -> None:
+        """From now on nothing happens to it."""
+        self.machine.spare()
+        while self.machine.down.is_set() and not await self.machine.start():
+            await asyncio.sleep(1.0)
 
     async def _down_within(self, seconds: float) -> bool:
         """Whether it died by then, of a crash that lay in wait since its start."""
@@ -258,7 +269,8 @@ class Simulation:
             self.machine.crash(power_cut=power_cut)
         else:
             self.machine.crash_in_operation(1 + self._fate.randrange(40), power_cut=power_cut)
-            await self.machine.down.wait()
+            if not await self._down_within(CRASH_WAIT_S):
+                self.machine.crash(power_cut=power_cut)
 
     async def _start(self) -> None:
         """Start it; recovery may be cut short too."""
@@ -273,8 +285,7 @@ class Simulation:
     async def _last_check(self) -> None:
         """Cut the power once more, and read everything."""
         self.machine.crash(power_cut=True)
-        while not await self.machine.start():
-            await asyncio.sleep(1.0)
+        await self._live()
         reader = Consumer(
             "auditor", self.network, ADDRESS, self.oracle, list(self.oracle.partitions), max_wait_ms=0
         )
