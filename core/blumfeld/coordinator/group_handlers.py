@@ -13,12 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from blumfeld.coordinator.coordinator import Coordinator, gather
-from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup
+from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup, TypeCommand
 from blumfeld.coordinator.offset_fetch import OffsetFetch
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
-from blumfeld.spi.groups import GroupProtocol
+from blumfeld.spi.groups import GroupProtocol, Submit
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import (
@@ -81,6 +81,7 @@ def group_handlers(
     ]
     taken: set[int] = set()
     for protocol in protocols:
+        handlers += protocol.handlers(groups.submit_to(protocol.name))
         for api, (low, high) in protocol.apis.items():
             if api not in taken:
                 taken.add(api)
@@ -110,6 +111,14 @@ class GroupApis:
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return self._coordinator.submit(request.group_id, request, context)
+
+    def submit_to(self, group_type: str) -> Submit:
+        """What a group type's own handlers submit its commands with."""
+
+        def submit(group_id: str, command: Any, context: RequestContext) -> Completion[Any]:
+            return self._coordinator.submit(group_id, TypeCommand(group_type, command), context)
+
+        return submit
 
     def commit(self, request: OffsetCommitRequest, context: RequestContext) -> Completion[Any]:
         """OffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""

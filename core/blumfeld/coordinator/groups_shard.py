@@ -73,7 +73,7 @@ class ForgetTopics(msgspec.Struct, frozen=True):
 
 
 class TypeCommand(msgspec.Struct, frozen=True):
-    """A timer's command of the group type of this name."""
+    """A command of the group type of this name: its timer's, or its own handler's."""
 
     group_type: str
     command: Any
@@ -132,7 +132,7 @@ class GroupsShard:
         """
         match command:
             case TypeCommand(name, inner):
-                return self._wrapped(name, self._types[name].command(inner, None, now_ms))
+                return self._wrapped(name, self._types[name].command(inner, context, now_ms))
             case OffsetCommitRequest():
                 assert context is not None
                 return self._commit(command, context, now_ms)
@@ -157,6 +157,10 @@ class GroupsShard:
         """The type that has this group, or ``None``: unknown, or a simple group."""
         return next((shard for shard in self._types.values() if shard.owns(group_id)), None)
 
+    def shard_of(self, group_type: str) -> GroupShard | None:
+        """The shard of a group type, if this build has it."""
+        return self._types.get(group_type)
+
     def _type_for(self, api_key: int, group_id: str) -> str:
         """The type that has the group answers, if it has the API; otherwise the first that has it."""
         names = self._of_api.get(api_key)
@@ -167,10 +171,7 @@ class GroupsShard:
     def _wrapped(self, name: str, decision: Decision) -> Decision:
         """A type's timers come back as its own commands, under keys that no other type can have."""
         if decision.timers:
-            decision.timers = [
-                TimerOrder((name, *order.key), order.delay_ms, TypeCommand(name, order.command))
-                for order in decision.timers
-            ]
+            decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
         return decision
 
     def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
@@ -240,8 +241,12 @@ class GroupsShard:
         elif not self._group_exists(group_id):
             code = ErrorCode.GROUP_ID_NOT_FOUND
         else:
-            records = self.offsets.tombstones(group_id)
-            if owner is not None:
-                records += owner.delete(group_id)
-            return Decision(records=records, reply=DeletableGroupResult(group_id=group_id))
+            ended = Decision() if owner is None else owner.delete(group_id)
+            ended.records = [*self.offsets.tombstones(group_id), *ended.records]
+            ended.reply = DeletableGroupResult(group_id=group_id)
+            return ended
         return Decision(reply=DeletableGroupResult(group_id=group_id, error_code=code))
+
+
+def _of_type(name: str, order: TimerOrder) -> TimerOrder:
+    return TimerOrder((name, *order.key), order.delay_ms, TypeCommand(name, order.command))

@@ -6,12 +6,13 @@ records, replays them when they are placed, and holds the reply until the high w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
 
@@ -33,6 +34,8 @@ class TimerOrder(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     delay_ms: int | None
     command: Any = None
+    group_type: str = ""
+    """Of another group type than the one that decides, when it hands a group over; "" is its own."""
 
 
 class Decision(msgspec.Struct):
@@ -119,6 +122,10 @@ class Surroundings(Protocol):
         """The shard, maybe of another type, that has the group: to take it over (``export_group``, ``delete``)."""
         ...
 
+    def shard_of(self, group_type: str) -> GroupShard | None:
+        """The shard of that type here, if this build has it: to hand a group over (``import_group``)."""
+        ...
+
 
 class GroupShard(Protocol):
     """One group type's state for one partition of ``__consumer_offsets``. Pure: the time is an argument."""
@@ -180,17 +187,23 @@ class GroupShard(Protocol):
         """Whether the group has no members."""
         ...
 
-    def delete(self, group_id: str) -> Sequence[CoordinatorRecord]:
-        """Tombstones that end an empty group, in Kafka's order."""
+    def delete(self, group_id: str) -> Decision:
+        """Tombstones that end a group, in Kafka's order; whoever waits in it is told to join again. Timers may be left
+        to run: their commands find no group.
+        """
         ...
 
     def export_group(self, group_id: str) -> GroupExport:
         """The group as a neutral value."""
         ...
 
-    def import_group(self, group: GroupExport) -> Sequence[CoordinatorRecord]:
-        """Records that make this group one of this type."""
+    def import_group(self, group: GroupExport, now_ms: int) -> Decision:
+        """Records that make this group one of this type, and the timers that it needs from then on."""
         ...
+
+
+Submit: TypeAlias = Callable[[str, Any, RequestContext], Completion[Any]]
+"""(group id, command of the type's own, context) → the reply, from the group's shard."""
 
 
 class GroupProtocol(Protocol):
@@ -205,6 +218,12 @@ class GroupProtocol(Protocol):
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
         """A fresh shard, without groups."""
+        ...
+
+    def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
+        """Handlers of its own for requests that name several groups (ConsumerGroupDescribe): they submit one command
+        for each, and merge.
+        """
         ...
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:

@@ -38,6 +38,12 @@ class SyncExpired(msgspec.Struct, frozen=True):
     generation: int
 
 
+class HandedOver(msgspec.Struct, frozen=True):
+    """A timer's command: a group that was another type's is replayed; its members are to join as classic ones."""
+
+    group_id: str
+
+
 class Effects:
     """Records, timers and answers, in the order in which they came up."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from blumfeld.spi.groups import GroupShard, Surroundings
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.groups import GroupShard, Submit, Surroundings
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
@@ -43,6 +44,10 @@ class ClassicGroupProtocol:
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         )
         return ClassicGroups(limits, surroundings.new_member_id)
+
+    def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
+        """None: each of its requests names one group."""
+        return ()
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The response with this error at its top."""

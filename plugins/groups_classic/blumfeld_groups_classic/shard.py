@@ -7,23 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from blumfeld.coordinator.records import record
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import (
     CommitCheck,
-    CoordinatorRecord,
     Decision,
     GroupExport,
     GroupSummary,
-    MemberExport,
+    TimerOrder,
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from blumfeld.wire.messages.group_coordinator_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-)
+from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from blumfeld.wire.messages.join_group import JoinGroupRequest
 from blumfeld.wire.messages.leave_group import (
@@ -36,12 +30,13 @@ from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import rebalance
 from blumfeld_groups_classic.effects import (
-    GROUP_METADATA_VERSION,
     Effects,
+    HandedOver,
     JoinExpired,
     SessionExpired,
     SyncExpired,
 )
+from blumfeld_groups_classic.exchange import exported, imported
 from blumfeld_groups_classic.group import Group, Member, State, replayed
 from blumfeld_groups_classic.join import Joining, Limits, check_instance
 from blumfeld_groups_classic.subscription import subscribed_topics
@@ -107,6 +102,10 @@ class ClassicGroups:
                 group = self.groups.get(request.group_id)
                 if group and group.state is State.PREPARING and group.generation == request.generation:
                     rebalance.join_expired(group, effects, self._limits.initial_rebalance_delay_ms)
+            case HandedOver():
+                group = self.groups.get(request.group_id)
+                if group and group.state is State.STABLE:
+                    rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
             case SyncExpired():
                 group = self.groups.get(request.group_id)
                 waits = group and group.state in (State.COMPLETING, State.STABLE)
@@ -288,9 +287,13 @@ class ClassicGroups:
                 return True
         return False
 
-    def delete(self, group_id: str) -> Sequence[CoordinatorRecord]:
-        """The tombstone of an empty group. One that never got into the log just goes."""
-        return [record(GroupMetadataKey(group=group_id), None)]
+    def delete(self, group_id: str) -> Decision:
+        """Its tombstone. One that never got into the log just goes."""
+        group, effects = self.groups[group_id], Effects(0)
+        for member in group.members.values():
+            rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+        effects.write(group_id, None)
+        return effects.decision()
 
     def summaries(self) -> Sequence[GroupSummary]:
         """Every group here."""
@@ -330,50 +333,16 @@ class ClassicGroups:
 
     def export_group(self, group_id: str) -> GroupExport:
         """The group as a neutral value (formats.md §20)."""
-        group = self.groups[group_id]
-        return GroupExport(
-            group_id=group_id,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            generation=group.generation,
-            leader_id=group.leader_id,
-            members=tuple(
-                MemberExport(
-                    member_id=m.member_id,
-                    instance_id=m.instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    session_timeout_ms=m.session_timeout_ms,
-                    rebalance_timeout_ms=m.rebalance_timeout_ms,
-                    protocols=m.protocols,
-                    assignment=m.assignment,
-                )
-                for m in group.members.values()
-            ),
-        )
+        return exported(self.groups[group_id])
 
-    def import_group(self, group: GroupExport) -> Sequence[CoordinatorRecord]:
-        """The record that makes it a classic group, stable in its generation."""
-        value = GroupMetadataValue(
-            protocol_type=group.protocol_type,
-            generation=group.generation,
-            protocol=group.protocol_name,
-            leader=group.leader_id,
-            members=[
-                MemberMetadata(
-                    member_id=m.member_id,
-                    group_instance_id=m.instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    rebalance_timeout=m.rebalance_timeout_ms,
-                    session_timeout=m.session_timeout_ms,
-                    subscription=next((d for n, d in m.protocols if n == group.protocol_name), b""),
-                    assignment=m.assignment,
-                )
-                for m in group.members
-            ],
-        )
-        return [record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)]
+    def import_group(self, group: GroupExport, now_ms: int) -> Decision:
+        """The record that makes it a classic group, stable in its generation, from which it rebalances at once."""
+        effects = Effects(now_ms)
+        effects.write(group.group_id, imported(group, now_ms))
+        for member in group.members:
+            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        effects.timers.append(TimerOrder(("handed over", group.group_id), 0, HandedOver(group.group_id)))
+        return effects.decision()
 
     def _member(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Group, Member]:
         group = self.groups.get(group_id)
