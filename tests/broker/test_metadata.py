@@ -79,6 +79,14 @@ def test_topics_by_id(broker: BrokerHarness) -> None:
     assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_before_their_version_are_refused(broker: BrokerHarness, version: int) -> None:
+    """The field is there from version 10 on; Kafka answers INVALID_REQUEST at each topic."""
+    for topic in (MetadataRequestTopic(name=None), MetadataRequestTopic(name="t", topic_id=b"\1" * 16)):
+        (answered,) = broker.ask(MetadataRequest(topics=[topic]), version).topics
+        assert (answered.error_code, answered.name) == (ErrorCode.INVALID_REQUEST, topic.name or "")
+
+
 def test_a_missing_topic_is_made_and_there_the_next_time(broker: BrokerHarness) -> None:
     assert topics_of(broker.ask(named("new"), 9)) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert topics_of(broker.ask(named("new"), 9)) == {"new": 0}

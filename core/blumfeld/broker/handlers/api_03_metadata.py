@@ -26,7 +26,7 @@ from blumfeld.broker.handlers.common import (
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
 LISTENER_ERROR_FROM = 6
+ASKED_BY_ID_FROM = 12
 
 
 def handlers(broker: Broker) -> list[ApiHandler]:
@@ -75,8 +76,14 @@ class Metadata:
     ) -> MetadataResponse | Completion[MetadataResponse]:
         """At once; or, when a partition that this node leads is still being opened, once it is: a client that is
         told of a leader goes there.
+
+        :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
         """
         asked = request.topics
+        if context.api_version < ASKED_BY_ID_FROM and any(
+            topic.name is None or topic.topic_id != ZERO_UUID for topic in asked or ()
+        ):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is asked for by id from version 12 on")
         if asked is None or (not asked and context.api_version == 0):
             asked = None
         if not self._opening(asked):

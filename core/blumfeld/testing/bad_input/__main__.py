@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from blumfeld.testing.bad_input import batches, frames, real_clients, requests, start_up
+from blumfeld.testing.bad_input import batches, frames, mutations, real_clients, requests, start_up
 from blumfeld.testing.bad_input.case import Case, Result
 from blumfeld.testing.bad_input.run_cases import run_cases
 from blumfeld.testing.bad_input.target import Target
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def wire_cases() -> list[Case]:
     """What a running broker is given."""
-    return [*frames.cases(), *requests.cases(), *batches.cases(), *real_clients.cases()]
+    return [*frames.cases(), *requests.cases(), *batches.cases(), *real_clients.cases(), *mutations.cases()]
 
 
 def _against(
