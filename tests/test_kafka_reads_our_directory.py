@@ -45,6 +45,11 @@ def fill(bootstrap: str) -> None:
             }
         )
         failed: list[str] = []
+
+        def delivered(error: object, _message: object, failed: list[str] = failed) -> None:
+            if error is not None:
+                failed.append(str(error))
+
         for number in range(RECORDS):
             value = None if number % 50 == 7 else f"{codec} {number} ".encode() * 8
             producer.produce(
@@ -53,7 +58,7 @@ def fill(bootstrap: str) -> None:
                 key=f"{codec}-{number % 20}".encode(),
                 partition=number % 2,
                 headers=[("codec", codec.encode()), ("none", None)],
-                on_delivery=lambda error, _, failed=failed: failed.append(str(error)) if error else None,
+                on_delivery=delivered,
             )
         assert producer.flush(30) == 0
         assert not failed
