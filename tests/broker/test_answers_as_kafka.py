@@ -120,9 +120,24 @@ class Pair:
         for _ in range(50):
             answer: Any = self.kafka.ask(MetadataRequest(topics=None), 9)
             led = [p.leader_id for t in answer.topics for p in t.partitions]
-            if len(led) >= 2 * len(TOPICS) and -1 not in led:
+            if len(led) >= 2 * len(TOPICS) and -1 not in led and self._lead_everywhere():
                 return
             time.sleep(0.1)
+
+    def _lead_everywhere(self) -> bool:
+        """Whether Kafka has opened what its metadata already shows."""
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[ListOffsetsPartition(partition_index=p, timestamp=-1) for p in (0, 1)],
+                )
+                for name in TOPICS
+            ],
+        )
+        answer: Any = self.kafka.ask(request, 1)
+        return not any(p.error_code for t in answer.topics for p in t.partitions)
 
     def both(self, request: Message, version: int) -> tuple[Any, Any]:
         return plain(self.kafka.ask(request, version)), plain(self.ours.ask(request, version))

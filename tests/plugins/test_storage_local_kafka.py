@@ -56,7 +56,7 @@ def test_kafkas_dump_tool_has_no_complaint(tmp_path: Path, stop: str) -> None:
     assert not re.search(r"(?i)mismatch|invalid|exception|could not|not valid|isvalid: false", said)
     # the tool begins each file at -1, so it calls the first offset of every later segment a gap
     gaps = re.findall(r"(-?\d+) is followed by (\d+)", said)
-    assert gaps == [("-1", str(int(f.stem))) for f in files if f.suffix == ".log" and int(f.stem)]
+    assert set(gaps) == {("-1", str(int(f.stem))) for f in files if f.suffix == ".log" and int(f.stem)}
     assert said.count("| offset:") == sum(1 + n % 5 for n in range(400))
     assert said.count("timestamp: ") > 5
     node.end()
