@@ -184,12 +184,7 @@ class LocalLog:
     @property
     def recovery_point(self) -> int:
         """Everything below it lasts: records, and the indexes of sealed segments, which nobody would check again."""
-        segments, point = self._segments, self.flushed_end_offset
-        at = segments.index_of(point)
-        while at > 0 and segments[at - 1].index_unsynced:
-            at -= 1
-            point = segments[at].base_offset
-        return point
+        return self._segments.lasting(self.flushed_end_offset)
 
     def _flush_before(self, done: Done, outcome: WriteOutcome) -> None:
         self._waiting.append((done, outcome))

@@ -44,6 +44,14 @@ class SegmentList:
         """Which segment holds ``offset``, or would; 0 for one before all."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
+    def lasting(self, flushed_end_offset: int) -> int:
+        """``flushed_end_offset``, or where the sealed segments right before it begin whose indexes aren't synced."""
+        at = self.index_of(flushed_end_offset)
+        while at > 0 and self._segments[at - 1].index_unsynced:
+            at -= 1
+            flushed_end_offset = self._segments[at].base_offset
+        return flushed_end_offset
+
     def add(self, base_offset: int) -> Segment:
         """A new active segment. The one before it ends there; an empty one gives way, as it holds nothing."""
         before = self._segments[-1] if self._segments else None
