@@ -164,6 +164,11 @@ def _of_time(timestamp_ms: Callable[[], int]) -> Callable[[], bytearray]:
 
 def cases() -> Sequence[Case]:
     """All of them."""
+    return (*_broken(), *_refused(), *_of_producers(), *_looked_into())
+
+
+def _broken() -> Sequence[Case]:
+    """No batch, or a header that can't be."""
     return (
         _said("a batch cut off", "INVALID_RECORD", lambda: good_batch(b"x" * 500)[:-100]),
         _said("less than a header", "INVALID_RECORD", lambda: good_batch(b"x")[:30]),
@@ -190,6 +195,12 @@ def cases() -> Sequence[Case]:
             lambda: changed(ATTRIBUTES_AT, ">h", 6),
             kafka="UNKNOWN_SERVER_ERROR",
         ),
+    )
+
+
+def _refused() -> Sequence[Case]:
+    """A good batch that may not go there, or not like that."""
+    return (
         Case(
             "Produce: zstd in version 6",
             "UNSUPPORTED_COMPRESSION_TYPE",
@@ -224,6 +235,12 @@ def cases() -> Sequence[Case]:
             "INVALID_TOPIC_EXCEPTION",
             lambda target: target.refusal(good_batch(b"x"), topic="__consumer_offsets"),
         ),
+    )
+
+
+def _of_producers() -> Sequence[Case]:
+    """Idempotent and transactional producers."""
+    return (
         Case("Produce: a sequence skipped", "OUT_OF_ORDER_SEQUENCE_NUMBER", _sequences((0, 0, 3), (0, 5, 1))),
         Case("Produce: the same batch again", "the first one's offset", _sequences((0, 0, 3), (0, 0, 3))),
         Case("Produce: an old producer epoch", "INVALID_PRODUCER_EPOCH", _sequences((1, 0, 1), (0, 1, 1))),
@@ -238,6 +255,12 @@ def cases() -> Sequence[Case]:
             _transactional,
             kafka="INVALID_PRODUCER_ID_MAPPING: has transactions",
         ),
+    )
+
+
+def _looked_into() -> Sequence[Case]:
+    """Records that the broker must look at, because of what the topic is."""
+    return (
         _at_compacted("a null key", "INVALID_RECORD", lambda: build_batch([Record(None, b"v")])),
         _at_compacted(
             "gzip that is none",

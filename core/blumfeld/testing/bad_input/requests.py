@@ -137,6 +137,11 @@ def _group_is_loaded(target: Target) -> None:
 
 def cases() -> Sequence[Case]:
     """All of them."""
+    return (*_of_topics(), *_of_readers(), *_of_coordinators())
+
+
+def _of_topics() -> Sequence[Case]:
+    """CreateTopics and Metadata."""
     doubled = _topic("x", -1, -1)
     doubled.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 1])]
     return (
@@ -182,6 +187,12 @@ def cases() -> Sequence[Case]:
             "UNKNOWN_TOPIC_OR_PARTITION",
             lambda target: target.metadata("no-such-topic"),
         ),
+    )
+
+
+def _of_readers() -> Sequence[Case]:
+    """Fetch and ListOffsets."""
+    return (
         Case("Fetch: an unknown topic", "UNKNOWN_TOPIC_OR_PARTITION", _fetch(topic="no-such-topic")),
         Case("Fetch: an unknown partition", "UNKNOWN_TOPIC_OR_PARTITION", _fetch(partition=9)),
         Case("Fetch: an unknown topic id", "UNKNOWN_TOPIC_ID", _fetch_by_id),
@@ -190,6 +201,12 @@ def cases() -> Sequence[Case]:
         Case("Fetch: a leader epoch of the future", "UNKNOWN_LEADER_EPOCH", _fetch(epoch=99)),
         Case("Fetch: an unknown session", "FETCH_SESSION_ID_NOT_FOUND", _session(123_456, 1)),
         Case("ListOffsets: an unknown topic", "UNKNOWN_TOPIC_OR_PARTITION", _list_offsets),
+    )
+
+
+def _of_coordinators() -> Sequence[Case]:
+    """Transactions and groups."""
+    return (
         Case(
             "InitProducerId: a transactional id",
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
