@@ -61,7 +61,12 @@ class Parts:
     """As much of a composition as consensus reads."""
 
     def __init__(
-        self, runtime: FakeRuntime, config: Mapping[str, Any], node_id: int, data_dir: str, features: tuple[Feature, ...]
+        self,
+        runtime: FakeRuntime,
+        config: Mapping[str, Any],
+        node_id: int,
+        data_dir: str,
+        features: tuple[Feature, ...],
     ) -> None:
         self.runtime = runtime
         self.config = BrokerConfig(config)
@@ -152,7 +157,9 @@ class KraftNode:
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation or self.parts.incarnation_id,
             listeners=[BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
-            features=[FeatureRange(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+            features=[
+                FeatureRange(name="metadata.version", min_supported_version=7, max_supported_version=30)
+            ],
             rack=None,
             log_dirs=[info.directory_id for info in self.parts.local_storage.log_dirs()],
         )
