@@ -131,6 +131,9 @@ class ModernGroups:
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         return True
 
+    def offsets_idle_since(self, group_id: str) -> int | None:
+        return None
+
     def is_empty(self, group_id: str) -> bool:
         return False
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from blumfeld.coordinator.offset_commands import OffsetCommands
+from blumfeld.coordinator.offset_expiry import expire
 from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES, OffsetStore
 from blumfeld.coordinator.records import RecordTypes, decode_record
 from blumfeld.spi.cluster import ClusterImage
@@ -38,6 +39,10 @@ from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
 
+EXPIRY_TIMER = ("", "offsets")
+"""No group type has an empty name."""
+EXPIRED_RECORDS_MAX = 1_000
+"""Tombstones of one batch, or a few more; the rest follows in the next turn."""
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
 """DescribeGroups answers a dead group without an error before this version."""
 
@@ -72,6 +77,10 @@ class ForgetTopics(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
 
 
+class ExpireOffsets(msgspec.Struct, frozen=True):
+    """A timer's command: forget offsets, and empty groups, that have been kept for long enough."""
+
+
 class TypeCommand(msgspec.Struct, frozen=True):
     """A command of the group type of this name: its timer's, or its own handler's."""
 
@@ -104,6 +113,8 @@ class GroupsShard:
             1: (OffsetCommitKey, OffsetCommitValue),
             **{number: classes for p in protocols for number, classes in p.record_types.items()},
         }
+        self._retention_ms: int = config.int("offsets.retention.minutes") * 60_000
+        self._expiry_interval_ms: int = config.int("offsets.retention.check.interval.ms")
         self._offset_commands = OffsetCommands(self.offsets, self.owner, config, image)
 
     def replay(self, item: CoordinatorRecord) -> None:
@@ -122,8 +133,25 @@ class GroupsShard:
         parts = [self._wrapped(name, shard.loaded(now_ms)) for name, shard in self._types.items()]
         return Decision(
             records=[item for part in parts for item in part.records],
-            timers=[order for part in parts for order in part.timers],
+            timers=[order for part in parts for order in part.timers] + [self._next_expiry()],
         )
+
+    def _next_expiry(self, delay_ms: int | None = None) -> TimerOrder:
+        delay_ms = self._expiry_interval_ms if delay_ms is None else delay_ms
+        return TimerOrder(EXPIRY_TIMER, delay_ms, ExpireOffsets())
+
+    def _expire(self, now_ms: int) -> Decision:
+        records: list[CoordinatorRecord] = []
+        for group_id in self._group_ids():
+            if len(records) >= EXPIRED_RECORDS_MAX:
+                return Decision(records=records, timers=[self._next_expiry(0)])
+            owner = self.owner(group_id)
+            records += expire(group_id, self.offsets, owner, self._retention_ms, now_ms)
+        return Decision(records=records, timers=[self._next_expiry()])
+
+    def _group_ids(self) -> list[str]:
+        typed = [summary.group_id for shard in self._types.values() for summary in shard.summaries()]
+        return list(dict.fromkeys([*typed, *self.offsets.groups()]))
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
         """Decide on a request, or on a timer's command.
@@ -146,6 +174,8 @@ class GroupsShard:
                 return Decision(reply=self._describe(command))
             case ForgetTopics():
                 return Decision(records=self.offsets.tombstones_of_topics(command.topics), reply=True)
+            case ExpireOffsets():
+                return self._expire(now_ms)
             case DeleteGroup():
                 return self._delete(command.group_id)
             case _:

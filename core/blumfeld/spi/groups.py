@@ -16,6 +16,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
 
+SINCE_COMMIT = -1
+"""In place of a time: each offset ages from its own commit."""
+
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
     """One record of a coordinator's log, encoded: Kafka's key (int16 type, body) and value (int16 version, body;
@@ -181,6 +184,14 @@ class GroupShard(Protocol):
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether a member reads the topic, or may: its offsets don't expire and can't be deleted."""
+        ...
+
+    def offsets_idle_since(self, group_id: str) -> int | None:
+        """Since when offsets of topics that no member reads are of no use, ms: when the group became empty.
+
+        ``SINCE_COMMIT``: each since it was committed. ``None``: none expires now, for a rebalance is in flight, or
+        nobody knows what members read.
+        """
         ...
 
     def is_empty(self, group_id: str) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum
 
 import attrs
 
+from blumfeld.spi.groups import SINCE_COMMIT
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataValue, MemberMetadata
 
 Token = Hashable
@@ -74,6 +75,8 @@ class Group:
     """In the order in which they joined: the first is leader."""
     instances: dict[str, str] = attrs.field(factory=dict)
     """Static members: instance id → member id (KIP-345)."""
+    state_since_ms: int = SINCE_COMMIT
+    """When it came into the state that its record tells of; unknown of old records."""
     persisted: bool = False
     """Whether the log has a record of it."""
     pending: dict[str, int] = attrs.field(factory=dict)
@@ -170,6 +173,7 @@ def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> G
     group.protocol_type = value.protocol_type
     group.protocol_name = value.protocol
     group.leader_id = value.leader
+    group.state_since_ms = value.current_state_timestamp
     for item in value.members:
         member = _member_of(item, value.protocol or "")
         known = before.get(item.member_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import (
+    SINCE_COMMIT,
     CommitCheck,
     Decision,
     GroupExport,
@@ -272,6 +273,14 @@ class ClassicGroups:
     def is_empty(self, group_id: str) -> bool:
         """Whether it has no members: an id that was only given out doesn't keep a group alive."""
         return self.groups[group_id].state is State.EMPTY
+
+    def offsets_idle_since(self, group_id: str) -> int | None:
+        """Since it is empty; in a stable group of consumers, where what is read is known, since each commit."""
+        group = self.groups[group_id]
+        if group.state is State.EMPTY:
+            return group.state_since_ms
+        stable = group.state is State.STABLE and group.protocol_type == "consumer"
+        return SINCE_COMMIT if stable else None
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether a member reads the topic; one whose subscription can't be read may read anything.

@@ -1,0 +1,35 @@
+"""Which committed offsets have been kept for long enough (formats.md §18)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blumfeld.coordinator.offsets import RETENTION_OF_THE_BROKER, CommittedOffset, OffsetStore, tombstone
+from blumfeld.spi.groups import SINCE_COMMIT, CoordinatorRecord, GroupShard
+
+
+def is_expired(committed: CommittedOffset, idle_since_ms: int, retention_ms: int, now_ms: int) -> bool:
+    """Whether an offset that nobody uses may go. One that was committed with a retention of its own goes by that."""
+    if committed.expire_timestamp_ms != RETENTION_OF_THE_BROKER:
+        return now_ms >= committed.expire_timestamp_ms
+    since_ms = committed.commit_timestamp_ms if idle_since_ms == SINCE_COMMIT else idle_since_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def expire(
+    group_id: str, store: OffsetStore, owner: GroupShard | None, retention_ms: int, now_ms: int
+) -> Sequence[CoordinatorRecord]:
+    """Tombstones of what may go of one group, and of the group itself if it is empty and nothing is left of it."""
+    idle_since_ms = SINCE_COMMIT if owner is None else owner.offsets_idle_since(group_id)
+    if idle_since_ms is None:
+        return ()
+    offsets = store.of_group(group_id)
+    records = [
+        tombstone(group_id, topic, partition)
+        for (topic, partition), committed in offsets.items()
+        if not (owner is not None and owner.is_subscribed(group_id, topic))
+        and is_expired(committed, idle_since_ms, retention_ms, now_ms)
+    ]
+    if owner is not None and len(records) == len(offsets) and owner.is_empty(group_id):
+        records += owner.delete(group_id).records
+    return records
