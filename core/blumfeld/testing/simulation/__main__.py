@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--storage", default="storage_local", help="the storage plug-in")
     wanted = parser.parse_args(arguments)
     print(
-        f"{'seed':>6} {'hours':>6} {'killed':>6} {'power':>6} {'clean':>6} {'broken':>6} {'produced':>8}",
+        f"{'seed':>6} {'hours':>6} {'killed':>6} {'power':>6} {'clean':>6} {'broken':>6} {'full':>5} {'produced':>8}",
         end="",
     )
     print(f" {'acked':>8} {'unsynced':>8} {'read':>8} {'commits':>7} {'lost':>4} {'real s':>6}  trace")
@@ -47,9 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _row(report: Report, took_s: float) -> str:
     counts = report.counts
-    numbers = f"{report.seed:>6} {report.hours:>6g} {report.kills:>6} {report.power_cuts:>6} {report.clean_stops:>6}"
-    records = f"{report.broken_connections:>6} {counts.produced:>8} {counts.acked:>8} {counts.unsynced:>8}"
-    return f"{numbers} {records} {counts.read:>8} {counts.commits:>7} {0:>4} {took_s:>6.1f}  {report.digest}"
+    ends = f"{report.kills:>6} {report.power_cuts:>6} {report.clean_stops:>6}"
+    troubles = f"{report.broken_connections:>6} {report.failed_writes:>5}"
+    records = (
+        f"{counts.produced:>8} {counts.acked:>8} {counts.unsynced:>8} {counts.read:>8} {counts.commits:>7}"
+    )
+    return f"{report.seed:>6} {report.hours:>6g} {ends} {troubles} {records} {0:>4} {took_s:>6.1f}  {report.digest}"
 
 
 def _sum(reports: list[Report], took_s: float) -> str:

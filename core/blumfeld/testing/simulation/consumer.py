@@ -22,7 +22,6 @@ from blumfeld.wire.records import records
 
 FETCH_VERSION = 12
 RETRY_S = 0.2
-SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 def values_of(data: PartitionData, position: int) -> Iterator[tuple[int, bytes]]:
@@ -108,12 +107,12 @@ class Consumer:
     async def fetch_once(self, connection: ClientConnection) -> bool:
         """One Fetch; whether all went well. :raises ConnectionError: the connection is lost"""
         answer = await connection.ask(self._request(), FETCH_VERSION, FetchResponse)
-        if answer.error_code:
-            code = ErrorCode(answer.error_code)
-            if code not in SESSION_ERRORS:
-                raise ViolationError(f"Fetch: {code.name}")
-            self._forget_session()
-            return False
+        if (
+            answer.error_code
+        ):  # a session of ours is new with each connection, and no one else takes its place
+            raise ViolationError(
+                f"Fetch in session epoch {self._session_epoch}: {ErrorCode(answer.error_code).name}"
+            )
         self._session_id = answer.session_id
         self._session_epoch = self._session_epoch + 1 if answer.session_id else 0
         self._told = dict(self.positions) if answer.session_id else {}

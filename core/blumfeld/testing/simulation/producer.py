@@ -40,6 +40,8 @@ class Batch(msgspec.Struct):
     base_sequence: int
     values: list[bytes]
     acked: bool = False
+    write_failed: bool = False
+    """The broker once answered that it could not write it."""
 
 
 class Producer:
@@ -145,6 +147,8 @@ class Producer:
                 self._oracle.acked(batch.partition, outcome.base_offset, batch.values)
         elif code in FORGOTTEN:
             self._forgotten(burst, batch)
+        elif code is ErrorCode.KAFKA_STORAGE_ERROR:
+            batch.write_failed = True
         elif not is_retriable(code):
             raise ViolationError(f"{batch.partition}: a correct batch was refused with {code.name}")
 
@@ -155,7 +159,9 @@ class Producer:
                 break
             if earlier.partition == batch.partition and not earlier.acked:
                 return
-        self._oracle.sequence_refused(batch.partition)
+        # The very first batch failed, and the next was taken, since of an unknown producer any sequence is.
+        if not (batch.base_sequence == 0 and batch.write_failed):
+            self._oracle.sequence_refused(batch.partition)
         for given_up in burst:  # a new producer id; what is under way is lost or not, and never sent again
             given_up.acked = True
         self._producer_id = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Coroutine
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.simulated_loop import SimulatedLoop
 from blumfeld.testing.simulation.client import connect
 from blumfeld.testing.simulation.consumer import Consumer
@@ -45,6 +47,14 @@ CONFIG = {
 
 CRASH_WAIT_S = 60.0
 """For a disk operation to crash in; a storage without a disk has few."""
+FAILING_LOGS = (
+    "flushed-0/00000",
+    "flushed-1/00000",
+    "cached-0/00000",
+    "__consumer_offsets-0/00000",
+    "_offsets-1/00000",
+)
+"""Parts of paths: log and index files of partitions."""
 SETTLE_S = 900.0
 """After the last crash: by then all clients have what they wanted, or something hangs."""
 
@@ -60,6 +70,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float = 3.0
     break_s: float = 60.0
     """Between two broken connections."""
+    full_s: float = 60.0
+    """Between two writes that find the disk full."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -71,6 +83,7 @@ class Report(msgspec.Struct, kw_only=True):
     power_cuts: int
     clean_stops: int
     broken_connections: int
+    failed_writes: int
     counts: Counts
     events: int
     digest: str
@@ -95,6 +108,7 @@ class Simulation:
         self.network = Network(self.loop, self._chance("network"), self.trace)
         self.oracle = Oracle()
         self.clean_stops = 0
+        self.failed_writes = 0
         self._fate = self._chance("fate")
         self._failed: asyncio.Future[None] = self.loop.create_future()
         self.machine = Machine(
@@ -125,6 +139,7 @@ class Simulation:
             power_cuts=machine.power_cuts,
             clean_stops=self.clean_stops,
             broken_connections=self.network.broken_off,
+            failed_writes=self.failed_writes,
             counts=self.oracle.counts,
             events=self.trace.events,
             digest=self.trace.digest(),
@@ -163,9 +178,11 @@ class Simulation:
         clients = [self.loop.create_task(run) for run in self._clients(end_s)]
         for client in clients:
             client.add_done_callback(self._client_ended)
-        breaker = self.loop.create_task(self._break_connections())
+        troubles = [self.loop.create_task(t) for t in (self._break_connections(), self._fill_disk())]
         await self._unless_failed(self._suffer(end_s))
-        breaker.cancel()
+        for trouble in troubles:
+            trouble.cancel()
+        self.machine.disk.heal()
         await self._unless_failed(asyncio.wait_for(asyncio.gather(*clients), SETTLE_S))
         await self._unless_failed(self._last_check())
 
@@ -229,6 +246,22 @@ class Simulation:
         while True:
             await asyncio.sleep(self._fate.random() * 2 * self.pace.break_s)
             self.network.break_one()
+
+    async def _fill_disk(self) -> None:
+        """One write to a log fails, or is short, as on a full disk. (Metadata are spared: a node can't go on then.)"""
+        chance = self._chance("disk")
+        while True:
+            await asyncio.sleep(chance.random() * 2 * self.pace.full_s)
+            self.machine.disk.heal()
+            self.machine.disk.inject(
+                Fault(
+                    operation="pwritev",
+                    error_number=errno.ENOSPC,
+                    path_part=FAILING_LOGS[chance.randrange(len(FAILING_LOGS))],
+                    short_bytes=chance.randrange(300) if chance.random() < 0.5 else None,
+                )
+            )
+            self.failed_writes += 1
 
     async def _suffer(self, end_s: float) -> None:
         """Let the node live and die until the end, and live then."""
