@@ -130,12 +130,17 @@ def _measure(
 
 
 def _create_topic(port: int) -> None:
+    """Make the topic, and return when it takes records: the load generator does not retry."""
+    from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
     if TOPIC in admin.list_topics(timeout=20).topics:
-        return
+        return  # a bare server has it from the start, and no client's manners
     admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(timeout=20)
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
+    producer.produce(TOPIC, b"ready", partition=0)
+    producer.flush(20)
 
 
 def _load(loadgen: Path, server: Running, load: Load, seconds: float) -> Sample:
