@@ -124,8 +124,13 @@ class ReplicaState:
     # LogListener
 
     def rolled(self, base_offset: int) -> None:
-        """A new segment starts: keep the producers as they were before it."""
+        """A new segment starts: keep the producers as they were before it.
+
+        The epochs go first: a start that finds the snapshot does not look for epochs in the batches before it.
+        """
         if self._log is not None:
+            if self.epoch_unsaved:
+                self.save_epochs()
             self._log.aux.write(
                 segment_name(base_offset, Suffix.PRODUCER_SNAPSHOT), self.producers.snapshot(base_offset)
             )
