@@ -47,6 +47,10 @@ class BrokerProcess:
 
         :raises RuntimeError: it stopped, or wasn't ready in time; the message ends with what it printed
         """
+        self.await_ready(self.launch())
+
+    def launch(self) -> int:
+        """Start the process, and don't wait: where in its log it begins, for :meth:`await_ready`."""
         arguments = [sys.executable, "-m", "blumfeld.cli.main", "run"]
         if self.manifest is not None:
             arguments.append(str(self.manifest))
@@ -56,6 +60,14 @@ class BrokerProcess:
         mark = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as out:
             self._process = subprocess.Popen(arguments, stdout=out, stderr=out)
+        return mark
+
+    def await_ready(self, mark: int) -> None:
+        """Wait for the ready line of the process that :meth:`launch` started.
+
+        :raises RuntimeError: as :meth:`start`
+        """
+        assert self._process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             printed = self.log_path.read_bytes()[mark:].decode(errors="replace")
@@ -88,6 +100,11 @@ class BrokerProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM, and don't wait."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:
         """SIGTERM; the exit status. Killed if it takes longer than ``STOP_TIMEOUT_S``."""

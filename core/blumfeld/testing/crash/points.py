@@ -43,15 +43,12 @@ def try_points(
     *,
     seed: int = 0,
     limit: int | None = None,
-    prepare: Callable[[Machine], None] = lambda _: None,
 ) -> Outcome:
     """Run the script once to count, then once for each point. The script must hold without a crash.
 
     :param limit: at most so many points, spread evenly over the script; None: all
-    :param prepare: called with each machine before its script runs: where a test plants a bug
     """
     counting = Machine(make)
-    prepare(counting)
     run_script(counting)
     outcome = Outcome({}, [])
     for phase, _ in counting.operations:
@@ -60,7 +57,7 @@ def try_points(
     if limit is not None and limit < len(points):
         points = [points[at * len(points) // limit] for at in range(limit)]
     for point in points:
-        _try(make, point, outcome, prepare, counting.operations, seed)
+        _try(make, point, outcome, counting.operations)
     return outcome
 
 
@@ -80,12 +77,10 @@ def _try(
     make: MakeStorage,
     point: Point,
     outcome: Outcome,
-    prepare: Callable[[Machine], None],
     operations: Sequence[tuple[str, str]],
-    seed: int,
 ) -> None:
     phase, operation = (
-        operations[point.operation - 1] if point.operation <= len(operations) else ("close", "end")
+        operations[point.operation - 1] if point.operation <= len(operations) else ("reopen", "end")
     )
     count = outcome.phases[phase]
     if point.power_cut:
@@ -93,7 +88,7 @@ def _try(
     else:
         count.kills += 1
     try:
-        die_and_restart(make, point, prepare)
+        die_and_restart(make, point)
     except Exception as error:
         count.lost += 1
         how = f"power cut ({_name(point)})" if point.power_cut else "kill"
@@ -108,7 +103,10 @@ def _name(point: Point) -> str:
 def die_and_restart(
     make: MakeStorage, point: Point, prepare: Callable[[Machine], None] = lambda _: None
 ) -> Machine:
-    """Die at the point, then start twice. :raises Broken: a promise was not kept"""
+    """Die at the point, start twice, go on and let the power fail. :raises Broken: a promise was not kept
+
+    :param prepare: called with the machine before its script runs: where a test plants a bug
+    """
     machine = Machine(make, point)
     prepare(machine)
     try:
