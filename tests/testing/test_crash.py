@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -154,3 +155,13 @@ def test_a_snapshot_before_its_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(ReplicaState, "rolled", snapshot_only)
     assert any("leader epochs" in line for line in complaints("roll", "write_atomically"))
+
+
+def test_the_power_brings_nothing_back_in_front_of_a_newer_segment() -> None:
+    """A cut that did not last, then a segment that begins where the old bytes end: a bug that these points found."""
+    machine = Machine(make_storage())
+    run_script(machine)
+    syncs = [at for at, done in enumerate(machine.operations, 1) if done == ("truncate", "fdatasync")]
+    for operation in syncs[-4:]:
+        for seed in range(8):
+            die_and_restart(make_storage(), Point(operation, power_cut=True, luck=random.Random(seed)))

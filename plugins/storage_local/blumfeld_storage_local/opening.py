@@ -162,6 +162,7 @@ class Recovery:
         """Bring the files to what was found: later segments go, newest first, then the damaged end."""
         segment = self._segments[at]
         if cut:
+            dropped = len(self._segments) > at + 1
             while len(self._segments) > at + 1:
                 later = self._segments.pop()
                 later.close()
@@ -169,6 +170,8 @@ class Recovery:
                     path = later.path(suffix)
                     if self._home.files.exists(path):
                         self._home.files.unlink(path)
+            if dropped:  # or they could come back behind what is written next, if it ends where they begin
+                self._home.files.sync_dir(segment.path().rpartition("/")[0])
             if segment.size_bytes != found.end.position:
                 segment.file().truncate(found.end.position)
                 segment.size = found.end.position

@@ -301,6 +301,8 @@ class LocalLog:
         segment.offsets.truncate_to(offset)
         segment.times.truncate_to(offset)
         segment.file().truncate(position)
+        # or the power could bring back what was cut, in front of a newer segment that begins where it ends
+        segment.file().fdatasync()
         segment.size = position
         segment.save_indexes()
         self._ends_at(offset)
