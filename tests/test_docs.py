@@ -38,3 +38,18 @@ def test_a_hooks_docstring_is_a_contract(name: str) -> None:
         assert argument == "self" or f":param {argument}:" in text
     if inspect.signature(spec).return_annotation not in ("None", None):
         assert ":return:" in text
+
+
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")], key=str
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_that_a_page_names_is_there(document: Path) -> None:
+    """Paths in backticks, from the top, from core/, core/blumfeld/, plugins/ or a plug-in's folder."""
+    folders = [ROOT, ROOT / "core", ROOT / "core" / "blumfeld", ROOT / "plugins", document.parent]
+    folders += [p for p in (ROOT / "plugins").iterdir() if p.is_dir()]
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
+    named = re.findall(r"`([\w.-]+/[\w./-]*(?:\.(?:py|toml|md|txt)|/))`", prose)
+    assert not [name for name in named if not any((folder / name).exists() for folder in folders)]

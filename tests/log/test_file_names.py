@@ -14,8 +14,6 @@ from blumfeld.log.file_names import (
     SegmentFile,
     Suffix,
     marked_partition_dir,
-    metadata_snapshot_name,
-    parse_metadata_snapshot_name,
     parse_partition_dir,
     parse_segment_name,
     partition_dir,
@@ -99,10 +97,3 @@ def test_a_deleted_directory_is_named_as_kafka_does() -> None:
 )
 def test_what_is_no_partitions_directory(name: str) -> None:
     assert parse_partition_dir(name) is None
-
-
-def test_a_metadata_snapshot_both_ways() -> None:
-    name = "00000000000000000143-0000000007.checkpoint"
-    assert metadata_snapshot_name(143, 7) == name
-    assert parse_metadata_snapshot_name(name) == (143, 7)
-    assert parse_metadata_snapshot_name(name + ".part") is None

@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.bench.rivals import Rival, kafka, this_build
+from blumfeld.testing import EmbeddedBroker
 
 IDLE_S = 5.0
+EMBEDDED_STARTS = 20
 
 
 def main() -> None:
@@ -27,7 +29,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rivals = [this_build()] + ([kafka(options.peer.resolve())] if options.peer else [])
-    Console().print(_table(rivals, _measure(rivals, options.rounds), options.rounds))
+    console = Console()
+    console.print(_table(rivals, _measure(rivals, options.rounds), options.rounds))
+    for storage in ("storage_memory", "storage_local"):
+        console.print(
+            f"embedded, {storage}: median of {EMBEDDED_STARTS} starts {embedded_ms(storage):.1f} ms"
+        )
+
+
+def embedded_ms(storage: str) -> float:
+    """The median start of an embedded broker in this process, in ms; the first start, which imports, doesn't count."""
+    took = []
+    for _ in range(EMBEDDED_STARTS + 1):
+        began = time.perf_counter()
+        with EmbeddedBroker(storage=storage):
+            took.append(time.perf_counter() - began)
+    return statistics.median(took[1:]) * 1000
 
 
 def _measure(rivals: list[Rival], rounds: int) -> dict[str, list[tuple[float, int]]]:

@@ -10,7 +10,6 @@ import msgspec
 from blumfeld.spi.storage import TopicPartition
 
 OFFSET_DIGITS = 20
-EPOCH_DIGITS = 10
 NAME_LENGTH_MAX = 255
 """What file systems allow; a longer topic name is cut in the name of a directory that is to be deleted."""
 _INT64_MAX = (1 << 63) - 1
@@ -72,7 +71,6 @@ _TOPIC = r"([a-zA-Z0-9._-]{1,249})"
 _PARTITION = r"-(0|[1-9][0-9]{0,9})"
 _DIR = re.compile(_TOPIC + _PARTITION)
 _MARKED_DIR = re.compile(_TOPIC + _PARTITION + r"\.([0-9a-f]{32})-(delete|future|stray)")
-_METADATA_SNAPSHOT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint")
 
 
 def segment_name(base_offset: int, suffix: Suffix = Suffix.LOG, mark: Mark = Mark.NONE) -> str:
@@ -118,14 +116,3 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
     if match[1] in (".", "..") or int(match[2]) > _INT32_MAX:
         return None
     return PartitionDir(TopicPartition(match[1], int(match[2])), state, unique_id)
-
-
-def metadata_snapshot_name(end_offset: int, epoch: int) -> str:
-    """``<end offset>-<epoch>.checkpoint``, of the metadata log; the offset is exclusive."""
-    return f"{end_offset:0{OFFSET_DIGITS}d}-{epoch:0{EPOCH_DIGITS}d}.checkpoint"
-
-
-def parse_metadata_snapshot_name(name: str) -> tuple[int, int] | None:
-    """(end offset, epoch), or ``None`` if it is no finished snapshot's name."""
-    match = _METADATA_SNAPSHOT.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None

@@ -10,7 +10,6 @@ from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.sessions import BrokerSessions
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Feature
-from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.schema import Message
 
 
@@ -41,8 +40,3 @@ class ControllerState(msgspec.Struct, frozen=True):
     features: Mapping[str, Feature]
     """What this build can do, by name."""
     sessions: BrokerSessions
-
-
-def error_text(error: BrokerError) -> str | None:
-    """What stands in an ``errorMessage`` field."""
-    return error.message

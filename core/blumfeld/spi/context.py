@@ -73,8 +73,8 @@ class NoAnswer:
 
 NO_ANSWER = NoAnswer()
 
-Answer: TypeAlias = Message | Completion[Message] | NoAnswer | Completion[NoAnswer]
 Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Completion[Any]"]
+"""What answers one request: the response, or a completion of it."""
 
 
 class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):

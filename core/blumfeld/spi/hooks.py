@@ -50,6 +50,8 @@ class Composition(Protocol):
     cluster_id: str
     incarnation_id: bytes
     """Fresh for each process: BrokerRegistration's."""
+    features: Sequence[Feature]
+    """Feature levels that the build's plug-ins bring."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]

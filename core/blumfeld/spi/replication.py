@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from blumfeld.spi.cluster import PartitionImage
@@ -106,6 +105,3 @@ class Replicas(Protocol):
         nothing.
         """
         ...
-
-
-ReplicasChanged = Callable[[TopicPartition, PartitionImage | None], None]

@@ -145,7 +145,7 @@ class KraftMetadata:
         return feature_records(levels)
 
     def _features(self) -> Sequence[Feature]:
-        return tuple(getattr(self._composition, "features", ()))
+        return self._composition.features
 
     def _open(self, log: PartitionLog, loaded: Loaded, directory_id: bytes) -> None:
         self._publisher.image = loaded.image

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from blumfeld.cli.demo.feed import FeedError, FeedMessage, captured_feed, synthetic_feed
+from blumfeld.cli.demo.ledger import Progress as Counters
 from blumfeld.testing.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from blumfeld.cli.demo.pipeline import Run
 
 PARTITIONS = 4
 
@@ -68,7 +72,7 @@ def _run(
     broker: BrokerProcess | None,
     bootstrap: str | None,
 ) -> list[str]:
-    from blumfeld.cli.demo.pipeline import Pipeline, Run
+    from blumfeld.cli.demo.pipeline import Pipeline
 
     if broker is not None:
         broker.start()
@@ -89,7 +93,7 @@ def _run(
         pipeline.create_topic()
         view = threading.Thread(target=_show, args=(console, pipeline.progress, count, done), daemon=True)
         view.start()
-        run: Run = pipeline.run(source, crash if kill else None, count)
+        run = pipeline.run(source, crash if kill else None, count)
         done.set()
         view.join()
         rss = broker.rss_bytes() if broker else 0
@@ -105,23 +109,20 @@ def _run(
     return wrong
 
 
-def _show(console: Console, progress: object, count: int, done: threading.Event) -> None:
+def _show(console: Console, progress: Counters, count: int, done: threading.Event) -> None:
     columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=not console.is_terminal) as bars:
         sent = bars.add_task("sent", total=count)
         received = bars.add_task("received", total=count)
         for last in itertools.chain(iter(lambda: done.wait(0.1), True), [True]):
-            bars.update(sent, completed=getattr(progress, "sent", 0))
-            bars.update(received, completed=getattr(progress, "received", 0))
+            bars.update(sent, completed=progress.sent)
+            bars.update(received, completed=progress.received)
             if last:
                 break
-        bars.update(received, completed=getattr(progress, "received", 0))
+        bars.update(received, completed=progress.received)
 
 
-def _table(run: object, outage_s: float, rss_bytes: int, broker: BrokerProcess | None) -> Table:
-    from blumfeld.cli.demo.pipeline import Run
-
-    assert isinstance(run, Run)
+def _table(run: Run, outage_s: float, rss_bytes: int, broker: BrokerProcess | None) -> Table:
     ledger = run.ledger
     into, out = ledger.digest()
     ordered = sorted(run.latencies_s)

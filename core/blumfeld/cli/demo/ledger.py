@@ -25,6 +25,14 @@ class Partition:
     """When the n-th message of this partition was sent: its offset is n, if nothing is lost or doubled."""
 
 
+@attrs.define
+class Progress:
+    """Counters that a live view may read while the pipeline runs."""
+
+    sent: int = 0
+    received: int = 0
+
+
 class Ledger:
     """Every message sent and received, by partition, with a running SHA-256 of each side."""
 

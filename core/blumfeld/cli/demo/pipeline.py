@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from blumfeld.cli.demo.feed import FeedMessage
-from blumfeld.cli.demo.ledger import Ledger
+from blumfeld.cli.demo.ledger import Ledger, Progress
 
 TOPIC = "market-data"
 GROUP = "demo-archive"
@@ -22,14 +22,6 @@ SETTLE_S = 0.7
 """librdkafka takes half a second to ask for a producer id and to begin to fetch: not latency of the broker's."""
 DRAIN_TIMEOUT_S = 60.0
 """Without a new record for so long, what is missing is missing."""
-
-
-@attrs.define
-class Progress:
-    """Counters that a live view may read while the pipeline runs."""
-
-    sent: int = 0
-    received: int = 0
 
 
 @attrs.define

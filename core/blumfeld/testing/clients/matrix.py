@@ -16,7 +16,6 @@ from blumfeld.testing.clients.checks import COLUMNS
 
 STEP_TIMEOUT_S = 150.0
 """For one check of one client; beyond, it is killed with all that it started."""
-VERSION_TIMEOUT_S = 60.0
 
 OK, FAILED, NOT_OFFERED = "ok", "failed", "not offered"
 MARKS = {OK: "✓", FAILED: "✗", NOT_OFFERED: "–"}
