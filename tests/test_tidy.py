@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "blumfeld"
 
 # A pure module must replay: no clock, no chance, no I/O. The driver has those.
-PURE_ROOMS = ("wire", "spi", "log", "metadata", "coordinator")
+PURE_ROOMS = ("wire", "spi", "log", "metadata", "coordinator", "net")
 IMPURE_MODULES = {
     "asyncio": "return effects, or take a Completion",
     "anyio": "return effects, or take a Completion",
@@ -41,7 +41,7 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/metrics_endpoint.py": "an HTTP port of its own",
     "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
 }
-EDGE_PLUGINS = {"net_asyncio": "sockets"}
+EDGE_PLUGINS = {"net_asyncio": "sockets", "net_uring": "sockets, and the ring"}
 
 LINES_MAX = 400  # a longer module is two rooms
 FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea

@@ -1,0 +1,1 @@
+"""What every transport needs, whatever moves its bytes: frames cut, answers in order, limits kept. Pure."""
