@@ -39,6 +39,7 @@ class _NodeCollector(Collector):
         """Read everything now."""
         yield from self._api_families()
         yield from self._connection_families()
+        yield GaugeMetricFamily("blumfeld_tasks", "Tasks of the event loop", len(asyncio.all_tasks()))
         for metric in self._metrics.values():
             if metric.kind == "counter":
                 family: Metric = CounterMetricFamily(metric.name.removesuffix("_total"), metric.help)

@@ -38,6 +38,12 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int:
+        """Of the process that was launched last."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log_path(self) -> Path:
         """What the broker printed."""
         return self.folder / "broker.log"

@@ -1,0 +1,88 @@
+"""The hand on the background load: starts its program, asks what it saw, and judges it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from blumfeld.testing.connection_faults import background
+
+STALL_MS = 2_000.0
+"""A request of the background load that takes longer was stalled. The machine may be busy with other things."""
+QUIT_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the background load saw between two marks."""
+
+    produced: int
+    fetched: int
+    p99_ms: float
+    """Of produce requests with acks=all."""
+    worst_ms: float
+    worst_end_to_end_ms: float
+    """From the producer's clock to the consumer's: one machine, one clock."""
+    errors: Sequence[str]
+
+    def wrong(self, stall_ms: float = STALL_MS) -> list[str]:
+        """What a client that did nothing wrong must not see."""
+        found = [f"the background load failed: {error}" for error in self.errors]
+        if not self.errors and not self.fetched:
+            found.append("the background load got nothing")
+        if (worst_ms := max(self.worst_ms, self.worst_end_to_end_ms)) > stall_ms:
+            found.append(f"the background load was stalled for {worst_ms:.0f} ms")
+        return found
+
+
+class Background:
+    """The program while a ``with`` block lasts."""
+
+    def __init__(self, address: str, topics: Sequence[str]) -> None:
+        command = [sys.executable, "-m", background.__name__, address, *topics]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def mark(self) -> Seen:
+        """What it saw since the last answer to anything."""
+        return self._ask("mark")
+
+    def pause(self) -> Seen:
+        """Bring it to rest: all is fetched, nothing is open, its connections stay."""
+        return self._ask("pause")
+
+    def go(self) -> None:
+        """Go on."""
+        self._ask("go")
+
+    def close(self) -> None:
+        """End it; harmless twice."""
+        if self._process.stdin is not None and self._process.stdout is not None:
+            self._process.stdin.close()
+            try:
+                self._process.wait(QUIT_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process.stdout.close()
+
+    def _ask(self, command: str) -> Seen:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n".encode())
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the background load ended by itself")
+        return Seen(**json.loads(line))
