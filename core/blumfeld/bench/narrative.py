@@ -1,0 +1,163 @@
+"""What a run did and what must be kept in mind of it, in sentences: the same words in the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blumfeld.bench.report.cells import BUSY_SHARE, CEILING_SHARE, CPU_PER_REQUEST, RATE, Cell, StepCells
+from blumfeld.bench.result import Machine, Result
+from blumfeld.bench.workload import Consume, Produce, Step
+
+ROUNDS_FEW = 5
+LOADED_SHARE = 0.5
+"""A load average above this share of the cores, before the run began, is a machine that others used."""
+
+NOT_CLAIMED = (
+    "A ratio holds for this machine, this workload and these versions: server and driver share its cores, and loopback "
+    "is no network.",
+    "Percentiles of a closed loop are those of a full server: they compare, but nobody should run there.",
+    "An interval says what these rounds say of each other. What differs between days or machines is not in it.",
+)
+
+
+def run_words(result: Result) -> str:
+    """What was run, in a line."""
+    quick = ", quick" if result.quick else ""
+    rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
+    order = ", interleaved" if len(result.variants) > 1 else ""
+    return (
+        f"{result.workload.name}: {rounds}{order}, {result.workload.driver} driver, seed {result.seed}{quick}, "
+        f"{result.created}, blumfeld {result.blumfeld}"
+    )
+
+
+def machine_words(machine: Machine) -> str:
+    """Where it ran, in a line."""
+    kind = "virtual" if machine.virtual else "not virtual, as far as it tells"
+    return (
+        f"{machine.cpu}, {machine.cores} cores ({kind}), {machine.memory_bytes / 2**30:.0f} GiB, {machine.kernel}, "
+        f"Python {machine.python}; load before the run {machine.load_before:.2f}"
+    )
+
+
+def load_words(step: Step) -> str:
+    """What a step asks of a server."""
+    parts = []
+    if step.produce is not None:
+        parts.append(_produce_words(step.produce))
+    if step.consume is not None:
+        parts.append(_consume_words(step.consume))
+    if step.idle_connections:
+        parts.append(f"{step.idle_connections:,} idle connections beside it")
+    if step.page_cache == "cold":
+        parts.append("the data is not in the page cache")
+    parts.append(f"{step.warm_up_s:g} s of warm-up, {step.measure_s:g} s measured")
+    return "; ".join(parts) + "."
+
+
+def _produce_words(load: Produce) -> str:
+    least, most = load.record_bytes_min, load.record_bytes_max
+    size = f"{least:,} B" if least == most else f"{least:,}–{most:,} B"
+    connections = _count(load.connections, "connection")
+    if load.rate_per_s:
+        text = f"{connections} offer {load.rate_per_s:,.0f} records/s of {size}, whatever the server does"
+    else:
+        text = f"{connections} write records of {size} as fast as they are answered (closed loop)"
+    text += f", {load.in_flight} in flight" if load.in_flight > 1 else ""
+    text += f", {load.batch_records} records a batch" if load.batch_records > 1 else ""
+    text += f", {load.keys:,} keys" if load.keys else ""
+    return f"{text}, acks={'all' if load.acks == -1 else load.acks}"
+
+
+def _consume_words(load: Consume) -> str:
+    where = "from the beginning" if load.start == "earliest" else "what arrives"
+    each = f", {load.members} members each" if load.members > 1 else ""
+    verb = "reads" if load.groups == 1 else "read"
+    return f"{_count(load.groups, 'group')}{each} {verb} {where}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def mark_of(cell: Cell) -> str:
+    """What qualifies a cell, in a few words; empty if nothing does."""
+    marks = []
+    if cell.is_the_drivers:
+        marks.append("the driver's limit, not the broker's")
+    if cell.saturated:
+        marks.append("saturated")
+    if cell.errors:
+        marks.append(f"{cell.errors:,} errors")
+    return "; ".join(marks)
+
+
+def offered_words(cell: Cell) -> str:
+    """Whether an offered rate was reached: a share, or empty in a closed loop."""
+    rate = cell.median(RATE)
+    offered = cell.step.produce.rate_per_s if cell.step.produce else 0.0
+    return f"{rate / offered:.1%} of what was offered" if rate is not None and offered else ""
+
+
+def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
+    """What a reader should know before believing the figures, gravest first; empty if there is nothing."""
+    found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]
+    found += _durability_caution(result)
+    found += [
+        f"{cells.step.name}, {cell.variant.label}: {cell.errors:,} errors, the first: {cell.first_error or 'unnamed'}"
+        for cells in steps
+        for cell in cells.cells
+        if cell.errors
+    ]
+    found += _driver_cautions(steps)
+    closed = [cells.step.name for cells in steps if cells.cells and cells.cells[0].saturated]
+    if closed:
+        found.append(f"Closed loop, so latencies are a saturated server's: {', '.join(closed)}.")
+    if result.rounds < ROUNDS_FEW:
+        found.append(
+            f"{_count(result.rounds, 'round')}: intervals are wide, and {ROUNDS_FEW} or more are better."
+        )
+    if result.machine.load_before > LOADED_SHARE * result.machine.cores:
+        found.append(
+            f"The machine was busy before the run began: load {result.machine.load_before:.2f} on "
+            f"{result.machine.cores} cores."
+        )
+    return found
+
+
+def _durability_caution(result: Result) -> list[str]:
+    by_meaning: dict[str, list[str]] = {}
+    for variant in result.variants:
+        by_meaning.setdefault(variant.durability, []).append(variant.label)
+    if len(by_meaning) < 2:
+        return []
+    said = "; ".join(
+        f"{', '.join(labels)}: {meaning or 'not known'}" for meaning, labels in by_meaning.items()
+    )
+    return [f"An ack is not the same thing for all of them. {said}."]
+
+
+def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:
+    found = []
+    for cells in steps:
+        limited = [cell for cell in cells.cells if cell.is_the_drivers]
+        if not limited:
+            continue
+        labels = ", ".join(cell.variant.label for cell in limited)
+        share = max(cell.ceiling_share or 0.0 for cell in limited)
+        why = (
+            f"{share:.0%} of what the driver reaches alone"
+            if share > CEILING_SHARE
+            else f"its busiest process works {max(cell.busy for cell in limited):.0%} of the time"
+        )
+        found.append(f"{cells.step.name}: the driver's limit, not the broker's, for {labels} ({why}).")
+    return found
+
+
+def marks_legend() -> str:
+    """What the marks mean."""
+    return (
+        f"“The driver's limit”: within {1 - CEILING_SHARE:.0%} of what the driver reaches against a server that costs "
+        f"nothing, or its busiest process at work for more than {BUSY_SHARE:.0%} of the time. “Saturated”: a closed "
+        f"loop. {CPU_PER_REQUEST.title}: server's CPU time, user and kernel. An interval that holds 1 is no difference."
+    )

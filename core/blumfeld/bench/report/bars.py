@@ -1,0 +1,213 @@
+"""Plots that set variants side by side: cost of the work, system calls, ratios round by round, rates of all steps."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from blumfeld.bench.report.cells import (
+    CPU_PER_REQUEST,
+    END_TO_END_P99,
+    PRODUCE_P50,
+    PRODUCE_P99,
+    RATE,
+    Measure,
+    StepCells,
+)
+from blumfeld.bench.report.curves import short
+from blumfeld.bench.report.drawing import INK, Plot, colour_of
+
+LABEL_COLUMNS = 20
+CALLS_SHOWN = 7
+RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
+MARKERS = "osD^vP"
+
+
+def wrapped(label: str) -> str:
+    """A label in lines short enough for an axis; no more than three."""
+    return "\n".join(textwrap.wrap(label, LABEL_COLUMNS, max_lines=3, placeholder=" …") or [label])
+
+
+def cost_bars(cells: StepCells, name: str, title: str, measure: Measure) -> Plot | None:
+    """A bar is the median of rounds, a dot is a round."""
+    shown = [(index, cell) for index, cell in enumerate(cells.cells) if cell.values(measure)]
+    if not shown:
+        return None
+    medians = [statistics.median(cell.values(measure)) for _, cell in shown]
+
+    def draw(axes: Axes) -> None:
+        for row, (index, cell) in enumerate(shown):
+            axes.barh(row, medians[row], height=0.5, color=colour_of(index), alpha=0.45)
+            values = cell.values(measure)
+            axes.plot(values, spread(row, len(values)), "o", color=colour_of(index), markersize=3.5)
+            most = max(values)
+            axes.annotate(f"{medians[row]:.3g}", (most, row), (6, 0), textcoords="offset points", va="center")
+        _variant_rows(axes, [wrapped(cell.variant.label) for _, cell in shown])
+        axes.set_xlim(0, max(max(cell.values(measure)) for _, cell in shown) * 1.18 or 1)
+        axes.set_xlabel(measure.unit)
+
+    said = (f"{cell.variant.label} {middle:.3g}" for (_, cell), middle in zip(shown, medians, strict=True))
+    alt = f"{title} in {measure.unit}, step {cells.step.name}, medians of rounds: {'; '.join(said)}."
+    return Plot(name, title, alt, draw, height_in=1.1 + 0.5 * len(shown), legend=False)
+
+
+def system_call_bars(cells: StepCells, name: str) -> Plot | None:
+    """The most frequent calls, for each request; what is left is one row."""
+    counted = [(index, cell.variant.label, cell.calls_per_request) for index, cell in enumerate(cells.cells)]
+    counted = [one for one in counted if one[2]]
+    if not counted:
+        return None
+    highest: dict[str, float] = {}
+    for _, _, calls in counted:
+        for call, number in calls.items():
+            highest[call] = max(highest.get(call, 0.0), number)
+    names = sorted(highest, key=lambda call: (-highest[call], call))[:CALLS_SHOWN]
+    rows = ["all", *names] + (["others"] if len(highest) > len(names) else [])
+
+    def number_of(calls: dict[str, float], row: str) -> float:
+        total = sum(calls.values())
+        if row == "others":
+            return total - sum(calls.get(one, 0.0) for one in names)
+        return total if row == "all" else calls.get(row, 0.0)
+
+    def draw(axes: Axes) -> None:
+        height = 0.8 / len(counted)
+        for place, (index, label, calls) in enumerate(counted):
+            at = [row - 0.4 + height * (place + 0.5) for row in range(len(rows))]
+            values = [number_of(calls, row) for row in rows]
+            axes.barh(at, values, height=height * 0.9, color=colour_of(index), alpha=0.75, label=label)
+        _variant_rows(axes, rows)
+        axes.set_xlabel("calls for each request")
+
+    said = (f"{label} {sum(calls.values()):.3g}" for _, label, calls in counted)
+    alt = f"System calls for each request, step {cells.step.name}, all together: {'; '.join(said)}."
+    height = 1.3 + (0.14 + 0.09 * len(counted)) * len(rows)
+    return Plot(name, "System calls for each request", alt, draw, height_in=height)
+
+
+def ratio_dots(cells: StepCells, name: str) -> Plot | None:
+    """Each round's ratio to the first variant in the same round; the tick is the median of rounds."""
+    first, *others = cells.cells
+    measures = [measure for measure in RATIO_MEASURES if first.values(measure)]
+    ratios = {
+        (index, measure.key): round_ratios(cells, index, measure)
+        for index in range(1, len(others) + 1)
+        for measure in measures
+    }
+    if not any(ratios.values()):
+        return None
+
+    def draw(axes: Axes) -> None:
+        height = 0.7 / len(others)
+        for index, cell in enumerate(others, start=1):
+            marker = MARKERS[index % len(MARKERS)]
+            for row, measure in enumerate(measures):
+                values = ratios[index, measure.key]
+                at = row - 0.35 + height * (index - 0.5)
+                label = cell.variant.label if row == 0 else None
+                style: dict[str, Any] = {
+                    "color": colour_of(index),
+                    "marker": marker,
+                    "linestyle": "none",
+                    "alpha": 0.6,
+                }
+                axes.plot(values, [at] * len(values), markersize=4.5, label=label, **style)
+                if values:
+                    axes.plot(
+                        [statistics.median(values)], [at], "|", color=INK, markersize=13, markeredgewidth=2
+                    )
+        axes.axvline(1.0, color=colour_of(0), linewidth=1.5, label=f"{first.variant.label} (1×)")
+        _ratio_axis(axes, [value for values in ratios.values() for value in values])
+        _variant_rows(axes, [measure.title for measure in measures])
+
+    said = [
+        f"{cell.variant.label} {measure.title} {statistics.median(ratios[index, measure.key]):.3g}×"
+        for index, cell in enumerate(others, start=1)
+        for measure in measures
+        if ratios[index, measure.key]
+    ]
+    title = f"Round by round, against {first.variant.label}"
+    alt = f"{title}, step {cells.step.name}, medians of the rounds' ratios: {'; '.join(said)}."
+    height = 1.2 + (0.22 + 0.13 * len(others)) * len(measures)
+    return Plot(name, title, alt, draw, height_in=height)
+
+
+def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:
+    """That variant's value over the first one's, for each round that has both."""
+    first = {one.measured.round: measure.of(one) for one in cells.cells[0].rounds}
+    found = []
+    for one in cells.cells[index].rounds:
+        ours, theirs = measure.of(one), first.get(one.measured.round)
+        if ours and theirs:
+            found.append(ours / theirs)
+    return found
+
+
+def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measure) -> Plot | None:
+    """One measure over all steps of a workload, with the driver's ceilings where the measure is the rate."""
+    if len(steps) < 2 or not any(cells.has(measure) for cells in steps):
+        return None
+    ceilings = [cells.cells[0].ceiling for cells in steps] if measure is RATE else []
+
+    def draw(axes: Axes) -> None:
+        for index, cell in enumerate(steps[0].cells):
+            found = ((row, cells.cells[index].median(measure)) for row, cells in enumerate(steps))
+            medians = {row: value for row, value in found if value}
+            shift = (index - (len(steps[0].cells) - 1) / 2) * 0.16
+            for row in medians:
+                values = steps[row].cells[index].values(measure)
+                style: dict[str, Any] = {"color": colour_of(index), "linewidth": 1.2, "alpha": 0.6}
+                axes.hlines(row + shift, min(values), max(values), **style)
+            axes.plot(
+                list(medians.values()),
+                [row + shift for row in medians],
+                MARKERS[index % len(MARKERS)],
+                color=colour_of(index),
+                markersize=5,
+                label=cell.variant.label,
+            )
+        marks = [(one.records_per_s, row) for row, one in enumerate(ceilings) if one and one.records_per_s]
+        if marks:
+            at, rows = [rate for rate, _ in marks], [row for _, row in marks]
+            axes.plot(at, rows, "|", color=INK, markersize=16, markeredgewidth=1.5, label="driver's ceiling")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(f"{measure.unit if measure is not RATE else 'records/s'} (log scale)")
+        _variant_rows(axes, [wrapped(cells.step.name) for cells in steps])
+
+    alt = f"{title}: medians of rounds for each step; the figures are in the tables below."
+    return Plot(name, title, alt, draw, height_in=1.3 + 0.33 * len(steps))
+
+
+def spread(row: int, count: int) -> list[float]:
+    """Heights at which dots of one row don't cover each other."""
+    return [row + (0.3 * (number / (count - 1) - 0.5) if count > 1 else 0.0) for number in range(count)]
+
+
+def _variant_rows(axes: Axes, labels: Sequence[str]) -> None:
+    axes.set_yticks(range(len(labels)), labels)
+    for label in axes.get_yticklabels():
+        label.set_color(INK)
+    axes.grid(visible=False, axis="y")
+    axes.set_ylim(len(labels) - 0.45, -0.55)
+
+
+def _ratio_axis(axes: Axes, values: Sequence[float]) -> None:
+    low, high = min([1.0, *values]) / 1.08, max([1.0, *values]) * 1.08
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    marks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
+    shown = [mark for mark in marks if low <= mark <= high]
+    if high / low > 20:
+        shown = [mark for mark in shown if mark in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)]
+    elif high / low > 4:
+        shown = [mark for mark in shown if mark not in (0.8, 0.9, 1.1, 1.25)]
+    axes.set_xticks(shown, [f"{mark:g}×" for mark in shown])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("ratio (log scale)")

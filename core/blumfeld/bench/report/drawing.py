@@ -1,0 +1,126 @@
+"""From a plot to SVG that follows the page's colours, and to PNG. The only module that loads matplotlib.
+
+The same plot gives the same bytes: no date, ids salted with the plot's name, text kept as text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import attrs
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+INK = "#1b1c1e"
+MUTED = "#6b6c6e"
+GRID = "#d4d5d7"
+VARIANT_COLOURS = ("#0060a8", "#c43e01", "#00785a", "#8a3f8f", "#8a6d03", "#3d5a6c")
+"""Told apart by people who see no red or no green; later variants start again with another dash."""
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)))
+
+PAGE_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid"} | {
+    colour: f"--v{index}" for index, colour in enumerate(VARIANT_COLOURS)
+}
+"""Colour as drawn → the page's variable, so that one drawing serves light and dark."""
+
+WIDTH_IN, HEIGHT_IN = 4.8, 3.1
+"""Small enough that a phone shows a plot near its own size: text scaled down is text unread."""
+PNG_DPI = 200
+
+STYLE: dict[Any, Any] = {
+    "axes.edgecolor": GRID,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "xtick.labelsize": 8,
+    "ytick.color": MUTED,
+    "ytick.labelsize": 8,
+}
+
+
+@attrs.frozen
+class Plot:
+    """One drawing."""
+
+    name: str
+    """A file's name without its ending: unique on the page."""
+    title: str
+    alt: str
+    """What it shows, in words with figures: for those who don't see it."""
+    draw: Callable[[Axes], None]
+    height_in: float = HEIGHT_IN
+    legend: bool = True
+
+
+def colour_of(index: int) -> str:
+    """A variant's colour."""
+    return VARIANT_COLOURS[index % len(VARIANT_COLOURS)]
+
+
+def dash_of(index: int) -> str | tuple[float, tuple[float, ...]]:
+    """A variant's line style."""
+    return DASHES[index // len(VARIANT_COLOURS) % len(DASHES)]
+
+
+def svg_of(plot: Plot) -> str:
+    """For a page: no XML head, scales with its box, has a title and a description, ids of its own."""
+    out = io.StringIO()
+    with mpl.rc_context({**STYLE, "svg.hashsalt": plot.name}):
+        figure = _figure(plot, titled=False)
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'\b(id=")|(url\(#)|(href="#)', lambda found: f"{found.group(0)}{plot.name}-", text)
+    for colour, variable in PAGE_VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    head, _, rest = text.partition(">")
+    head = re.sub(r' (width|height|version)="[^"]*"', "", head)
+    label = f'role="img" aria-labelledby="{plot.name}-title {plot.name}-desc"'
+    title = f'<title id="{plot.name}-title">{escape(plot.title)}</title>'
+    return f'{head} {label}>{title}<desc id="{plot.name}-desc">{escape(plot.alt)}</desc>{rest}'
+
+
+def png_of(plot: Plot) -> bytes:
+    """For a slide or an issue: light, with its title."""
+    out = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure = _figure(plot, titled=True)
+        metadata = {"Software": None, "Description": plot.alt}
+        figure.savefig(out, format="png", dpi=PNG_DPI, facecolor="white", metadata=metadata)
+    return out.getvalue()
+
+
+def _figure(plot: Plot, titled: bool) -> Figure:
+    figure = Figure(figsize=(WIDTH_IN, plot.height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_axisbelow(True)
+    plot.draw(axes)
+    axes.tick_params(which="both", length=0)
+    if titled:
+        figure.suptitle(plot.title, fontsize=10, x=0.01, ha="left")
+    handles, labels = axes.get_legend_handles_labels()
+    if plot.legend and labels:
+        columns = 1 if max(map(len, labels)) > 30 else 2
+        figure.legend(handles, labels, loc="outside lower left", ncols=columns)
+    return figure

@@ -1,0 +1,81 @@
+"""The figures of one step, as rows of text: a measure is a row, a variant a column. For the terminal and the page."""
+
+from __future__ import annotations
+
+import attrs
+
+from blumfeld.bench.narrative import mark_of, offered_words
+from blumfeld.bench.report.cells import MEASURES, RATE, Cell, Measure, StepCells
+from blumfeld.bench.report.findings import Findings, Interval
+
+NOTHING = "–"
+
+
+@attrs.frozen
+class Figure:
+    """One cell of the table."""
+
+    text: str
+    ratio: str = ""
+    """Against the first variant, with its interval."""
+    number: bool = True
+
+
+@attrs.frozen
+class Row:
+    """One measure, or one word, of each variant."""
+
+    title: str
+    unit: str
+    figures: tuple[Figure, ...]
+
+
+def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
+    """All rows that say something about this step."""
+    rows = [
+        Row(
+            measure.title,
+            measure.unit if measure is not RATE else "",
+            tuple(_figure(cell, measure, findings) for cell in cells.cells),
+        )
+        for measure in MEASURES
+        if cells.has(measure)
+    ]
+    if any(cell.calls_per_request for cell in cells.cells):
+        rows.append(Row("system calls/request", "", tuple(_calls(cell) for cell in cells.cells)))
+    words = (
+        ("rate reached", offered_words),
+        ("mark", mark_of),
+        ("an ack is", lambda cell: cell.variant.durability),
+        ("network", lambda cell: cell.variant.network),
+    )
+    for title, of in words:
+        said = tuple(of(cell) for cell in cells.cells)
+        if any(said):
+            rows.append(Row(title, "", tuple(Figure(text or NOTHING, number=False) for text in said)))
+    return rows
+
+
+def figure_text(value: float) -> str:
+    """Three digits that count, thousands apart, nothing scientific."""
+    if value >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def ratio_text(interval: Interval) -> str:
+    """As a reader of a table wants it: 0.71× (0.66–0.78)."""
+    return f"{interval.ratio:.2f}× ({interval.low:.2f}–{interval.high:.2f})"
+
+
+def _figure(cell: Cell, measure: Measure, findings: Findings) -> Figure:
+    value = cell.median(measure)
+    if value is None:
+        return Figure(NOTHING)
+    interval = findings.intervals.get((cell.step.name, cell.variant.label, measure.key))
+    return Figure(figure_text(value), ratio_text(interval) if interval else "")
+
+
+def _calls(cell: Cell) -> Figure:
+    calls = cell.calls_per_request
+    return Figure(figure_text(sum(calls.values())) if calls else NOTHING)

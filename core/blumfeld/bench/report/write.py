@@ -1,0 +1,72 @@
+"""A result's page and plots, written to a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from blumfeld.bench.report.bars import cost_bars, ratio_dots, step_dots, system_call_bars
+from blumfeld.bench.report.cells import (
+    CPU_PER_MB,
+    CPU_PER_REQUEST,
+    END_TO_END_P99,
+    PRODUCE_P99,
+    RATE,
+    StepCells,
+    cells_of,
+)
+from blumfeld.bench.report.curves import latency_series, percentile_curve, rate_series
+from blumfeld.bench.report.drawing import Plot, png_of
+from blumfeld.bench.report.findings import findings_of
+from blumfeld.bench.report.page import page_of
+from blumfeld.bench.result import Result
+
+PAGE = "index.html"
+
+
+def write_report(result: Result, folder: Path) -> list[Path]:
+    """Write ``index.html`` and a PNG for each plot; the paths, the page first. The folder is made if need be.
+
+    The same result gives the same bytes, with the same version of matplotlib.
+
+    :raises OSError: the folder can't be written to
+    """
+    steps = cells_of(result)
+    overview = overview_plots(steps)
+    by_step = [step_plots(cells, number) for number, cells in enumerate(steps)]
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / PAGE
+    page.write_text(page_of(result, steps, findings_of(result, steps), overview, by_step), encoding="utf-8")
+    written = [page]
+    for plot in [*overview, *(plot for plots in by_step for plot in plots)]:
+        path = folder / f"{plot.name}.png"
+        path.write_bytes(png_of(plot))
+        written.append(path)
+    return written
+
+
+def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:
+    """Over all steps; none where there is one step."""
+    drawn = (
+        step_dots(steps, "all-rate", "Rate", RATE),
+        step_dots(steps, "all-ack-p99", "Ack p99", PRODUCE_P99),
+        step_dots(steps, "all-end-to-end-p99", "End-to-end p99", END_TO_END_P99),
+        step_dots(steps, "all-cpu", "CPU time for each request", CPU_PER_REQUEST),
+    )
+    return [plot for plot in drawn if plot is not None]
+
+
+def step_plots(cells: StepCells, number: int) -> list[Plot]:
+    """Those of one step that have something to show."""
+    at = f"step{number}"
+    drawn = (
+        percentile_curve(cells, f"{at}-ack", "Ack latency", lambda one: one.produce),
+        percentile_curve(cells, f"{at}-end-to-end", "End-to-end latency", lambda one: one.end_to_end),
+        ratio_dots(cells, f"{at}-ratios"),
+        rate_series(cells, f"{at}-rate-series"),
+        latency_series(cells, f"{at}-p99-series"),
+        cost_bars(cells, f"{at}-cpu-request", "CPU time for each request", CPU_PER_REQUEST),
+        cost_bars(cells, f"{at}-cpu-mb", "CPU time for each MB of values", CPU_PER_MB),
+        system_call_bars(cells, f"{at}-calls"),
+    )
+    return [plot for plot in drawn if plot is not None]
