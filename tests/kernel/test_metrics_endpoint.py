@@ -57,6 +57,7 @@ def test_a_scrape_shows_what_was_counted() -> None:
             'blumfeld_response_bytes_total{api="Produce"} 100.0',
             'blumfeld_connections{listener="PLAINTEXT"} 1.0',
             'blumfeld_connections_accepted_total{listener="PLAINTEXT"} 2.0',
+            "blumfeld_tasks 2.0",
             "blumfeld_parked_requests 4.0",
             "blumfeld_log_flush_seconds_total 2.5",
         ):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from blumfeld.testing.connection_faults.load import Background
 
 
+SHORT_IDLE_MS = 1_500
+SHORT_IDLE = f'config."connections.max.idle.ms"={SHORT_IDLE_MS}'
+
+
 class Wrong(Exception):  # noqa: N818 - what a fault found, not a failure of ours
     """The broker did what it must not, in words."""
 

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from blumfeld.testing.connection_faults.fault import Fault, Scene, Wrong
+from blumfeld.testing.connection_faults.fault import SHORT_IDLE, SHORT_IDLE_MS, Fault, Scene, Wrong
 from blumfeld.testing.connection_faults.frames import (
     api_versions,
     connect,
@@ -20,7 +20,6 @@ from blumfeld.testing.connection_faults.frames import (
 
 PIPELINED = 30
 WAIT_MS = 200
-IDLE_MS = 2_000
 HOUR_MS = 3_600_000
 GONE_S = 6.0
 
@@ -98,8 +97,10 @@ def and_never_heard_of_again(scene: Scene) -> str:
     for sock in kept:
         reset(sock)
     if ended < count:
-        raise Wrong(f"{count - ended} of {count} were still there after {took_s:.1f} s (idle: {IDLE_MS} ms)")
-    return f"{count} connections, all closed within {took_s:.1f} s (idle: {IDLE_MS} ms)"
+        raise Wrong(
+            f"{count - ended} of {count} were still there after {took_s:.1f} s (idle: {SHORT_IDLE_MS} ms)"
+        )
+    return f"{count} connections, all closed within {took_s:.1f} s (idle: {SHORT_IDLE_MS} ms)"
 
 
 def faults() -> Iterator[Fault]:
@@ -110,5 +111,5 @@ def faults() -> Iterator[Fault]:
     yield Fault(
         "half-closed, with a fetch of an hour",
         and_never_heard_of_again,
-        settings=(f'config."connections.max.idle.ms"={IDLE_MS}',),
+        settings=(SHORT_IDLE,),
     )

@@ -51,9 +51,13 @@ def points() -> Iterator[Point]:
         "20 MB into a frame of 100 MB", lambda scene: _large(scene, 100_000_000, 20 * MIB), connections=10
     )
     yield Point("while its answer is sent", _many_bytes, receive_bytes=1_000, connections=500)
-    yield Point("while a fetch is parked", lambda scene: fetch(scene.quiet_topic, 0, MIB, PARKED_MS))
+    yield Point("while a fetch is parked", lambda scene: fetch(scene.quiet_topic, 0, MIB, _parked_ms(scene)))
     yield Point("with 100 requests open", _pipelined, connections=300)
     yield Point("with its requests behind a parked one", _behind_a_parked_one, connections=500)
+
+
+def _parked_ms(scene: Scene) -> int:
+    return scene.times(PARKED_MS, least=300)
 
 
 def _large(scene: Scene, size_bytes: int, sent_bytes: int) -> bytes:
@@ -71,7 +75,7 @@ def _pipelined(scene: Scene) -> bytes:
 
 
 def _behind_a_parked_one(scene: Scene) -> bytes:
-    return fetch(scene.quiet_topic, 0, MIB, PARKED_MS) + api_versions() * 500
+    return fetch(scene.quiet_topic, 0, MIB, _parked_ms(scene)) + api_versions() * 500
 
 
 def process_killed(point: Point) -> Callable[[Scene], str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from blumfeld.testing.connection_faults.census import rss_bytes
-from blumfeld.testing.connection_faults.fault import Fault, Scene, Wrong
+from blumfeld.testing.connection_faults.fault import SHORT_IDLE, Fault, Scene, Wrong
 from blumfeld.testing.connection_faults.frames import (
     api_versions,
     connect,
@@ -23,7 +23,6 @@ IDLE = 10_000
 SPARE_FDS = 500
 """Descriptors that we, and the broker, need for other things."""
 HOLD_S = 10.0
-SHORT_IDLE_MS = 3_000
 CLOSED_WITHIN_S = 15.0
 CONNECTIONS_MAX = 60
 PER_IP_MAX = 20
@@ -44,7 +43,7 @@ def fd_limit_of(pid: int) -> int:
 
 def _open_idle(scene: Scene) -> list[socket.socket]:
     """As many as are asked for, or as the limits of us and the broker allow; every tenth has asked something."""
-    count = min(scene.times(IDLE, least=100), raise_fd_limit() - SPARE_FDS)
+    count = min(scene.times(IDLE, least=40), raise_fd_limit() - SPARE_FDS)
     count = min(count, fd_limit_of(scene.broker.pid) - SPARE_FDS)
     kept = []
     for nth in range(count):
@@ -96,7 +95,7 @@ def closed_when_idle(scene: Scene) -> str:
 
 def storm(scene: Scene) -> str:
     """Connect, close."""
-    count = scene.times(STORM, least=300)
+    count = scene.times(STORM, least=100)
     for nth in range(count):
         connect(scene.address, source_of(nth)).close()
     return f"{count} connections"
@@ -104,7 +103,7 @@ def storm(scene: Scene) -> str:
 
 def storm_of_resets(scene: Scene) -> str:
     """Connect, reset."""
-    count = scene.times(STORM, least=300)
+    count = scene.times(STORM, least=100)
     for nth in range(count):
         reset(connect(scene.address, source_of(nth)))
     return f"{count} connections"
@@ -166,7 +165,7 @@ def faults() -> Iterator[Fault]:
     yield Fault(
         "idle connections, closed by the broker",
         closed_when_idle,
-        settings=(f'config."connections.max.idle.ms"={SHORT_IDLE_MS}',),
+        settings=(SHORT_IDLE,),
     )
     yield Fault("a storm: connect, close", storm)
     yield Fault("a storm: connect, reset", storm_of_resets)

@@ -50,7 +50,7 @@ def _read_slowly(scene: Scene, data: bytes, readers: int) -> str:
             sock.sendall(data)
         kept.append(sock)
     highest = read = 0
-    seconds = max(2.0, 10.0 * scene.scale)
+    seconds = max(0.75, 10.0 * scene.scale)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for sock in kept:
