@@ -1,0 +1,13 @@
+"""What makes load: our own wire driver, and one on librdkafka, as a workload asks for it."""
+
+from __future__ import annotations
+
+from blumfeld.bench.driver import Driver
+from blumfeld.bench.workload import Workload
+
+
+def make_driver(workload: Workload) -> Driver:
+    """The driver that the workload names."""
+    from blumfeld.bench.drivers.wire import WireDriver
+
+    return WireDriver(workload)

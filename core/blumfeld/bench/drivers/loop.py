@@ -1,0 +1,88 @@
+"""One thread's wait for sockets and for the next intended time, to a few microseconds, with its idle time
+counted.
+
+``epoll_wait`` knows milliseconds only. So the loop sleeps in ``select`` on the epoll descriptor, which knows
+microseconds, with the kernel's timer slack set to its least, and asks without sleeping in the last
+:data:`SPIN_NS`: what a sleeping core takes to wake up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import select
+import socket
+from collections.abc import Callable
+from time import monotonic_ns
+
+SPIN_NS = 60_000
+COARSE_NS = 2_000_000
+"""Further away than this, ``epoll_wait`` is fine enough: it rounds up to a millisecond."""
+CALL_NS = 4_000
+"""A wait no longer than this was no wait, but the system call itself."""
+PR_SET_TIMERSLACK = 29
+EPOLLIN = select.EPOLLIN
+EPOLLOUT = select.EPOLLOUT
+
+Handler = Callable[[int], None]
+
+
+class Loop:
+    """Sockets and their handlers. Make it first, while descriptors are below ``select``'s limit of 1024."""
+
+    def __init__(self) -> None:
+        self.idle_ns = 0
+        """Time in which there was nothing to do; asking in vain is idle too."""
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
+        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
+
+    def add(self, sock: socket.socket, handler: Handler) -> None:
+        """Call ``handler(event mask)`` whenever the socket can be read."""
+        self._handlers[sock.fileno()] = handler
+        self._epoll.register(sock.fileno(), EPOLLIN)
+
+    def watch_writing(self, sock: socket.socket, wanted: bool) -> None:
+        """Call the handler also when it can be written; or no longer."""
+        self._epoll.modify(sock.fileno(), EPOLLIN | EPOLLOUT if wanted else EPOLLIN)
+
+    def remove(self, sock: socket.socket) -> None:
+        """Before it is closed."""
+        if self._handlers.pop(sock.fileno(), None) is not None:
+            self._epoll.unregister(sock.fileno())
+
+    def serve(self, until_ns: int, events_max: int, now_ns: int = 0) -> None:
+        """Handle what is ready, at most so many; if nothing is, wait for it until then, to the microsecond.
+
+        :param now_ns: if given, nothing is due soon: wait at once, with one system call instead of two
+        """
+        if now_ns:
+            events = self._wait(now_ns, until_ns, events_max)
+        else:
+            events = self._epoll.poll(0, events_max)
+            if not events:
+                events = self._wait(monotonic_ns(), until_ns, events_max)
+        handlers = self._handlers
+        for descriptor, mask in events:
+            handler = handlers.get(descriptor)
+            if handler is not None:
+                handler(mask)
+
+    def _wait(self, began: int, until_ns: int, events_max: int) -> list[tuple[int, int]]:
+        now = began
+        events: list[tuple[int, int]] = []
+        while not events and now < until_ns:
+            gap = until_ns - now
+            if gap > COARSE_NS:
+                events = self._epoll.poll((gap - COARSE_NS) / 1e9, events_max)
+            else:
+                if gap > SPIN_NS:
+                    select.select((self._epoll,), (), (), (gap - SPIN_NS) / 1e9)
+                events = self._epoll.poll(0, events_max)
+            now = monotonic_ns()
+        if now - began > CALL_NS:
+            self.idle_ns += now - began
+        return events
+
+    def close(self) -> None:
+        """Let go of the descriptor; the sockets are their owners' to close."""
+        self._epoll.close()

@@ -1,0 +1,289 @@
+"""One process of the wire driver: ``python -m blumfeld.bench.drivers.process``, told and saying as ``spec`` has
+it.
+
+One thread, one epoll, no garbage collection while it measures.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import socket
+import struct
+import sys
+import time
+from time import monotonic_ns
+from typing import BinaryIO
+
+import msgspec
+
+from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.consuming import GRACE_NS, FetchSocket, IdleSocket
+from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
+from blumfeld.bench.drivers.loop import Loop
+from blumfeld.bench.drivers.meter import Meter
+from blumfeld.bench.drivers.producing import ProduceSocket, Producing, Schedule
+from blumfeld.bench.drivers.spec import LAP_NS, Begin, Failed, ProcessSpec, Ready, Said, share
+from blumfeld.bench.wire_client import EARLIEST, LATEST, Leader, WireClient
+from blumfeld.wire.headers import put_request_header
+
+CONNECT_TIMEOUT_S = 20.0
+DRAIN_NS = 5_000_000_000
+EVENTS_OPEN = 16
+"""Handled at a time where requests are due meanwhile."""
+EVENTS_CLOSED = 512
+SPARE_DESCRIPTORS = 64
+
+
+class Load:
+    """All connections of this process, and the step's course."""
+
+    def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
+        self._spec, self._step, self._out = spec, spec.step, out
+        self._loop = Loop()
+        self._meter = Meter()
+        leaders = sorted(set(spec.leaders))
+        self._leaders = leaders
+        self._led = [[index for index, at in enumerate(spec.leaders) if at == leader] for leader in leaders]
+        self._idle = self._connect_idle()
+        self._readers = self._connect_readers()
+        self._producing = self._connect_producers()
+
+    @property
+    def _reads_to_the_end(self) -> bool:
+        """A step that only reads what is there is over when it has read all of it."""
+        consume = self._step.consume
+        return self._step.produce is None and consume is not None and consume.start == "earliest"
+
+    def run(self, begin: Begin) -> None:
+        """Warm up, measure, drain, and say what was seen."""
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._wait_for(begin.begin_ns)
+        self._meter.begin(begin)
+        self._loop.idle_ns = 0
+        self._start(begin)
+        if begin.measure_ns > begin.begin_ns:
+            self._pass(begin.measure_ns)
+        over = self._pass(begin.end_ns)
+        self._drain(begin.end_ns if not over else monotonic_ns())
+        self._say(self._meter.done())
+
+    def _wait_for(self, at_ns: int) -> None:
+        while (now := monotonic_ns()) < at_ns:
+            self._loop.serve(at_ns, EVENTS_CLOSED, now)
+
+    def _start(self, begin: Begin) -> None:
+        for reader in self._readers:
+            reader.start()
+        produce, producing = self._step.produce, self._producing
+        if produce is None or producing is None:
+            return
+        if produce.rate_per_s == 0:
+            producing.start_closed()
+            return
+        mine = share(produce.connections, self._spec.index, self._spec.processes)
+        requests_per_s = produce.rate_per_s / produce.batch_records * len(mine) / produce.connections
+        seed = self._spec.seed * 1009 + self._spec.index
+        producing.schedule = Schedule(
+            seed, requests_per_s, produce.batch_records, begin.begin_ns, begin.end_ns
+        )
+
+    def _pass(self, until_ns: int) -> bool:
+        """Work until then, saying laps: whether all was read before."""
+        lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
+        producing = self._producing
+        scheduled = producing is not None and producing.schedule is not None
+        while True:
+            now = monotonic_ns()
+            if now >= lap_ns:
+                self._lap(now)
+                if now >= until_ns:
+                    return False
+                lap_ns = min(until_ns, now + LAP_NS)
+            if scheduled:
+                self._turn(now, lap_ns)
+            else:
+                self._loop.serve(lap_ns, EVENTS_CLOSED, now)
+            if self._reads_to_the_end and all(reader.level for reader in self._readers):
+                self._lap(monotonic_ns())
+                return True
+
+    def _turn(self, now_ns: int, lap_ns: int) -> None:
+        producing = self._producing
+        assert producing is not None
+        schedule = producing.schedule
+        assert schedule is not None
+        if schedule.due_ns <= now_ns and not schedule.over:
+            producing.offer_due(now_ns)
+        until = lap_ns if schedule.over else min(lap_ns, schedule.due_ns)
+        self._loop.serve(until, EVENTS_OPEN)
+
+    def _lap(self, now_ns: int) -> None:
+        self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
+        self._say(self._meter.lap(now_ns, self._step.produce is not None))
+
+    def _drain(self, end_ns: int) -> None:
+        """Let what is open come to its end, for a while."""
+        producing = self._producing
+        if producing is not None:
+            producing.stop()
+        deadline = end_ns + DRAIN_NS
+        while (now := monotonic_ns()) < deadline:
+            if producing is not None and producing.schedule is not None:
+                producing.offer_due(now)
+            if self._drained(now, end_ns):
+                break
+            self._loop.serve(min(deadline, now + 2_000_000), EVENTS_CLOSED)
+        if producing is not None:
+            for sock in producing.sockets:
+                sock.give_up(monotonic_ns())
+
+    def _drained(self, now_ns: int, end_ns: int) -> bool:
+        producing = self._producing
+        if producing is not None:
+            if producing.waiting:
+                return False
+            schedule = producing.schedule
+            if schedule is not None and not schedule.over and not producing.all_broken:
+                return False
+        if self._readers and self._step.produce is not None:
+            if now_ns < end_ns + GRACE_NS:
+                return False
+            return all(reader.level or reader.broken for reader in self._readers)
+        return True
+
+    def _connect_idle(self) -> list[IdleSocket]:
+        """Connect, say hello everywhere, then hear all the answers."""
+        mine = share(self._step.idle_connections, self._spec.index, self._spec.processes)
+        hello = put_request_header(18, 0, 1, None)
+        socks = []
+        for _ in mine:
+            sock = _connect((self._spec.host, self._spec.port))
+            sock.sendall(struct.pack(">i", len(hello)) + hello)
+            socks.append(sock)
+        for sock in socks:
+            _hear(sock)
+        return [IdleSocket(self._loop, self._meter, _ready(sock)) for sock in socks]
+
+    def _connect_producers(self) -> Producing | None:
+        produce = self._step.produce
+        if produce is None:
+            return None
+        spec = self._spec
+        stamping = self._step.consume is not None
+        count = len(share(produce.connections, spec.index, spec.processes))
+        if not count:
+            return None
+        now_ms = time.time_ns() // 1_000_000
+        seed = spec.seed * 7919 + spec.index
+        pools = [produce_pool(spec.topic, led, produce, seed, now_ms) for led in self._led]
+        lanes = [
+            [
+                ProduceSocket(
+                    self._loop,
+                    self._meter,
+                    _ready(_connect(leader)),
+                    spec.topic,
+                    produce.in_flight,
+                    produce.acks,
+                    stamping,
+                )
+                for leader in self._leaders
+            ]
+            for _ in range(count)
+        ]
+        return Producing(lanes, pools)
+
+    def _connect_readers(self) -> list[FetchSocket]:
+        consume = self._step.consume
+        if consume is None:
+            return []
+        spec = self._spec
+        where = [Leader(0, host, port) for host, port in spec.leaders]
+        with WireClient(spec.host, spec.port) as client:
+            start = client.offsets(spec.topic, where, LATEST if consume.start == "latest" else EARLIEST)
+        readers = []
+        for consumer in share(consume.groups * consume.members, spec.index, spec.processes):
+            member = consumer % consume.members
+            for leader, led in zip(self._leaders, self._led, strict=True):
+                dealt = {index: start[index] for index in led if index % consume.members == member}
+                if not dealt:
+                    continue
+                frame, places = fetch_frame(
+                    spec.topic, dealt, consume.max_wait_ms, consume.min_bytes, consume.partition_max_bytes
+                )
+                readers.append(FetchSocket(self._loop, self._meter, _ready(_connect(leader)), frame, places))
+        return readers
+
+    def _say(self, message: Said) -> None:
+        say(self._out, message)
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for sock in (*self._idle, *self._readers, *(self._producing.sockets if self._producing else ())):
+            sock.close()
+        self._loop.close()
+
+
+def _connect(address: tuple[str, int]) -> socket.socket:
+    try:
+        sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    except OSError as error:
+        raise DriverError(f"can't connect to {address[0]}:{address[1]}: {error}") from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _ready(sock: socket.socket) -> socket.socket:
+    sock.setblocking(False)
+    return sock
+
+
+def _hear(sock: socket.socket) -> None:
+    """Read one answer, whatever it says."""
+    left = 4
+    data = b""
+    try:
+        while left:
+            part = sock.recv(left)
+            if not part:
+                raise DriverError("the server hung up on an idle connection")
+            data += part
+            left = 4 + int.from_bytes(data[:4], "big") - len(data) if len(data) >= 4 else 4 - len(data)
+    except OSError as error:
+        raise DriverError(f"an idle connection: {error}") from error
+
+
+def say(out: BinaryIO, message: Said) -> None:
+    """One line to the parent."""
+    out.write(msgspec.json.encode(message) + b"\n")
+    out.flush()
+
+
+def raise_descriptor_limit() -> None:
+    """As far as the system allows: a step may want thousands of connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> None:
+    """Read a spec, connect, wait for the start, run."""
+    lines, out = sys.stdin.buffer, sys.stdout.buffer
+    raise_descriptor_limit()
+    spec = msgspec.json.decode(lines.readline(), type=ProcessSpec)
+    try:
+        load = Load(spec, out)
+    except DriverError as error:
+        say(out, Failed(message=str(error)))
+        return
+    say(out, Ready())
+    told = lines.readline()
+    if told:
+        load.run(msgspec.json.decode(told, type=Begin))
+    load.close()
+
+
+if __name__ == "__main__":
+    main()
