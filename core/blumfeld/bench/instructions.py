@@ -1,0 +1,221 @@
+"""Instructions and system calls of one produce request, ours beside the bare servers'.
+
+``python -m blumfeld.bench.instructions --floor floor_epoll.py [--floor floor_ring.py] [--manifest M] [--set K=V]``.
+For each server and number of connections N, then 2N requests in lock-step; (I(2N) - I(N)) / N is the cost of a
+request with its share of the turn, without what start-up and the count itself cost. System calls likewise, in a second
+server under strace. Counts, unlike times, hold on a busy machine; but an instruction isn't a nanosecond, and what the
+kernel does for a system call isn't counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from blumfeld.bench.counted import (
+    CALLGRIND_LATER,
+    Counted,
+    MissingToolError,
+    Server,
+    start,
+    whole_instructions,
+    whole_system_calls,
+)
+from blumfeld.bench.lockstep import Lockstep, make_topic, produce_request
+
+T = TypeVar("T")
+
+WARM_UP_REQUESTS = 512
+WIDTH = 120
+
+
+@attrs.frozen
+class Cost:
+    """Of one request, with its share of the turn."""
+
+    server: str
+    connections: int
+    instructions: float
+    system_calls: dict[str, float]
+    """By name, per request, most frequent first; below 0.005 left out."""
+
+    @property
+    def calls(self) -> float:
+        """All of them."""
+        return sum(self.system_calls.values())
+
+
+def main() -> None:
+    """Parse arguments, count, print the table; write it with ``--out``."""
+    options = _arguments()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    servers = [this_build(options.manifest, options.set)]
+    servers += [bare(script.resolve()) for script in options.floor]
+    connections = [int(count) for count in options.connections.split(",")]
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    costs: list[Cost] = []
+    with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
+        try:
+            for at, server in enumerate(servers):
+                costs += measure(server, connections, options.requests, Path(folder) / str(at))
+                console.print(f"[dim]{server.name} is counted[/dim]")
+        except MissingToolError as error:
+            sys.exit(str(error))
+    console.print(table(costs, options.requests))
+    if options.out:
+        text = json.dumps({"machine": _machine(), "costs": [attrs.asdict(cost) for cost in costs]}, indent=1)
+        options.out.write_text(text)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Instructions and system calls of one produce request.")
+    parser.add_argument("--manifest", type=Path, help="the composition of this build")
+    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="lay a value over it")
+    parser.add_argument("--floor", type=Path, action="append", default=[], help="a bare server: SCRIPT PORT")
+    parser.add_argument("--connections", default="1,16,128")
+    parser.add_argument("--requests", type=int, default=1024, help="N; rounded up to whole turns")
+    parser.add_argument("--out", type=Path, help="write the counts as JSON")
+    return parser.parse_args()
+
+
+def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Server:
+    """The broker of this checkout, as `blumfeld run` starts it."""
+    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+    command += [str(manifest.resolve())] if manifest else []
+    command += [part for value in overrides for part in ("--set", value)]
+    command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
+    name = f"blumfeld {manifest.stem}" if manifest else "blumfeld"
+    return Server(" ".join([name, *overrides]), command, bare=False)
+
+
+def bare(script: Path) -> Server:
+    """A floor: frames cut, CRC checked, batch written, answer sent."""
+    return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
+
+
+def measure(server: Server, connections: Sequence[int], requests: int, folder: Path) -> list[Cost]:
+    """Both passes over one server."""
+    counts = [(count, whole_turns(requests, count)) for count in connections]
+    passes = _bare_passes if server.bare else _passes
+    return [
+        Cost(server.name, count, instructions, calls)
+        for (count, _), (instructions, calls) in zip(counts, passes(server, counts, folder), strict=True)
+    ]
+
+
+def whole_turns(requests: int, connections: int) -> int:
+    """``requests``, rounded up so that each connection has the same number."""
+    return -(-requests // connections) * connections
+
+
+Counts = Sequence[tuple[int, int]]
+"""(connections, N)."""
+Found = Iterable[tuple[float, dict[str, float]]]
+"""For each of these: instructions and system calls of one request."""
+
+
+def _passes(server: Server, counts: Counts, folder: Path) -> Found:
+    """One process for each tool, which is switched on and off."""
+    with _running(server, folder / "valgrind", CALLGRIND_LATER) as running:
+        running.switch_on()
+        instructions = [_difference(running, running.instructions, count, n) for count, n in counts]
+    with _running(server, folder / "strace") as running:
+        calls = [_difference(running, running.system_calls, count, n) for count, n in counts]
+    for (_, n), (once, twice), (calls_once, calls_twice) in zip(counts, instructions, calls, strict=True):
+        yield (twice - once) / n, per_request(calls_once, calls_twice, n)
+
+
+@contextmanager
+def _running(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
+    running = start(server, folder, under)
+    try:
+        make_topic(running.port)
+        yield running
+    finally:
+        running.stop()
+
+
+def _difference(
+    running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
+) -> tuple[T, T]:
+    """What N requests cost, and 2N."""
+    with _warm(running.port, connections) as produce:
+        return count(lambda: produce(n)), count(lambda: produce(2 * n))
+
+
+def _bare_passes(server: Server, counts: Counts, folder: Path) -> Found:
+    """A process for each count, from its start to its end."""
+
+    def work(connections: int, requests: int, port: int) -> None:
+        with _warm(port, connections) as produce:
+            produce(requests)
+
+    for connections, n in counts:
+        home = folder / str(connections)
+        once, twice = partial(work, connections, n), partial(work, connections, 2 * n)
+        fewer = whole_instructions(server, home / "once", once)
+        more = whole_instructions(server, home / "twice", twice)
+        calls_once = whole_system_calls(server, home / "calls-once", once)
+        calls_twice = whole_system_calls(server, home / "calls-twice", twice)
+        yield (more - fewer) / n, per_request(calls_once, calls_twice, n)
+
+
+@contextmanager
+def _warm(port: int, connections: int) -> Iterator[Callable[[int], None]]:
+    """Connections that have produced a little; what produces that many more."""
+    load, request = Lockstep(port, connections), produce_request()
+    try:
+        load.produce(whole_turns(WARM_UP_REQUESTS, connections), request)
+        yield lambda count: load.produce(count, request)
+    finally:
+        load.close()
+
+
+def per_request(once: dict[str, int], twice: dict[str, int], n: int) -> dict[str, float]:
+    """(C(2N) - C(N)) / N by name, most frequent first, without what rounds to nothing."""
+    rates = {name: round((count - once.get(name, 0)) / n, 3) for name, count in twice.items()}
+    return dict(
+        sorted(((k, v) for k, v in rates.items() if v >= 0.005), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def table(costs: Sequence[Cost], requests: int) -> Table:
+    """A row for each number of connections and server; the ratio is the first server's to this row's."""
+    shown = Table(
+        title=f"One produce request, by (I(2N) - I(N)) / N with N = {requests}", title_justify="left"
+    )
+    for column in ("connections", "server", "instructions", "ours is", "calls", "by name"):
+        shown.add_column(column, justify="left" if column in ("server", "by name") else "right")
+    ours = {cost.connections: cost for cost in costs if cost.server == costs[0].server}
+    for cost in sorted(costs, key=lambda cost: cost.connections):
+        first = ours[cost.connections]
+        shown.add_row(
+            str(cost.connections),
+            cost.server,
+            f"{cost.instructions:,.0f}",
+            "" if cost is first else f"{first.instructions / cost.instructions:.2f}×",
+            f"{cost.calls:.2f}",
+            ", ".join(f"{name} {rate:.2f}" for name, rate in cost.system_calls.items()),
+        )
+    return shown
+
+
+def _machine() -> dict[str, str]:
+    return {"python": platform.python_version(), "machine": platform.machine(), "kernel": platform.release()}
+
+
+if __name__ == "__main__":
+    main()
