@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_a_signal_stops_every_part_and_is_a_clean_end(tmp_path: Path, number: si
     assert process(tmp_path, ready).run() == 0
     assert JOURNAL.lines[JOURNAL.lines.index("ready") - 1] == "node started"
     assert JOURNAL.lines[-1] == "storage stopped"
+
+
+def test_a_node_may_open_as_many_descriptors_as_it_is_allowed(tmp_path: Path) -> None:
+    """Shells give 1,024, and let a program ask for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen = []
+
+    def ready(node: Node) -> None:
+        seen.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
+    try:
+        process(tmp_path, ready).run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert seen == [hard]
 
 
 def test_a_signal_during_the_start_undoes_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A node as a process: the loop, signals, defects, and the collector of garbage.
+"""A node as a process: the loop, signals, defects, descriptors, and the collector of garbage.
 
 An edge module: here a plan meets the operating system.
 """
@@ -6,6 +6,7 @@ An edge module: here a plan meets the operating system.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -52,6 +53,7 @@ class Process:
         :raises StartError: a part could not start
         :raises PluginContractError: a plug-in broke its contract
         """
+        raise_fd_limit()
         with asyncio.Runner(loop_factory=loop_factory(self._plan)) as runner:
             return runner.run(self._main())
 
@@ -101,6 +103,15 @@ class Process:
     def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self._events.error("an error reached the loop", message=context.get("message"), exc_info=error)
+
+
+def raise_fd_limit() -> None:
+    """As many descriptors as we are allowed: the soft limit is for programs that use ``select``. Java does so too."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # then it stays as it is
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def loop_factory(plan: Plan) -> LoopFactory | None:
