@@ -93,10 +93,16 @@ def mark_of(cell: Cell) -> str:
 
 
 def offered_words(cell: Cell) -> str:
-    """Whether an offered rate was reached: a share, or empty in a closed loop."""
+    """How much of an offered rate was reached; empty in a closed loop."""
     rate = cell.median(RATE)
     offered = cell.step.produce.rate_per_s if cell.step.produce else 0.0
-    return f"{rate / offered:.1%} of what was offered" if rate is not None and offered else ""
+    return f"{rate / offered:.1%}" if rate is not None and offered else ""
+
+
+def ceiling_words(cell: Cell) -> str:
+    """The rate as a share of what the driver reaches alone; empty if that wasn't measured."""
+    share = cell.ceiling_share
+    return f"{share:.0%}" if share is not None else ""
 
 
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:

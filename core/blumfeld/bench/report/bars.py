@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from blumfeld.bench.report.cells import (
     CPU_PER_REQUEST,
@@ -19,12 +19,14 @@ from blumfeld.bench.report.cells import (
     Measure,
     StepCells,
 )
-from blumfeld.bench.report.curves import short
+from blumfeld.bench.report.curves import log_marks, short
 from blumfeld.bench.report.drawing import INK, Plot, colour_of
 
 LABEL_COLUMNS = 20
 CALLS_SHOWN = 7
 RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
+LOG_FROM = 8.0
+"""Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
 
 
@@ -150,7 +152,8 @@ def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:
 
 def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measure) -> Plot | None:
     """One measure over all steps of a workload, with the driver's ceilings where the measure is the rate."""
-    if len(steps) < 2 or not any(cells.has(measure) for cells in steps):
+    steps = [cells for cells in steps if cells.has(measure)]
+    if len(steps) < 2:
         return None
     ceilings = [cells.cells[0].ceiling for cells in steps] if measure is RATE else []
 
@@ -175,10 +178,7 @@ def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measur
         if marks:
             at, rows = [rate for rate, _ in marks], [row for _, row in marks]
             axes.plot(at, rows, "|", color=INK, markersize=16, markeredgewidth=1.5, label="driver's ceiling")
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(f"{measure.unit if measure is not RATE else 'records/s'} (log scale)")
+        _value_axis(axes, measure.unit if measure is not RATE else "records/s")
         _variant_rows(axes, [wrapped(cells.step.name) for cells in steps])
 
     alt = f"{title}: medians of rounds for each step; the figures are in the tables below."
@@ -196,6 +196,21 @@ def _variant_rows(axes: Axes, labels: Sequence[str]) -> None:
         label.set_color(INK)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(len(labels) - 0.45, -0.55)
+
+
+def _value_axis(axes: Axes, unit: str) -> None:
+    """Log where values span much, from 0 where they don't."""
+    axes.set_xscale("log")
+    least, most = axes.get_xlim()
+    if least > 0 and most / least > LOG_FROM:
+        axes.xaxis.set_major_locator(LogLocator(subs=log_marks(least, most)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(f"{unit} (log scale)")
+    else:
+        axes.set_xscale("linear")
+        axes.set_xlim(left=0)
+        axes.set_xlabel(unit)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 def _ratio_axis(axes: Axes, values: Sequence[float]) -> None:

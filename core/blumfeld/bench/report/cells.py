@@ -187,7 +187,7 @@ def _cpu_per_mb(of: Round) -> float | None:
 
 
 RATE = Measure("rate", "records/s", "1/s", False, lambda of: of.measured.records_per_s)
-MEGABYTES = Measure("megabytes", "MB/s", "MB/s", False, lambda of: of.measured.bytes_per_s / 1e6)
+MEGABYTES = Measure("megabytes", "MB/s", "", False, lambda of: of.measured.bytes_per_s / 1e6)
 PRODUCE_P50 = Measure("produce_p50", "ack p50", "µs", True, lambda of: of.produce_us.get(50.0))
 PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", True, lambda of: of.produce_us.get(99.0))
 PRODUCE_P999 = Measure("produce_p999", "ack p99.9", "µs", True, lambda of: of.produce_us.get(99.9))

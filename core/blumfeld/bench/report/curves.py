@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from hdrh.histogram import HdrHistogram
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from blumfeld.bench.report.cells import END_TO_END_P99, PRODUCE_P99, RATE, Cell, Round, StepCells
 from blumfeld.bench.report.drawing import INK, MUTED, Plot, colour_of, dash_of
@@ -133,6 +133,11 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
+def log_marks(least: float, most: float) -> tuple[float, ...]:
+    """Where a log axis of that span gets marks in each decade."""
+    return (1.0,) if most / least > 1e4 else (1.0, 3.0) if most / least > 300 else (1.0, 2.0, 5.0)
+
+
 def _thick(axes: Axes, at: Sequence[float], value: Sequence[float], cell: Cell, index: int) -> None:
     axes.plot(
         at, value, color=colour_of(index), linestyle=dash_of(index), linewidth=2, label=cell.variant.label
@@ -174,6 +179,7 @@ def _latency_axis(axes: Axes, seen: Sequence[float]) -> None:
     least, most = min(seen, default=0.0), max(seen, default=1.0)
     if least > 0 and most / least > LOG_FROM:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=log_marks(least, most)))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylabel("ms (log scale)")
     else:

@@ -29,7 +29,7 @@ PAGE_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid"} | {
 }
 """Colour as drawn → the page's variable, so that one drawing serves light and dark."""
 
-WIDTH_IN, HEIGHT_IN = 4.8, 3.1
+WIDTH_IN, HEIGHT_IN = 4.8, 3.3
 """Small enough that a phone shows a plot near its own size: text scaled down is text unread."""
 PNG_DPI = 200
 
@@ -37,23 +37,23 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID,
     "axes.grid": True,
     "axes.labelcolor": INK,
-    "axes.labelsize": 9,
+    "axes.labelsize": 10.5,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "font.family": "DejaVu Sans",
-    "font.size": 9,
+    "font.size": 10.5,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "legend.fontsize": 8,
+    "legend.fontsize": 9.5,
     "legend.frameon": False,
     "legend.labelcolor": INK,
     "svg.fonttype": "none",
     "text.color": INK,
     "xtick.color": MUTED,
-    "xtick.labelsize": 8,
+    "xtick.labelsize": 9.5,
     "ytick.color": MUTED,
-    "ytick.labelsize": 8,
+    "ytick.labelsize": 9.5,
 }
 
 
@@ -90,6 +90,8 @@ def svg_of(plot: Plot) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text)
     text = re.sub(r'\b(id=")|(url\(#)|(href="#)', lambda found: f"{found.group(0)}{plot.name}-", text)
     for colour, variable in PAGE_VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
@@ -118,9 +120,9 @@ def _figure(plot: Plot, titled: bool) -> Figure:
     plot.draw(axes)
     axes.tick_params(which="both", length=0)
     if titled:
-        figure.suptitle(plot.title, fontsize=10, x=0.01, ha="left")
+        figure.suptitle(plot.title, fontsize=12, x=0.01, ha="left")
     handles, labels = axes.get_legend_handles_labels()
     if plot.legend and labels:
-        columns = 1 if max(map(len, labels)) > 30 else 2
+        columns = 1 if max(map(len, labels)) > 24 else 2
         figure.legend(handles, labels, loc="outside lower left", ncols=columns)
     return figure

@@ -109,7 +109,8 @@ def _figures(cells: StepCells, findings: Findings) -> str:
     caption = f"{cells.step.name}: medians of rounds; beneath, the ratio to the first with its 95 % interval"
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="Figures of {escape(cells.step.name)}">'
-        f"<table><caption>{escape(caption)}</caption><thead><tr><td></td>{heads}</tr></thead>"
+        f"<table><caption>{escape(caption)}</caption><thead><tr>"
+        f'<th scope="col">measure</th>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
-from blumfeld.bench.narrative import mark_of, offered_words
+from blumfeld.bench.narrative import ceiling_words, mark_of, offered_words
 from blumfeld.bench.report.cells import MEASURES, RATE, Cell, Measure, StepCells
 from blumfeld.bench.report.findings import Findings, Interval
 
@@ -30,6 +32,16 @@ class Row:
     figures: tuple[Figure, ...]
 
 
+WORDS: tuple[tuple[str, Callable[[Cell], str], bool], ...] = (
+    ("of the offered rate", offered_words, True),
+    ("of the driver's ceiling", ceiling_words, True),
+    ("mark", mark_of, False),
+    ("an ack is", lambda cell: cell.variant.durability, False),
+    ("network", lambda cell: cell.variant.network, False),
+)
+"""Title, what is said of a cell, whether it is a number."""
+
+
 def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
     """All rows that say something about this step."""
     rows = [
@@ -43,16 +55,10 @@ def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
     ]
     if any(cell.calls_per_request for cell in cells.cells):
         rows.append(Row("system calls/request", "", tuple(_calls(cell) for cell in cells.cells)))
-    words = (
-        ("rate reached", offered_words),
-        ("mark", mark_of),
-        ("an ack is", lambda cell: cell.variant.durability),
-        ("network", lambda cell: cell.variant.network),
-    )
-    for title, of in words:
+    for title, of, number in WORDS:
         said = tuple(of(cell) for cell in cells.cells)
         if any(said):
-            rows.append(Row(title, "", tuple(Figure(text or NOTHING, number=False) for text in said)))
+            rows.append(Row(title, "", tuple(Figure(text or NOTHING, number=number) for text in said)))
     return rows
 
 

@@ -1,0 +1,66 @@
+"""The table at the end of a run: for each step a measure a row, a variant a column, and the verdicts below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from blumfeld.bench.narrative import cautions, load_words, machine_words, marks_legend, run_words
+from blumfeld.bench.report.cells import StepCells, cells_of
+from blumfeld.bench.report.findings import Findings, findings_of
+from blumfeld.bench.report.rows import Figure, rows_of
+from blumfeld.bench.result import Result
+
+
+def result_table(result: Result) -> RenderableType:
+    """All that the terminal is told of a result. The words are the page's."""
+    steps = cells_of(result)
+    findings = findings_of(result, steps)
+    return Group(*_parts(result, steps, findings))
+
+
+def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> Iterator[RenderableType]:
+    yield Text(run_words(result), style="bold")
+    yield Text(machine_words(result.machine), style="dim")
+    for cells in steps:
+        yield Text()
+        yield Text(cells.step.name, style="bold")
+        yield Text(load_words(cells.step), style="dim")
+        yield _step_table(cells, findings)
+    if findings.verdicts:
+        yield Text("\nVerdict", style="bold")
+        several = len(steps) > 1
+        for step, sentence in findings.verdicts:
+            yield _item(f"{step}: {sentence}" if several else sentence)
+    for sentence in findings.sustained:
+        yield _item(sentence)
+    warned = cautions(result, steps)
+    if warned:
+        yield Text("\nKeep in mind", style="bold yellow")
+        yield from (_item(line) for line in warned)
+    yield Text()
+    yield Text(marks_legend(), style="dim")
+
+
+def _item(text: str) -> RenderableType:
+    return Padding(Text(f"• {text}"), (0, 0, 0, 2))
+
+
+def _step_table(cells: StepCells, findings: Findings) -> Table:
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for cell in cells.cells:
+        table.add_column(Text(cell.variant.label), justify="right", overflow="fold")
+    for row in rows_of(cells, findings):
+        unit = f" {row.unit}" if row.unit else ""
+        title = Text.assemble(row.title, (unit, "dim"))
+        table.add_row(title, *(_figure(one) for one in row.figures))
+    return table
+
+
+def _figure(one: Figure) -> Text:
+    return Text.assemble(one.text, (f"  {one.ratio}" if one.ratio else "", "cyan"))
