@@ -54,9 +54,8 @@ def _is_wanted(fault: Fault, only: Sequence[str]) -> bool:
 
 def _say(console: Console, result: Result) -> None:
     mark = "[red]✗[/]" if result.wrong else "[green]✓[/]"
-    console.print(
-        f"{mark} {escape(result.fault.name)}: {escape(result.said or result.wrong[0])}", highlight=False
-    )
+    said = "; ".join(result.wrong) if result.wrong else result.said
+    console.print(f"{mark} {escape(result.fault.name)}: {escape(said)}", highlight=False)
 
 
 def _table(results: Iterable[Result]) -> Table:

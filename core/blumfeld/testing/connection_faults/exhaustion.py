@@ -62,7 +62,7 @@ def exhausted(scene: Scene) -> str:
     pid = scene.broker.pid
     limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     topic = scene.target.make_topic(f"rolls-{time.time_ns():x}", {"segment.bytes": str(SEGMENT_BYTES)})
-    seconds = max(1.5, 5.0 * scene.scale)
+    seconds = max(0.8, 5.0 * scene.scale)
     usual = _use(scene, seconds)
     with RawConnection(scene.address) as first:
         first.ask(ApiVersionsRequest(), API_VERSIONS_VERSION, ApiVersionsResponse)

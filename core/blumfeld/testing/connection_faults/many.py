@@ -27,6 +27,8 @@ CLOSED_WITHIN_S = 15.0
 CONNECTIONS_MAX = 60
 PER_IP_MAX = 20
 STORM = 20_000
+LONG_BACKLOG = 'config."socket.listen.backlog.size"=4096'
+"""With Kafka's 50, a client that finds it full tries again after a second: then the storm is none."""
 
 
 def raise_fd_limit() -> int:
@@ -161,15 +163,15 @@ def _until_connections(scene: Scene, count: int) -> None:
 
 def faults() -> Iterator[Fault]:
     """All of them."""
-    yield Fault("idle connections", idle, settle_s=20.0)
+    yield Fault("idle connections", idle, settings=(LONG_BACKLOG,), settle_s=20.0)
     yield Fault(
         "idle connections, closed by the broker",
         closed_when_idle,
         settings=(SHORT_IDLE,),
     )
-    yield Fault("a storm: connect, close", storm)
-    yield Fault("a storm: connect, reset", storm_of_resets)
-    yield Fault("a storm: connect, garbage, reset", storm_of_garbage)
+    yield Fault("a storm: connect, close", storm, settings=(LONG_BACKLOG,))
+    yield Fault("a storm: connect, reset", storm_of_resets, settings=(LONG_BACKLOG,))
+    yield Fault("a storm: connect, garbage, reset", storm_of_garbage, settings=(LONG_BACKLOG,))
     yield Fault(
         "beyond max.connections",
         beyond_the_limit,
