@@ -116,7 +116,7 @@ class FetchSocket:
         self._filled = 0
         try:
             self._take(self._view[:size], now)
-        except (struct.error, IndexError, ValueError) as error:
+        except (struct.error, LookupError, ValueError) as error:
             self._break(error)
             return
         self._ask()

@@ -49,11 +49,16 @@ class Load:
         self._readers = self._connect_readers()
         self._producing = self._connect_producers()
 
-    @property
-    def _reads_to_the_end(self) -> bool:
-        """A step that only reads what is there is over when it has read all of it."""
-        consume = self._step.consume
-        return self._step.produce is None and consume is not None and consume.start == "earliest"
+    def _all_done(self) -> bool:
+        """A step that only reads what is there is over when it has read all of it; one of so many requests, when
+        all are answered.
+        """
+        consume, producing = self._step.consume, self._producing
+        if self._spec.requests_max and producing is not None:
+            return producing.all_broken or not producing.waiting
+        if self._step.produce is None and consume is not None and consume.start == "earliest":
+            return all(reader.level or reader.broken for reader in self._readers)
+        return False
 
     def run(self, begin: Begin) -> None:
         """Warm up, measure, drain, and say what was seen."""
@@ -81,7 +86,7 @@ class Load:
         if produce is None or producing is None:
             return
         if produce.rate_per_s == 0:
-            producing.start_closed()
+            producing.start_closed(self._spec.requests_max)
             return
         mine = share(produce.connections, self._spec.index, self._spec.processes)
         requests_per_s = produce.rate_per_s / produce.batch_records * len(mine) / produce.connections
@@ -95,6 +100,7 @@ class Load:
         lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
         producing = self._producing
         scheduled = producing is not None and producing.schedule is not None
+        endless = self._step.produce is not None and not self._spec.requests_max
         while True:
             now = monotonic_ns()
             if now >= lap_ns:
@@ -106,7 +112,9 @@ class Load:
                 self._turn(now, lap_ns)
             else:
                 self._loop.serve(lap_ns, EVENTS_CLOSED, now)
-            if self._reads_to_the_end and all(reader.level for reader in self._readers):
+            if endless:
+                continue
+            if self._all_done():
                 self._lap(monotonic_ns())
                 return True
 

@@ -8,19 +8,20 @@ import random
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns, time_ns
 
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld.bench.drivers.meter import Meter
+from blumfeld.bench.drivers.spec import share
 from blumfeld.bench.wire_client import error_name
 
 RECEIVE_BYTES = 16384
 OFFERS_MAX = 64
 """Requests sent in one go when several are due, before answers are looked at."""
 
-Next = Callable[[], ProduceFrame]
+Next = Callable[[], ProduceFrame | None]
 
 
 class ProduceSocket:
@@ -197,7 +198,11 @@ class ProduceSocket:
             if queue:
                 self._send(*queue.popleft())
             elif following is not None and not self._unsent:
-                self._send(monotonic_ns(), following())
+                frame = following()
+                if frame is None:
+                    self._next = None
+                    return
+                self._send(monotonic_ns(), frame)
                 if self._silent:  # one a turn: nothing else would ever end this loop
                     self._loop.watch_writing(self._socket, True)
                     return
@@ -288,11 +293,16 @@ class Producing:
         """No connection is left."""
         return all(sock.broken for sock in self.sockets)
 
-    def start_closed(self) -> None:
-        """Keep every socket full."""
-        following = [itertools.cycle(pool).__next__ for pool in self._pools]
+    def start_closed(self, requests_max: int) -> None:
+        """Keep every socket full, until so many were sent (0: for ever), evenly over the leaders."""
+        takes = []
+        for leader, pool in enumerate(self._pools):
+            frames: Iterator[ProduceFrame] = itertools.cycle(pool)
+            if requests_max:
+                frames = itertools.islice(frames, len(share(requests_max, leader, len(self._pools))))
+            takes.append(itertools.chain(frames, itertools.repeat(None)).__next__)
         for lane in self._lanes:
-            for sock, take in zip(lane, following, strict=True):
+            for sock, take in zip(lane, takes, strict=True):
                 sock.start(take)
 
     def offer_due(self, now_ns: int) -> None:

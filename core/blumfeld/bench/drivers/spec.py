@@ -32,6 +32,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """Of this process."""
     processes: int
+    requests_max: int = 0
+    """Produce requests, after which it is over, whatever the step says; 0: no such end."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ class Lap(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The end, after the drain. Latencies in the order in which they were seen, in ns, packed (see
     :func:`pack`); negative where the intended time lies before the measured part, so that they belong to the
-    series only.
+        series only.
     """
 
     acks: str

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
 
 from blumfeld.bench.driver import DriverError, Marks, Outcome, Progress, Task
 from blumfeld.bench.drivers.children import Children
@@ -10,12 +15,15 @@ from blumfeld.bench.drivers.frames import FETCH_VERSION, PRODUCE_VERSION, STAMP_
 from blumfeld.bench.drivers.spec import ProcessSpec
 from blumfeld.bench.result import Ceiling
 from blumfeld.bench.wire_client import WireClient
-from blumfeld.bench.workload import Step, Workload
+from blumfeld.bench.workload import Produce, Step, Workload
 
 MODULE = "blumfeld.bench.drivers.process"
 PRELOAD_BATCH_BYTES = 262_144
 PRELOAD_CONNECTIONS = 2
 PRELOAD_IN_FLIGHT = 4
+PRELOAD_TIMEOUT_S = 600.0
+CEILING_WARM_UP_S = 0.3
+CEILING_S = 2.0
 
 
 class WireDriver:
@@ -31,10 +39,48 @@ class WireDriver:
             return children.run(marks, progress)
 
     def preload(self, task: Task, total_bytes: int, record_bytes: int) -> None:
-        raise NotImplementedError
+        """Write, in batches of a quarter MB; whole batches, so up to one more than was asked for."""
+        batch_records = max(1, PRELOAD_BATCH_BYTES // record_bytes)
+        produce = Produce(
+            connections=PRELOAD_CONNECTIONS,
+            record_bytes_min=record_bytes,
+            record_bytes_max=record_bytes,
+            batch_records=batch_records,
+            in_flight=PRELOAD_IN_FLIGHT,
+            acks=-1,
+        )
+        step = Step(name="preload", produce=produce, warm_up_s=0, measure_s=PRELOAD_TIMEOUT_S)
+        requests = -(-total_bytes // (batch_records * record_bytes))
+        task = msgspec.structs.replace(task, step=step)
+        specs = [msgspec.structs.replace(self._specs(task)[0], processes=1, requests_max=requests)]
+        with Children(MODULE, specs) as children:
+            outcome = children.run(_NoMarks(), _unseen)
+        if outcome.errors or outcome.requests != requests:
+            raise DriverError(f"preload: {outcome.requests} of {requests} requests, {outcome.error}")
 
     def ceiling(self, step: Step, seed: int) -> Ceiling:
-        raise NotImplementedError
+        """The step's shape in a closed loop, without its idle connections, against the null server."""
+        produce = step.produce
+        if produce is not None:
+            produce = msgspec.structs.replace(produce, rate_per_s=0.0)
+        step = msgspec.structs.replace(
+            step,
+            produce=produce,
+            idle_connections=0,
+            warm_up_s=CEILING_WARM_UP_S,
+            measure_s=min(CEILING_S, step.measure_s),
+        )
+        record_bytes = 0 if produce is not None else self._workload.preload_record_bytes
+        with null_server("ceiling", self._workload.topic.partitions, record_bytes) as port:
+            task = Task(host="127.0.0.1", port=port, topic="ceiling", step=step, seed=seed)
+            outcome = self.run(task, _NoMarks(), _unseen)
+        if outcome.errors:
+            raise DriverError(f"the driver's ceiling: {outcome.error}")
+        return Ceiling(
+            step=step.name,
+            records_per_s=outcome.records / outcome.seconds,
+            bytes_per_s=outcome.bytes / outcome.seconds,
+        )
 
     def close(self) -> None:
         """Nothing stays between steps."""
@@ -67,3 +113,42 @@ def _check(step: Step) -> None:
     produce = step.produce
     if produce is not None and step.consume is not None and produce.record_bytes_min < STAMP_BYTES:
         raise DriverError(f"step {step.name}: end-to-end needs records of at least {STAMP_BYTES} bytes")
+
+
+class _NoMarks:
+    def measuring_begins(self) -> None:
+        pass
+
+    def measuring_ended(self) -> None:
+        pass
+
+
+def _unseen(progress: Progress) -> None:
+    """Nobody watches a preload or a ceiling."""
+
+
+@contextmanager
+def null_server(topic: str, partitions: int, record_bytes: int) -> Iterator[int]:
+    """One that runs while the block lasts: its port. See :mod:`blumfeld.bench.drivers.null_server`."""
+    command = [
+        sys.executable,
+        "-m",
+        "blumfeld.bench.drivers.null_server",
+        topic,
+        str(partitions),
+        str(record_bytes),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise DriverError("the null server did not start")
+            yield int(line)
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
