@@ -35,7 +35,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """Unique in the run; on every row."""
     kind: str
-    """``manifest`` or ``foreign``."""
+    """``manifest``, ``foreign``, or ``running``: a foreign one that somebody else started, with data of its own."""
     given: str
     """As it was typed."""
     manifest: str | None = None
@@ -117,7 +117,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     end_to_end: str | None = None
     """Histogram: intended send time to the record in a consumer's hands, ns."""
     series: tuple[Point, ...] = ()
-    server: Usage
+    server: Usage | None
+    """None for a server that somebody else started: its processes aren't known."""
     driver: DriverUsage
     ready_s: float = 0.0
     """From the start of the server's process to its first ApiVersions answer, in this round."""
@@ -130,6 +131,16 @@ class SystemCalls(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     requests: int
     by_name: dict[str, int]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that could not be measured; the run went on."""
+
+    variant: str
+    step: str
+    """Empty: all steps that were left of the round."""
+    round: int
+    error: str
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,8 +168,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: tuple[Ceiling, ...]
     measured: tuple[Measured, ...]
     system_calls: tuple[SystemCalls, ...] = ()
+    system_calls_missing: str = ""
+    """Why they weren't counted; empty where they were, or nobody asked."""
     skipped: dict[str, str] = {}
     """Variant → why it could not run this workload."""
+    failures: tuple[Failure, ...] = ()
+    interrupted: bool = False
+    """Ended before all rounds were run: what is here was measured, and the verdict is of that."""
+    pinned: bool = False
+    """The server was bound to one core and the driver to the others; otherwise the kernel placed both."""
 
 
 def save_result(result: Result, path: Path) -> None:

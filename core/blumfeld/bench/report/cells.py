@@ -34,9 +34,10 @@ class Round:
     end_to_end_us: dict[float, float]
 
     @property
-    def cpu_s(self) -> float:
-        """What the server's processes used, in user and kernel."""
-        return self.measured.server.user_s + self.measured.server.system_s
+    def cpu_s(self) -> float | None:
+        """What the server's processes used, in user and kernel; None where they aren't known."""
+        server = self.measured.server
+        return None if server is None else server.user_s + server.system_s
 
     @property
     def moved_bytes(self) -> float:
@@ -173,17 +174,31 @@ def _quantiles_us(histogram: HdrHistogram | None) -> dict[float, float]:
     return {share: value / 1000 for share, value in found.items()}
 
 
-def _per_request(amount: float, of: Round) -> float | None:
-    return amount / of.measured.requests if of.measured.requests else None
+def _per_request(amount: float | None, of: Round) -> float | None:
+    return amount / of.measured.requests if amount is not None and of.measured.requests else None
 
 
 def _switches(of: Round) -> float | None:
     server = of.measured.server
+    if server is None:
+        return None
     return _per_request((server.voluntary_switches + server.involuntary_switches) * 1000, of)
 
 
 def _cpu_per_mb(of: Round) -> float | None:
-    return of.cpu_s * 1e3 / (of.moved_bytes / 1e6) if of.moved_bytes else None
+    return of.cpu_s * 1e3 / (of.moved_bytes / 1e6) if of.cpu_s is not None and of.moved_bytes else None
+
+
+def _cpu_us_per_request(of: Round) -> float | None:
+    return _per_request(None if of.cpu_s is None else of.cpu_s * 1e6, of)
+
+
+def _rss_mb(of: Round) -> float | None:
+    return None if of.measured.server is None else of.measured.server.rss_bytes / 1e6
+
+
+def _received(of: Round) -> float | None:
+    return of.measured.received_bytes_per_s / 1e6 if of.measured.received_bytes_per_s else None
 
 
 RATE = Measure("rate", "records/s", "1/s", False, lambda of: of.measured.records_per_s)
@@ -193,11 +208,10 @@ PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", True, lambda of: of.produ
 PRODUCE_P999 = Measure("produce_p999", "ack p99.9", "µs", True, lambda of: of.produce_us.get(99.9))
 END_TO_END_P50 = Measure("end_to_end_p50", "e2e p50", "µs", True, lambda of: of.end_to_end_us.get(50.0))
 END_TO_END_P99 = Measure("end_to_end_p99", "e2e p99", "µs", True, lambda of: of.end_to_end_us.get(99.0))
-CPU_PER_REQUEST = Measure(
-    "cpu_per_request", "CPU/request", "µs", True, lambda of: _per_request(of.cpu_s * 1e6, of)
-)
+RECEIVED = Measure("received", "received MB/s", "", False, _received)
+CPU_PER_REQUEST = Measure("cpu_per_request", "CPU/request", "µs", True, _cpu_us_per_request)
 CPU_PER_MB = Measure("cpu_per_mb", "CPU/MB", "ms", True, _cpu_per_mb)
-RSS = Measure("rss", "RSS", "MB", True, lambda of: of.measured.server.rss_bytes / 1e6)
+RSS = Measure("rss", "RSS", "MB", True, _rss_mb)
 SWITCHES = Measure("switches", "switches/1k req", "", True, _switches)
 
 MEASURES = (
@@ -208,6 +222,7 @@ MEASURES = (
     PRODUCE_P999,
     END_TO_END_P50,
     END_TO_END_P99,
+    RECEIVED,
     CPU_PER_REQUEST,
     CPU_PER_MB,
     RSS,
