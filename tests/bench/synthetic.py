@@ -81,7 +81,9 @@ def synthetic_result(
             sustained_p99_ms=10.0,
         ),
         variants=tuple(_variant(label) for label in labels),
-        ceilings=tuple(Ceiling(step=s.name, records_per_s=_rate(s) * ceiling, bytes_per_s=0.0) for s in steps),
+        ceilings=tuple(
+            Ceiling(step=s.name, records_per_s=_rate(s) * ceiling, bytes_per_s=0.0) for s in steps
+        ),
         measured=tuple(measured),
         system_calls=_system_calls(labels, steps) if system_calls else (),
     )

@@ -25,6 +25,10 @@ from blumfeld.bench.report.drawing import INK, Plot, colour_of
 LABEL_COLUMNS = 20
 CALLS_SHOWN = 7
 RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
+RATIO_MARKS = tuple(
+    float(mark)
+    for mark in "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5 2 3 5 10 20 50 100".split()
+)
 LOG_FROM = 8.0
 """Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
@@ -217,12 +221,11 @@ def _ratio_axis(axes: Axes, values: Sequence[float]) -> None:
     low, high = min([1.0, *values]) / 1.08, max([1.0, *values]) * 1.08
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    marks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
-    shown = [mark for mark in marks if low <= mark <= high]
+    shown = [mark for mark in RATIO_MARKS if low <= mark <= high]
     if high / low > 20:
         shown = [mark for mark in shown if mark in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)]
     elif high / low > 4:
-        shown = [mark for mark in shown if mark not in (0.8, 0.9, 1.1, 1.25)]
+        shown = [mark for mark in shown if mark not in (0.4, 0.6, 0.8, 0.9, 1.1, 1.25)]
     axes.set_xticks(shown, [f"{mark:g}×" for mark in shown])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("ratio (log scale)")
