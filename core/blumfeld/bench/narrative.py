@@ -25,6 +25,7 @@ def run_words(result: Result) -> str:
     quick = ", quick" if result.quick else ""
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     order = ", interleaved" if len(result.variants) > 1 else ""
+    order += ", server and driver on cores of their own" if result.pinned else ""
     return (
         f"{result.workload.name}: {rounds}{order}, {result.workload.driver} driver, seed {result.seed}{quick}, "
         f"{result.created}, blumfeld {result.blumfeld}"
@@ -108,6 +109,12 @@ def ceiling_words(cell: Cell) -> str:
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
     """What a reader should know before believing the figures, gravest first; empty if there is nothing."""
     found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]
+    if result.interrupted:
+        found.append("Interrupted: what follows is of the rounds that were run.")
+    found += [
+        f"{one.step or 'the rest of the round'}, {one.variant}, round {one.round + 1} was not measured: {one.error}"
+        for one in result.failures
+    ]
     found += _durability_caution(result)
     found += [
         f"{cells.step.name}, {cell.variant.label}: {cell.errors:,} errors, the first: {cell.first_error or 'unnamed'}"
@@ -116,6 +123,8 @@ def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
         if cell.errors
     ]
     found += _driver_cautions(steps)
+    if result.system_calls_missing:
+        found.append(f"System calls were not counted: {result.system_calls_missing}")
     closed = [cells.step.name for cells in steps if cells.cells and cells.cells[0].saturated]
     if closed:
         found.append(f"Closed loop, so latencies are a saturated server's: {', '.join(closed)}.")

@@ -9,10 +9,11 @@ from blumfeld.bench.report.cells import (
     END_TO_END_P99,
     PRODUCE_P99,
     RATE,
+    RSS,
     SWITCHES,
     cells_of,
 )
-from blumfeld.bench.result import Measured, Result
+from blumfeld.bench.result import Result, Usage
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, histogram, synthetic_result
 
 
@@ -21,11 +22,6 @@ def changed(result: Result, **fields: object) -> Result:
     return msgspec.structs.replace(
         result, measured=tuple(msgspec.structs.replace(one, **fields) for one in result.measured)
     )
-
-
-def only(result: Result, **fields: object) -> Measured:
-    """Its first measured step, with these fields changed."""
-    return msgspec.structs.replace(result.measured[0], **fields)
 
 
 def test_each_step_has_each_variant_in_the_order_of_the_result() -> None:
@@ -58,8 +54,13 @@ def test_a_round_without_a_histogram_has_no_latency() -> None:
 def test_cost_is_taken_over_what_was_answered_and_moved() -> None:
     """2 s of CPU over 1,000 requests and 10 MB (5 s of 1 MB/s in and 1 MB/s out): 2,000 µs and 200 ms."""
     result = synthetic_result(labels=("a",), rounds=1, steps=(OPEN,))
-    usage = msgspec.structs.replace(
-        result.measured[0].server, user_s=1.5, system_s=0.5, voluntary_switches=300, involuntary_switches=200
+    usage = Usage(
+        user_s=1.5,
+        system_s=0.5,
+        rss_bytes=1,
+        rss_max_bytes=1,
+        voluntary_switches=300,
+        involuntary_switches=200,
     )
     (cells,) = cells_of(
         changed(result, server=usage, requests=1000, seconds=5.0, bytes_per_s=1e6, received_bytes_per_s=1e6)
@@ -74,6 +75,13 @@ def test_reading_is_not_counted_twice_where_nothing_is_written() -> None:
     result = synthetic_result(labels=("a",), rounds=1, steps=(CATCH_UP,))
     (cells,) = cells_of(changed(result, seconds=1.0, bytes_per_s=5e6, received_bytes_per_s=5e6))
     assert cells.cells[0].rounds[0].moved_bytes == 5e6
+
+
+def test_a_server_of_somebody_elses_has_no_cost() -> None:
+    (cells,) = cells_of(changed(synthetic_result(steps=(OPEN,)), server=None))
+    cell = cells.cells[0]
+    assert [cell.median(one) for one in (CPU_PER_REQUEST, CPU_PER_MB, SWITCHES, RSS)] == [None] * 4
+    assert cell.median(PRODUCE_P99)
 
 
 def test_no_request_is_no_figure() -> None:

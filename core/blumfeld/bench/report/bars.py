@@ -25,10 +25,8 @@ from blumfeld.bench.report.drawing import INK, Plot, colour_of
 LABEL_COLUMNS = 20
 CALLS_SHOWN = 7
 RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
-RATIO_MARKS = tuple(
-    float(mark)
-    for mark in "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5 2 3 5 10 20 50 100".split()
-)
+RATIO_TEXTS = "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5 2 3 5 10 20 50 100"
+RATIO_MARKS = tuple(map(float, RATIO_TEXTS.split()))
 LOG_FROM = 8.0
 """Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
