@@ -1,0 +1,229 @@
+"""Memory that the kernel reads and writes: addresses of buffers, pooled slabs, and a group of buffers to receive
+into.
+
+The kernel is given plain addresses. So whoever queues an operation keeps the buffer referenced, in place and,
+while it is sent, unchanged until the operation has completed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+from collections.abc import Sequence
+
+from blumfeld_net_uring import abi
+from blumfeld_net_uring.ring import Ring
+from blumfeld_net_uring.system import register
+
+BUFFER_BYTES = 16 * 1024
+BUFFERS_FIRST = 32
+"""Few, so that an idle or lightly used broker goes round in memory that its processor's cache holds."""
+BUFFERS_MAX = 4096
+VECTOR_MAX = 64
+
+_BYTES_HEADER = bytes.__basicsize__ - 1
+"""CPython keeps the bytes of a ``bytes`` in the object itself, behind its header, with a zero byte at the end.
+"""
+
+_pack_buffer = abi.BUFFER.pack_into
+_pack_header = abi.MESSAGE.pack_into
+_pack_vector = abi.VECTOR.pack_into
+
+
+def address_of(buffer: bytearray | memoryview | mmap.mmap) -> int:
+    """The address of the first byte of a *writable*, not empty buffer; 0.15 µs.
+
+    It holds while ``buffer`` (or what the view is of) is referenced and not resized: keep a memoryview of a
+    ``bytearray``, which forbids resizing.
+    """
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+def address_of_bytes(data: bytes) -> int:
+    """The address of the bytes; 0.04 µs. It holds while ``data`` is referenced. Only for reading from (sends)."""
+    return id(data) + _BYTES_HEADER
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer, as much of it as we read; the rest is room."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("rest", ctypes.c_byte * 128)]
+
+
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
+_release_buffer.restype = None
+
+
+def address_of_view(view: memoryview) -> int:
+    """The address of the first byte of any contiguous view, read-only ones too; about 2 µs.
+
+    It holds while ``view`` is referenced and not released: it keeps what it is a view of.
+    """
+    if not view.readonly and len(view):
+        return address_of(view)
+    got = _PyBuffer()
+    _get_buffer(view, ctypes.byref(got), 0)
+    _release_buffer(ctypes.byref(got))
+    return got.buf or 0
+
+
+class Slabs:
+    """``count`` buffers of ``size_bytes`` in one piece of memory; view and address of each are made once.
+
+    Take one with ``index = slabs.free.pop()`` when ``slabs.free`` isn't empty, and give it back with
+    ``slabs.free.append(index)``: the last one given back is taken first, while the cache still has it. The
+    memory is touched, and so paid for, only where it is used.
+    """
+
+    __slots__ = ("addresses", "count", "free", "size_bytes", "views")
+
+    def __init__(self, size_bytes: int, count: int) -> None:
+        self.size_bytes = size_bytes
+        self.count = count
+        memory = mmap.mmap(-1, size_bytes * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        whole = memoryview(memory)
+        start = address_of(memory)
+        self.views = [whole[i * size_bytes : (i + 1) * size_bytes] for i in range(count)]
+        self.addresses = [start + i * size_bytes for i in range(count)]
+        self.free = list(range(count - 1, -1, -1))
+
+    @property
+    def outstanding(self) -> int:
+        """Buffers taken and not given back."""
+        return self.count - len(self.free)
+
+    def release(self) -> None:
+        """Let go of the memory, which ends with the last view that somebody still has of it."""
+        self.views = []
+        self.addresses = []
+        self.free = []
+        self.count = 0
+
+
+class BufferGroup:
+    """Buffers that the kernel picks from when a receive has bytes (a provided buffer ring, from Linux 5.19).
+
+    A completion with ``CQE_F_BUFFER`` names one: ``view = group.views[buffer_id][:result]``, and
+    ``group.taken.append(buffer_id)`` puts it down to be given back by :meth:`end_turn`, so that a frame in it
+    stays unchanged until then. (A buffer of which nothing is needed any more may be put down too; it is the
+    same.)
+
+    When the kernel finds none it ends the receive with ``-ENOBUFS``. Then call :meth:`grow`, and receive
+    again: at once if it says True, else after the next :meth:`end_turn`. The group begins with few buffers
+    and doubles, up to ``count_max``; it doesn't shrink.
+
+    :raises OSError: the kernel has no buffer rings (EINVAL), or the group is in use (EEXIST).
+    """
+
+    __slots__ = ("_ring", "_slabs", "_table", "_tail", "group", "published", "size_bytes", "taken", "views")
+
+    def __init__(
+        self,
+        ring: Ring,
+        group: int = 0,
+        size_bytes: int = BUFFER_BYTES,
+        count_first: int = BUFFERS_FIRST,
+        count_max: int = BUFFERS_MAX,
+    ) -> None:
+        if count_max & (count_max - 1) or not 0 < count_first <= count_max <= 32768:
+            raise ValueError("count_max is a power of two up to 32768, and count_first is not above it")
+        self._ring = ring
+        self.group = group
+        self.size_bytes = size_bytes
+        self._table = mmap.mmap(-1, count_max * abi.BUFFER_BYTES)
+        registration = abi.BufferRegistration(address_of(self._table), count_max, group)
+        register(ring.fd, abi.REGISTER_PBUF_RING, ctypes.byref(registration), 1)
+        self._slabs = Slabs(size_bytes, count_max)
+        self.views = self._slabs.views
+        self.taken: list[int] = []
+        """Ids of buffers to be given back at the end of the turn."""
+        self._tail = 0
+        self.published = 0
+        """Buffers that are in use: the kernel's, and those outstanding."""
+        ring.keep(self)
+        self._publish(count_first)
+
+    def end_turn(self) -> None:
+        """Give back all that was ``taken``: the kernel may write into them from the next submission on."""
+        taken = self.taken
+        if not taken:
+            return
+        table, addresses, size = self._table, self._slabs.addresses, self.size_bytes
+        tail, mask = self._tail, len(addresses) - 1
+        for buffer_id in taken:
+            _pack_buffer(table, (tail & mask) << 4, addresses[buffer_id], size, buffer_id)
+            tail += 1
+        self._set_tail(tail)
+        taken.clear()
+
+    def grow(self) -> bool:
+        """Put more buffers in use, as many as there are. False: there are ``count_max`` already."""
+        more = min(self.published, self._slabs.count - self.published)
+        self._publish(more)
+        return more > 0
+
+    def _publish(self, more: int) -> None:
+        kept, self.taken = self.taken, list(range(self.published, self.published + more))
+        self.published += more
+        self.end_turn()
+        self.taken = kept
+
+    def _set_tail(self, tail: int) -> None:
+        self._tail = tail
+        self._table[abi.BUFFER_TAIL_OFFSET : abi.BUFFER_TAIL_OFFSET + 2] = (tail & 0xFFFF).to_bytes(
+            2, "little"
+        )
+
+    def close(self) -> None:
+        """Take the group from the kernel. No receive may be in flight on it. The ring does it too when it
+        closes.
+        """
+        if self._slabs.count and not self._ring.closed:
+            registration = abi.BufferRegistration(0, 0, self.group)
+            register(self._ring.fd, abi.UNREGISTER_PBUF_RING, ctypes.byref(registration), 1)
+        self._ring.unkeep(self)
+        self.release()
+
+    def release(self) -> None:
+        """Called by the ring when the kernel has let go of all memory."""
+        self.views = []
+        self.taken = []
+        self.published = 0
+        self._slabs.release()
+
+
+class Gather:
+    """A ``struct msghdr`` with its vector, in memory of its own, for :meth:`Ring.sendmsg`.
+
+    It describes one send at a time: refill it after the send's completion only.
+    """
+
+    __slots__ = ("_memory", "address", "vector_max")
+
+    def __init__(self, vector_max: int = VECTOR_MAX) -> None:
+        self.vector_max = vector_max
+        self._memory = bytearray(abi.MESSAGE.size + vector_max * abi.VECTOR.size)
+        self.address = address_of(self._memory)
+        """Of the header: what ``sendmsg`` is given."""
+
+    def fill(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Describe (address, size) of each part, in order; ``vector_max`` of them at most.
+
+        :raises ValueError: more parts.
+        """
+        if len(parts) > self.vector_max:
+            raise ValueError(f"{len(parts)} parts, and room for {self.vector_max}")
+        memory, at = self._memory, abi.MESSAGE.size
+        _pack_header(memory, 0, 0, 0, self.address + at, len(parts), 0, 0, 0)
+        for address, size in parts:
+            _pack_vector(memory, at, address, size)
+            at += 16
+
+
+def is_no_buffer(result: int) -> bool:
+    """Whether a receive ended because the group had no buffer left."""
+    return result == -errno.ENOBUFS

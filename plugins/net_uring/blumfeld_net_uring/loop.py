@@ -1,0 +1,130 @@
+"""asyncio's loop on the ring: one system call a turn submits everything that was queued and waits for what
+comes.
+
+The ring stands in the place of the loop's selector. Its completions call the transport's callbacks inside
+``select``; what they defer with ``call_soon`` runs right after it, and what that queues is submitted by the
+next ``select``, in the call that waits. Everything else (the loop's wake-up pipe, connecting sockets, pipes
+of child processes) lies in an ordinary selector, whose descriptor is polled by one entry of the ring: while
+nothing of them is ready they cost nothing.
+
+The ring's thread is the one that runs the loop first. Only public interfaces of asyncio and selectors are
+used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import selectors
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from blumfeld_net_uring.ring import Ring, RingUnavailable
+
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+
+class UringSelector(selectors.BaseSelector):
+    """A selector for asyncio that waits in ``io_uring_enter``. It owns the ring and closes it.
+
+    ``busy_poll_us`` may be set at any time: before the thread sleeps it looks for completions for so long
+    after the last one. It saves the wake-up of an idle core, and costs a core.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self.busy_poll_us = 0
+        self._busy_until_ns = 0
+        self._others = selectors.DefaultSelector()
+        self._others_ready = False
+        self._others_token = ring.attach(self._on_others)
+        self._watch_others()
+
+    def select(self, timeout: float | None = None) -> Ready:
+        """Submit, wait, call the callbacks of the completions, and give back which of the others are ready."""
+        timeout_ns = None if timeout is None else int(timeout * 1e9)
+        if self.busy_poll_us and timeout_ns != 0:
+            self._select_busily(timeout_ns)
+        else:
+            self.ring.enter(timeout_ns)
+            self.ring.reap()
+        if not self._others_ready:
+            return []
+        self._others_ready = False
+        ready = self._others.select(0)
+        self._watch_others()
+        return ready
+
+    def _select_busily(self, timeout_ns: int | None) -> None:
+        ring = self.ring
+        ring.enter(0)
+        if not ring.reap():
+            now_ns = time.monotonic_ns()
+            end_ns = self._busy_until_ns
+            deadline_ns = None if timeout_ns is None else now_ns + timeout_ns
+            if deadline_ns is not None:
+                end_ns = min(end_ns, deadline_ns)
+            while now_ns < end_ns and ring.idle:
+                now_ns = time.monotonic_ns()
+            left_ns = None if deadline_ns is None else max(0, deadline_ns - now_ns)
+            ring.enter(left_ns)
+            if not ring.reap():
+                return
+        self._busy_until_ns = time.monotonic_ns() + self.busy_poll_us * 1000
+
+    def _on_others(self, result: int, flags: int) -> None:
+        self._others_ready = True
+
+    def _watch_others(self) -> None:
+        # Not multishot: a poll made anew sees what is still ready, as a level-triggered selector must.
+        self.ring.poll_add(self._others_token, self._others.fileno(), select.POLLIN)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        """As asyncio's own."""
+        return self._others.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """As asyncio's own."""
+        return self._others.get_map()
+
+    def close(self) -> None:
+        """Close the ring, as :meth:`Ring.close`, and the selector of the others."""
+        self.ring.close()
+        self._others.close()
+
+
+class UringLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop on a :class:`UringSelector`.
+
+    :raises RingUnavailable: as :class:`Ring`.
+    """
+
+    def __init__(self, ring: Ring | None = None) -> None:
+        self.ring = Ring() if ring is None else ring
+        self.uring_selector = UringSelector(self.ring)
+        super().__init__(self.uring_selector)
+        self.ring.on_error = self._report
+
+    def _report(self, error: Exception) -> None:
+        self.call_exception_handler({"message": "a completion callback raised", "exception": error})
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The loop on the ring where there is one, else asyncio's own. Which it is: ``isinstance(loop, UringLoop)``."""
+    try:
+        return UringLoop()
+    except RingUnavailable:
+        return asyncio.new_event_loop()
