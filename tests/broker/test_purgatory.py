@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -133,6 +135,29 @@ def test_who_is_forgotten_is_not_called(bench: Bench) -> None:
     bench.purgatory.run_woken()
     bench.purgatory.tick(1000)
     assert (operation.tries, bench.log, len(bench.purgatory)) == (1, [], 0)
+
+
+@pytest.mark.parametrize("ends_by", ["wake", "tick", "forget"])
+def test_who_has_ended_is_not_kept(bench: Bench, ends_by: str) -> None:
+    """Not even until garbage is collected, which a server does rarely."""
+    operation = Operation("a", [])
+    parked = bench.purgatory.park(operation, ["k"], 100)
+    assert parked is not None
+    if ends_by == "wake":
+        operation.ready = True
+        bench.purgatory.wake("k")
+        bench.purgatory.run_woken()
+    elif ends_by == "tick":
+        bench.purgatory.tick(1000)
+    else:
+        bench.purgatory.forget(parked)
+    seen = weakref.ref(operation)
+    gc.disable()
+    try:
+        del operation, parked
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_a_completion_that_wakes_is_served_in_the_same_run(bench: Bench) -> None:

@@ -210,6 +210,7 @@ class Purgatory:
         del self._parked[parked]
         if parked._timer is not None:
             self._wheel.cancel(parked._timer)
+            parked._timer = None  # they know one another: so both go now, not when garbage is collected
         for key in parked.keys:
             watchers = self._watchers.get(key)
             if watchers is not None:
