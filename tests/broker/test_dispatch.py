@@ -218,13 +218,19 @@ class Counting:
     """``RequestMetrics`` in lists."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[int, int, bool, bool, float]] = []
+        self.requests: list[tuple[int, int, bool, bool, float, int]] = []
         self.connections = 0
 
     def served(
-        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+        self,
+        key: int,
+        version: int,
+        request_bytes: int,
+        response_bytes: int,
+        elapsed_ms: float,
+        requests: int = 1,
     ) -> None:
-        self.requests.append((key, version, request_bytes > 0, response_bytes > 0, elapsed_ms))
+        self.requests.append((key, version, request_bytes > 0, response_bytes > 0, elapsed_ms, requests))
 
     def opened(self, listener: Listener) -> None:
         self.connections += 1
@@ -240,7 +246,11 @@ def test_requests_and_connections_are_counted() -> None:
     broker.ask(asked(), 3)
     broker.ask(produce(batch()), 9)
     broker.send(produce(batch(), acks=0), 9)
-    assert metrics.requests == [(18, 3, True, True, 0.0), (0, 9, True, True, 0.0), (0, 9, True, False, 0.0)]
+    assert metrics.requests == [
+        (18, 3, True, True, 0.0, 1),
+        (0, 9, True, True, 0.0, 1),
+        (0, 9, True, False, 0.0, 1),
+    ]
     assert metrics.connections == 1
     broker.broker.connection_handler("broker").closed(broker.connection, "bye")
     assert metrics.connections == 0

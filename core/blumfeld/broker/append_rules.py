@@ -6,18 +6,23 @@ What Kafka checks in each record beyond that stands in docs/not-implemented.md.
 
 from __future__ import annotations
 
+from crc32c import crc32c
+
 from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_FROM,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     RecordBatch,
 )
 
 _REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
+_CODEC_AND_REFUSED_BITS = CODEC_MASK | _REFUSED_BITS
+"""Greater than the last codec's number if the codec is none, or one of the bits is set: they are higher."""
 ZSTD = Codec.ZSTD.value
 
 
@@ -25,6 +30,7 @@ class AppendRules:
     """The part of a topic's configuration that every append looks at, as plain attributes."""
 
     __slots__ = (
+        "_bytes_max",
         "after_ms_max",
         "batch_bytes_max",
         "before_ms_max",
@@ -39,6 +45,7 @@ class AppendRules:
         self.log_append_time: bool = config.log_append_time
         self.before_ms_max: int = config.message_timestamp_before_max_ms
         self.after_ms_max: int = config.message_timestamp_after_max_ms
+        self._bytes_max = min(self.batch_bytes_max, self.segment_bytes)
         self.looks_inside: bool = config.compacts or config.compression_type != "producer"
         """Records are decoded before the batch is placed (:mod:`blumfeld.broker.record_rules`)."""
 
@@ -48,6 +55,22 @@ class AppendRules:
         :raises BrokerError: MESSAGE_TOO_LARGE, INVALID_RECORD, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
             RECORD_LIST_TOO_LARGE
         """
+        count = batch.record_count
+        if (
+            batch.base_offset
+            or batch.size_bytes > self._bytes_max
+            or crc32c(batch.data[CRC_FROM:]) != batch.crc
+            or batch.attributes & _CODEC_AND_REFUSED_BITS > ZSTD
+            or batch.last_offset_delta + 1 != count
+            or count <= 0
+            or (batch.producer_id >= 0 and batch.base_sequence < 0)
+            or batch.max_timestamp > now_ms + self.after_ms_max
+            or batch.base_timestamp < now_ms - self.before_ms_max
+        ):
+            self._check_in_order(batch, now_ms)
+
+    def _check_in_order(self, batch: RecordBatch, now_ms: int) -> None:
+        """Something may be wrong with the batch: say what, of several things what Kafka says."""
         if batch.base_offset:
             raise InvalidRecord(f"the base offset of a produced batch is 0, not {batch.base_offset}")
         if batch.size_bytes > self.batch_bytes_max:

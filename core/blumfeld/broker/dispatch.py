@@ -34,9 +34,15 @@ class RequestMetrics(Protocol):
     """What the kernel counts requests with, when it does."""
 
     def served(
-        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+        self,
+        key: int,
+        version: int,
+        request_bytes: int,
+        response_bytes: int,
+        elapsed_ms: float,
+        requests: int = 1,
     ) -> None:
-        """One request was answered, or had no answer: 0 bytes."""
+        """A request was answered, or had no answer: 0 bytes. Or several: then bytes and times are sums."""
         ...
 
     def opened(self, listener: Listener) -> None:

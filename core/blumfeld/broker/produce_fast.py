@@ -45,11 +45,12 @@ class FastProduce:
         self.flexible = general.flexible
         self.broker = broker
         self.general = general
-        self.metrics = dispatcher.metrics
-        self.monotonic_ms = dispatcher.monotonic_ms
+        self.counts = None if dispatcher.metrics is None else TurnCounts(broker, dispatcher, general.version)
         self._dispatcher = dispatcher
         self._manager = broker.partitions
-        self._shape = FrameShape(general.version)
+        self._shape = shape = FrameShape(general.version)
+        self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
+        self._records = shape.flexible_records if general.flexible else shape.old_records
         self._tail = 3 if general.flexible else 0
         self._old = general.version < 7
         self._targets: dict[bytes, Target] = {}
@@ -57,20 +58,21 @@ class FastProduce:
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
         """As ``Serve.serve``."""
-        shape = self._shape
         if self._generation != self._manager.generation:
             self._targets.clear()
             self._generation = self._manager.generation
-        end = shape.prefix_end(frame, position)
-        prefix = bytes(frame[position:end])
-        target = self._targets.get(prefix) or self._resolve(prefix)
-        if target is None:
+        try:
+            end = position + self._prefix_bytes + frame[position + self._name_length_at]
+            prefix = bytes(frame[position:end])
+            target = self._targets.get(prefix) or self._resolve(prefix)
+            at = self._records(frame, end)
+        except IndexError:  # the frame is cut off
+            target, at = None, -1
+        if target is None or at < 0:
             self.general.serve(exchange, frame, position, correlation_id)
             return
-        pending = OnePending(self, exchange, target, correlation_id, len(frame))
-        at = shape.records(frame, end)
         try:
-            batch = RecordBatch(frame, at if at >= 0 else len(frame))
+            batch = RecordBatch(frame, at)
             attributes = batch.attributes
             if (
                 batch.size_bytes != len(frame) - at - self._tail
@@ -79,6 +81,7 @@ class FastProduce:
             ):
                 self.general.serve(exchange, frame, position, correlation_id)
                 return
+            pending = OnePending(self, exchange, target, correlation_id)
             partition = target.partition
             acks = target.one.acks
             pending.base_offset = partition.append(batch, acks, pending)
@@ -86,6 +89,12 @@ class FastProduce:
             self.general.serve(exchange, frame, position, correlation_id)
             return
         pending.append_ms = partition.append_ms
+        counts = self.counts
+        if counts is not None:
+            if not counts.due:
+                counts.begin()
+            counts.request_bytes += len(frame)
+            pending.received_ms = counts.now_ms
         if acks == ACKS_ALL:
             self.broker.runtime.at_end_of_turn(Phase.COMPLETE, pending.park)
         exchange.let_next_start()
@@ -110,6 +119,52 @@ class FastProduce:
         return target
 
 
+class TurnCounts:
+    """What the metrics are told of the requests of a turn, once, at its end."""
+
+    __slots__ = (
+        "_dispatcher",
+        "_runtime",
+        "_version",
+        "answered",
+        "due",
+        "now_ms",
+        "received_ms",
+        "request_bytes",
+        "response_bytes",
+    )
+
+    def __init__(self, broker: Broker, dispatcher: Dispatcher, version: int) -> None:
+        self._runtime = broker.runtime
+        self._dispatcher = dispatcher
+        self._version = version
+        self.due = False
+        """Whether the metrics are told at the end of this turn."""
+        self.now_ms = 0.0
+        """When this turn's first request came."""
+        self.answered = 0
+        self.received_ms = 0.0
+        """Of those that were answered, summed."""
+        self.request_bytes = 0
+        self.response_bytes = 0
+
+    def begin(self) -> None:
+        """Something is to be counted in this turn."""
+        self.due = True
+        self.now_ms = self._runtime.monotonic_ms()
+        self._runtime.at_end_of_turn(Phase.COMPLETE, self._end)
+
+    def _end(self) -> None:
+        self.due = False
+        answered, self.answered = self.answered, 0
+        elapsed_ms = answered * self._runtime.monotonic_ms() - self.received_ms
+        metrics = self._dispatcher.metrics
+        assert metrics is not None
+        metrics.served(0, self._version, self.request_bytes, self.response_bytes, elapsed_ms, answered)
+        self.received_ms = 0.0
+        self.request_bytes = self.response_bytes = 0
+
+
 class OnePending:
     """A request whose one batch is placed; implements ``AppendWaiter`` and, if need be, ``ParkedOperation``."""
 
@@ -120,25 +175,22 @@ class OnePending:
         "done",
         "exchange",
         "fast",
-        "frame_bytes",
         "parked",
         "received_ms",
         "target",
     )
 
-    def __init__(
-        self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int, frame_bytes: int
-    ) -> None:
+    append_ms: int
+    base_offset: int
+    received_ms: float
+    """As of the turn; set if there are metrics."""
+
+    def __init__(self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int) -> None:
         self.fast = fast
         self.exchange = exchange
         self.target = target
         self.correlation_id = correlation_id
-        self.frame_bytes = frame_bytes
-        self.base_offset = -1
-        self.append_ms = -1
-        self.done = False
-        self.parked = False
-        self.received_ms = fast.monotonic_ms() if fast.metrics is not None else 0.0
+        self.done = self.parked = False
 
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``."""
@@ -146,23 +198,25 @@ class OnePending:
             return
         self.done = True
         target = self.target
-        one = target.one
-        if one.acks == 0:
+        answer = b""
+        if target.one.acks == 0:
             self.exchange.no_answer()
             if code is not _NONE:
                 self.exchange.connection.close(f"produce with acks=0 failed: {code.name}")
-            answer_bytes = 0
-        else:
-            if code is _NONE:
-                start = target.partition.log.log_start_offset
-                answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
-            else:
-                answer = target.response(self.correlation_id, int(code), -1, -1, -1)
+        elif code is _NONE:
+            start = target.partition.log.log_start_offset
+            answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
             self.exchange.answer((answer,))
-            answer_bytes = len(answer)
-        if self.fast.metrics is not None:
-            elapsed_ms = self.fast.monotonic_ms() - self.received_ms
-            self.fast.metrics.served(0, self.fast.general.version, self.frame_bytes, answer_bytes, elapsed_ms)
+        else:
+            answer = target.response(self.correlation_id, int(code), -1, -1, -1)
+            self.exchange.answer((answer,))
+        counts = self.fast.counts
+        if counts is not None:
+            if not counts.due:
+                counts.begin()
+            counts.answered += 1
+            counts.received_ms += self.received_ms
+            counts.response_bytes += len(answer)
         if self.parked:
             self.fast.broker.parking.wake(self)
 

@@ -17,6 +17,7 @@ _NEW_START_BYTES = _NEW_START.size
 _TWO_I32 = struct.Struct(">ii")
 _COUNT_AND_INDEX = struct.Struct(">Bi")
 _I32 = struct.Struct(">i")
+_unpack_i32 = _I32.unpack_from
 
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
@@ -81,19 +82,14 @@ class FrameShape:
         self.version = version
         self.flexible = version >= FLEXIBLE_FROM
         self.topic_ids = version >= TOPIC_ID_FROM
-
-    def prefix_end(self, frame: memoryview, position: int) -> int:
-        """Where the prefix ends that starts at ``position`` (the first byte after the header), if this is the shape;
-        a number beyond the frame otherwise.
-        """
-        try:
-            if self.topic_ids:
-                return position + _NEW_START_BYTES - 1 + UUID_BYTES + 5
-            if self.flexible:
-                return position + _NEW_START_BYTES + frame[position + 8] + 4
-            return position + 22 + (frame[position + 12] << 8) + frame[position + 13]
-        except IndexError:
-            return len(frame) + 1
+        if self.topic_ids:
+            self.prefix_bytes, self.name_length_at = _NEW_START_BYTES - 1 + UUID_BYTES + 5, 0
+        elif self.flexible:
+            self.prefix_bytes, self.name_length_at = _NEW_START_BYTES + 4, _NEW_START_BYTES - 1
+        else:
+            self.prefix_bytes, self.name_length_at = _OLD_START.size + 8, _OLD_START.size - 1
+        """The prefix has this many bytes, and as many more as the byte at ``name_length_at`` in it says, if this is the
+        shape. (A name of 256 bytes is none; where ids stand for names it is the transactional id's length: 0.)"""
 
     def parse_prefix(self, prefix: bytes) -> OneBatch | None:
         """What the prefix asks for; ``None`` if it isn't the shape."""
@@ -128,18 +124,24 @@ class FrameShape:
         partitions, index = _COUNT_AND_INDEX.unpack_from(prefix, end)
         return None if partitions != 2 else OneBatch(self.version, acks, timeout_ms, prefix[start:end], index)
 
-    def records(self, frame: memoryview, position: int) -> int:
-        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame, or
-        if unknown tags follow.
+    @staticmethod
+    def old_records(frame: memoryview, position: int) -> int:
+        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame."""
+        end = len(frame)
+        if position + 4 > end:
+            return -1
+        (size,) = _unpack_i32(frame, position)
+        return position + 4 if position + 4 + size == end and size >= 0 else -1
+
+    @staticmethod
+    def flexible_records(frame: memoryview, position: int) -> int:
+        """The same for versions 9 and up; -1 also if unknown tags follow.
+
+        :raises IndexError: the frame ends there
         """
         end = len(frame)
-        if not self.flexible:
-            if position + 4 > end:
-                return -1
-            (size,) = _I32.unpack_from(frame, position)
-            return position + 4 if size >= 0 and position + 4 + size == end else -1
         size = shift = 0
-        while position < end:
+        while True:
             byte = frame[position]
             position += 1
             size |= (byte & 0x7F) << shift
@@ -148,6 +150,6 @@ class FrameShape:
             shift += 7
             if shift > 28:
                 return -1
-        if size < 1 or position + size + 2 != end or any(frame[end - 3 :]):
+        if size < 1 or position + size + 2 != end or frame[end - 3] or frame[end - 2] or frame[end - 1]:
             return -1
         return position

@@ -34,13 +34,19 @@ class NodeMetrics:
         self._metrics: dict[str, Metric] = {}
 
     def served(
-        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+        self,
+        key: int,
+        version: int,
+        request_bytes: int,
+        response_bytes: int,
+        elapsed_ms: float,
+        requests: int = 1,
     ) -> None:
-        """One request was answered, or had no answer: 0 bytes."""
+        """A request was answered, or had no answer: 0 bytes. Or several: then bytes and times are sums."""
         counts = self.apis.get(key)
         if counts is None:
             counts = self.apis[key] = ApiCounts()
-        counts.requests += 1
+        counts.requests += requests
         counts.time_ms += elapsed_ms
         counts.request_bytes += request_bytes
         counts.response_bytes += response_bytes

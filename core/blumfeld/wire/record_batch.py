@@ -36,7 +36,8 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-_PLACE = struct.Struct(">qii")
+_place = struct.Struct(">qii").pack_into
+_unpack_header = HEADER.unpack_from
 _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 _CODECS = tuple(Codec)
@@ -122,7 +123,7 @@ class RecordBatch:
                 self.producer_epoch,
                 self.base_sequence,
                 self.record_count,
-            ) = HEADER.unpack_from(data, offset)
+            ) = _unpack_header(data, offset)
         except struct.error:
             raise _unreadable(data, offset) from None
         self.size_bytes = size = self.batch_length + 12
@@ -165,7 +166,7 @@ class RecordBatch:
 
         :raises TypeError: ``data`` is read-only
         """
-        _PLACE.pack_into(self.data, 0, base_offset, self.batch_length, leader_epoch)
+        _place(self.data, 0, base_offset, self.batch_length, leader_epoch)
         self.base_offset = base_offset
         self.partition_leader_epoch = leader_epoch
 
