@@ -149,13 +149,14 @@ def _cell(result: Result, step: Step, variant: Variant) -> Cell:
     return Cell(
         variant=variant,
         step=step,
-        rounds=tuple(_round(one) for one in sorted(mine, key=lambda one: one.round)),
+        rounds=tuple(open_round(one) for one in sorted(mine, key=lambda one: one.round)),
         ceiling=next((one for one in result.ceilings if one.step == step.name), None),
         system_calls=next(calls, None),
     )
 
 
-def _round(measured: Measured) -> Round:
+def open_round(measured: Measured) -> Round:
+    """With its histograms decoded."""
     produce, end_to_end = _opened(measured.produce_ack), _opened(measured.end_to_end)
     return Round(measured, produce, end_to_end, _quantiles_us(produce), _quantiles_us(end_to_end))
 
