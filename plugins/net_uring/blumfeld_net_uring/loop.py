@@ -17,9 +17,12 @@ import asyncio
 import select
 import selectors
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
+from blumfeld_net_uring.probe import Probe, names_of, probe
 from blumfeld_net_uring.ring import Ring, RingUnavailable
 
 Ready = list[tuple[selectors.SelectorKey, int]]
@@ -107,24 +110,48 @@ class UringSelector(selectors.BaseSelector):
 
 
 class UringLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on a :class:`UringSelector`.
+    """asyncio's loop on a :class:`UringSelector`. ``without``: features to go without, as :func:`probe`.
 
-    :raises RingUnavailable: as :class:`Ring`.
+    ``probe`` says what the kernel allows; ``ring`` is for the transport; the selector closes it with the loop.
+
+    :raises RingUnavailable: there is no ring.
     """
 
-    def __init__(self, ring: Ring | None = None) -> None:
-        self.ring = Ring() if ring is None else ring
-        self.uring_selector = UringSelector(self.ring)
-        super().__init__(self.uring_selector)
+    def __init__(self, without: Iterable[str] = ()) -> None:
+        without = names_of(without)
+        self.probe = probe(without)
+        if self.probe.why_not is not None:
+            raise RingUnavailable(self.probe.why_not)
+        self.ring = Ring(setup_without=without)
+        self.turns = UringSelector(self.ring)
+        super().__init__(self.turns)
         self.ring.on_error = self._report
+
+    @property
+    def busy_poll_us(self) -> int:
+        """As :class:`UringSelector`'s."""
+        return self.turns.busy_poll_us
+
+    @busy_poll_us.setter
+    def busy_poll_us(self, window_us: int) -> None:
+        self.turns.busy_poll_us = window_us
 
     def _report(self, error: Exception) -> None:
         self.call_exception_handler({"message": "a completion callback raised", "exception": error})
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """The loop on the ring where there is one, else asyncio's own. Which it is: ``isinstance(loop, UringLoop)``."""
+class PlainLoop(asyncio.SelectorEventLoop):
+    """asyncio's own loop where there is no ring; ``probe.why_not`` says why."""
+
+    def __init__(self, found: Probe) -> None:
+        self.probe = found
+        super().__init__()
+
+
+def new_loop(without: Iterable[str] = ()) -> UringLoop | PlainLoop:
+    """The loop on the ring where there is one, else asyncio's own."""
     try:
-        return UringLoop()
-    except RingUnavailable:
-        return asyncio.new_event_loop()
+        return UringLoop(without)
+    except RingUnavailable as refusal:
+        found = probe(without)
+        return PlainLoop(attrs.evolve(found, features=(), why_not=refusal.reason))

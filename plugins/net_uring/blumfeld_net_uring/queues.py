@@ -120,7 +120,8 @@ class Queues:
         slots = sq.array // 4  # slot i of the queue is always entry i
         self._words[slots : slots + params.sq_entries] = memoryview(array("I", range(params.sq_entries)))
         self._sq_head_at, self._sq_tail_at = sq.head // 4, sq.tail // 4
-        self._sq_flags_at, self._sq_mask = sq.flags // 4, params.sq_entries - 1
+        self._sq_flags_at: int = sq.flags // 4
+        self._sq_mask: int = params.sq_entries - 1
         self._cq_head_at, self._cq_tail_at = cq.head // 4, cq.tail // 4
         self._cq_base, self._cq_mask = cq.cqes, params.cq_entries - 1
         address = ctypes.addressof(ctypes.c_char.from_buffer(times))
@@ -177,6 +178,16 @@ class Queues:
     def unkeep(self, thing: Any) -> None:
         """Hold it no longer: no operation in flight uses it."""
         self._kept = [kept for kept in self._kept if kept is not thing]
+
+    def reserve(self, count: int) -> None:
+        """Make room for ``count`` entries, so that the links of a chain aren't cut by a submission in its midst.
+
+        :raises ValueError: the queue is shorter than that.
+        """
+        if count > self.sq_entries:
+            raise ValueError(f"{count} entries, and room for {self.sq_entries}")
+        if self._tail + count - self._submitted > self.sq_entries:
+            self.submit()
 
     # The kernel's turn
 
@@ -302,11 +313,11 @@ class Queues:
         """
         if self.fd < 0:
             return True
-        self._callbacks = {}
+        tokens, self._callbacks = list(self._callbacks), {}
         self._left, left = [], self._left
         self._finals += sum(not flags & abi.CQE_F_MORE for _, _, flags in left)
         self._tail = self._submitted
-        drained = self._drain()
+        drained = self._drain(tokens)
         os.close(self.fd)
         self.fd = -1
         for view in (self._words, self._cq, self._sqes, self._time):
@@ -321,16 +332,23 @@ class Queues:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
         return drained
 
-    def _drain(self) -> bool:
+    def _drain(self, tokens: Iterable[int]) -> bool:
         if not self.in_flight:
             return True
+        results: list[int] = []
+        everything = self.attach(lambda result, flags: results.append(result))
         try:
-            flags = abi.CANCEL_ALL | abi.CANCEL_ANY
-            _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, -1, 0, 0, 0, flags, IGNORED)
+            self._cancel(everything, 0, abi.CANCEL_ALL | abi.CANCEL_ANY)
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             while self.in_flight and time.monotonic() < deadline:
                 self.enter(50_000_000)
                 self.reap()
+                if results and results.pop() == -errno.EINVAL:  # before Linux 5.19
+                    for token in tokens:
+                        self._cancel(IGNORED, token, 0)
         except OSError:
             return False
         return not self.in_flight
+
+    def _cancel(self, token: int, target: int, flags: int) -> None:
+        _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, -1, 0, target, 0, flags, token)

@@ -122,9 +122,12 @@ class Ring(Queues):
         """End the poll of token ``target``, which completes with ``-ECANCELED``."""
         _pack(self._sqes, self._slot(), abi.OP_POLL_REMOVE, 0, 0, -1, 0, target, 0, 0, token)
 
-    def cancel(self, token: int, target: int) -> None:
-        """Cancel all operations of token ``target``. The result is how many were found."""
-        _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, -1, 0, target, 0, abi.CANCEL_ALL, token)
+    def cancel(self, token: int, target: int, every: bool = True) -> None:
+        """Cancel operations of token ``target``: every one (the result is how many were found, from Linux 5.19), or one.
+
+        They complete with ``-ECANCELED``, or with what they had come to. ``-ENOENT``: there was none.
+        """
+        self._cancel(token, target, abi.CANCEL_ALL if every else 0)
 
     def cancel_fd(self, token: int, fd: int) -> None:
         """Cancel all operations on a descriptor, from Linux 5.19. The result is how many were found."""
