@@ -8,7 +8,6 @@ microseconds, with the kernel's timer slack set to its least, and asks without s
 
 from __future__ import annotations
 
-import ctypes
 import select
 import socket
 from collections.abc import Callable
@@ -19,7 +18,6 @@ COARSE_NS = 2_000_000
 """Further away than this, ``epoll_wait`` is fine enough: it rounds up to a millisecond."""
 CALL_NS = 4_000
 """A wait no longer than this was no wait, but the system call itself."""
-PR_SET_TIMERSLACK = 29
 EPOLLIN = select.EPOLLIN
 EPOLLOUT = select.EPOLLOUT
 
@@ -34,7 +32,6 @@ class Loop:
         """Time in which there was nothing to do; asking in vain is idle too."""
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
-        ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
 
     def add(self, sock: socket.socket, handler: Handler) -> None:
         """Call ``handler(event mask)`` whenever the socket can be read."""

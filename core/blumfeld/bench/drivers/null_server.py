@@ -15,10 +15,11 @@ import socket
 import struct
 import sys
 
+from blumfeld.bench.drivers.connecting import raise_descriptor_limit
 from blumfeld.bench.drivers.frames import CLIENT_ID
-from blumfeld.bench.drivers.process import raise_descriptor_limit
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import request_header, response_header
 from blumfeld.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from blumfeld.wire.messages.fetch import (
@@ -219,7 +220,10 @@ class NullServer:
                 ApiVersion(api_key=api, min_version=low, max_version=high)
                 for api, (low, high) in VERSIONS.items()
             ]
-            body = encode(ApiVersionsResponse(api_keys=apis), 0)
+            error = (
+                ErrorCode.UNSUPPORTED_VERSION if version else ErrorCode.NONE
+            )  # always in version 0 (KIP-511)
+            body = encode(ApiVersionsResponse(error_code=error, api_keys=apis), 0)
         elif key == METADATA:
             body = encode(self._metadata(), version)
         else:

@@ -6,36 +6,26 @@ One thread, one epoll, no garbage collection while it measures.
 
 from __future__ import annotations
 
-import gc
-import resource
-import socket
-import struct
-import sys
 import time
 from time import monotonic_ns
 from typing import BinaryIO
 
-import msgspec
-
-from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.connecting import connect, connect_idle, live, say
 from blumfeld.bench.drivers.consuming import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
 from blumfeld.bench.drivers.loop import Loop
 from blumfeld.bench.drivers.meter import Meter
 from blumfeld.bench.drivers.producing import ProduceSocket, Producing, Schedule
-from blumfeld.bench.drivers.spec import LAP_NS, Begin, Failed, ProcessSpec, Ready, Said, share
+from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
 from blumfeld.bench.wire_client import EARLIEST, LATEST, Leader, WireClient
-from blumfeld.wire.headers import put_request_header
 
-CONNECT_TIMEOUT_S = 20.0
 DRAIN_NS = 5_000_000_000
 EVENTS_OPEN = 16
 """Handled at a time where requests are due meanwhile."""
 EVENTS_CLOSED = 512
-SPARE_DESCRIPTORS = 64
 
 
-class Load:
+class WireLoad:
     """All connections of this process, and the step's course."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
@@ -45,7 +35,7 @@ class Load:
         leaders = sorted(set(spec.leaders))
         self._leaders = leaders
         self._led = [[index for index, at in enumerate(spec.leaders) if at == leader] for leader in leaders]
-        self._idle = self._connect_idle()
+        self._idle = [IdleSocket(self._loop, self._meter, sock) for sock in connect_idle(spec)]
         self._readers = self._connect_readers()
         self._producing = self._connect_producers()
 
@@ -62,9 +52,6 @@ class Load:
 
     def run(self, begin: Begin) -> None:
         """Warm up, measure, drain, and say what was seen."""
-        gc.collect()
-        gc.freeze()
-        gc.disable()
         self._wait_for(begin.begin_ns)
         self._meter.begin(begin)
         self._loop.idle_ns = 0
@@ -73,7 +60,7 @@ class Load:
             self._pass(begin.measure_ns)
         over = self._pass(begin.end_ns)
         self._drain(begin.end_ns if not over else monotonic_ns())
-        self._say(self._meter.done())
+        say(self._out, self._meter.done())
 
     def _wait_for(self, at_ns: int) -> None:
         while (now := monotonic_ns()) < at_ns:
@@ -130,7 +117,7 @@ class Load:
 
     def _lap(self, now_ns: int) -> None:
         self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
-        self._say(self._meter.lap(now_ns, self._step.produce is not None))
+        say(self._out, self._meter.lap(now_ns, self._step.produce is not None))
 
     def _drain(self, end_ns: int) -> None:
         """Let what is open come to its end, for a while."""
@@ -162,19 +149,6 @@ class Load:
             return all(reader.level or reader.broken for reader in self._readers)
         return True
 
-    def _connect_idle(self) -> list[IdleSocket]:
-        """Connect, say hello everywhere, then hear all the answers."""
-        mine = share(self._step.idle_connections, self._spec.index, self._spec.processes)
-        hello = put_request_header(18, 0, 1, None)
-        socks = []
-        for _ in mine:
-            sock = _connect((self._spec.host, self._spec.port))
-            sock.sendall(struct.pack(">i", len(hello)) + hello)
-            socks.append(sock)
-        for sock in socks:
-            _hear(sock)
-        return [IdleSocket(self._loop, self._meter, _ready(sock)) for sock in socks]
-
     def _connect_producers(self) -> Producing | None:
         produce = self._step.produce
         if produce is None:
@@ -192,7 +166,7 @@ class Load:
                 ProduceSocket(
                     self._loop,
                     self._meter,
-                    _ready(_connect(leader)),
+                    connect(leader),
                     spec.topic,
                     produce.in_flight,
                     produce.acks,
@@ -222,11 +196,8 @@ class Load:
                 frame, places = fetch_frame(
                     spec.topic, dealt, consume.max_wait_ms, consume.min_bytes, consume.partition_max_bytes
                 )
-                readers.append(FetchSocket(self._loop, self._meter, _ready(_connect(leader)), frame, places))
+                readers.append(FetchSocket(self._loop, self._meter, connect(leader), frame, places))
         return readers
-
-    def _say(self, message: Said) -> None:
-        say(self._out, message)
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -235,63 +206,5 @@ class Load:
         self._loop.close()
 
 
-def _connect(address: tuple[str, int]) -> socket.socket:
-    try:
-        sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
-    except OSError as error:
-        raise DriverError(f"can't connect to {address[0]}:{address[1]}: {error}") from error
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
-def _ready(sock: socket.socket) -> socket.socket:
-    sock.setblocking(False)
-    return sock
-
-
-def _hear(sock: socket.socket) -> None:
-    """Read one answer, whatever it says."""
-    left = 4
-    data = b""
-    try:
-        while left:
-            part = sock.recv(left)
-            if not part:
-                raise DriverError("the server hung up on an idle connection")
-            data += part
-            left = 4 + int.from_bytes(data[:4], "big") - len(data) if len(data) >= 4 else 4 - len(data)
-    except OSError as error:
-        raise DriverError(f"an idle connection: {error}") from error
-
-
-def say(out: BinaryIO, message: Said) -> None:
-    """One line to the parent."""
-    out.write(msgspec.json.encode(message) + b"\n")
-    out.flush()
-
-
-def raise_descriptor_limit() -> None:
-    """As far as the system allows: a step may want thousands of connections."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def main() -> None:
-    """Read a spec, connect, wait for the start, run."""
-    lines, out = sys.stdin.buffer, sys.stdout.buffer
-    raise_descriptor_limit()
-    spec = msgspec.json.decode(lines.readline(), type=ProcessSpec)
-    try:
-        load = Load(spec, out)
-    except DriverError as error:
-        say(out, Failed(message=str(error)))
-        return
-    say(out, Ready())
-    told = lines.readline()
-    if told:
-        load.run(msgspec.json.decode(told, type=Begin))
-    load.close()
-
-
 if __name__ == "__main__":
-    main()
+    live(WireLoad)

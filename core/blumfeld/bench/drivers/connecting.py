@@ -1,0 +1,132 @@
+"""What driver processes of both kinds share: connections, idle ones too, and the line to the parent."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import socket
+import struct
+import sys
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.spec import Begin, Failed, ProcessSpec, Ready, Said, share
+from blumfeld.wire.headers import put_request_header
+
+CONNECT_TIMEOUT_S = 20.0
+PR_SET_TIMERSLACK = 29
+
+
+class Load(Protocol):
+    """A process's part of a step, with all its connections made."""
+
+    def run(self, begin: Begin) -> None:
+        """Warm up, measure, drain, and say what was seen."""
+        ...
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        ...
+
+
+class MakeLoad(Protocol):
+    """Connects.
+
+    :raises DriverError: it can't
+    """
+
+    def __call__(self, spec: ProcessSpec, out: BinaryIO) -> Load:
+        """``out`` is the line to the parent."""
+        ...
+
+
+def live(make_load: MakeLoad) -> None:
+    """The life of a driver process: read a spec, connect, wait for the start, run."""
+    lines, out = sys.stdin.buffer, sys.stdout.buffer
+    raise_descriptor_limit()
+    sleep_precisely()
+    spec = msgspec.json.decode(lines.readline(), type=ProcessSpec)
+    try:
+        load = make_load(spec, out)
+    except DriverError as error:
+        say(out, Failed(message=str(error)))
+        return
+    say(out, Ready())
+    told = lines.readline()
+    if told:
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        load.run(msgspec.json.decode(told, type=Begin))
+    load.close()
+
+
+def say(out: BinaryIO, message: Said) -> None:
+    """One line to the parent."""
+    out.write(msgspec.json.encode(message) + b"\n")
+    out.flush()
+
+
+def raise_descriptor_limit() -> None:
+    """As far as the system allows: a step may want thousands of connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def sleep_precisely() -> None:
+    """The kernel may let a timer wait up to 50 µs more, to save wake-ups; not ours."""
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """A connection, ready for an event loop.
+
+    :raises DriverError: it was refused
+    """
+    sock = _connect(address)
+    sock.setblocking(False)
+    return sock
+
+
+def connect_idle(spec: ProcessSpec) -> list[socket.socket]:
+    """This process's share of the step's idle connections: each said hello and was answered.
+
+    :raises DriverError: the server refused one, or hung up
+    """
+    hello = put_request_header(18, 0, 1, None)
+    socks = []
+    for _ in share(spec.step.idle_connections, spec.index, spec.processes):
+        sock = _connect((spec.host, spec.port))
+        sock.sendall(struct.pack(">i", len(hello)) + hello)
+        socks.append(sock)
+    for sock in socks:
+        _hear(sock)
+        sock.setblocking(False)
+    return socks
+
+
+def _connect(address: tuple[str, int]) -> socket.socket:
+    try:
+        sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    except OSError as error:
+        raise DriverError(f"can't connect to {address[0]}:{address[1]}: {error}") from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _hear(sock: socket.socket) -> None:
+    """Read one answer, whatever it says."""
+    data = b""
+    left = 4
+    try:
+        while left:
+            part = sock.recv(left)
+            if not part:
+                raise DriverError("the server hung up on an idle connection")
+            data += part
+            left = 4 + int.from_bytes(data[:4], "big") - len(data) if len(data) >= 4 else 4 - len(data)
+    except OSError as error:
+        raise DriverError(f"an idle connection: {error}") from error
