@@ -16,12 +16,13 @@ import msgspec
 import pluggy
 import pytest
 
+from blumfeld.net import accepting
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld.testing.transport_contract.kit import Handler, Net, Receiver, eventually, hold
-from blumfeld_net_asyncio import Plugin, listener
+from blumfeld_net_asyncio import Plugin
 from blumfeld_net_asyncio.plugin import Options
-from blumfeld_net_asyncio.readiness import TurnLoop, new_loop, readiness_of
+from blumfeld_net_asyncio.readiness import TurnLoop, TurnSelector, new_loop, readiness_of
 from blumfeld_net_asyncio.transport import AsyncioTransport
 from tests.plugins.net_asyncio_tools import NoLog
 
@@ -60,7 +61,7 @@ def test_without_descriptors_it_waits_and_serves_on(
     net: Net, log: NoLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection that could not be accepted is accepted later: it waits in the backlog."""
-    monkeypatch.setattr(listener, "EXHAUSTED_PAUSE_MS", 50)
+    monkeypatch.setattr(accepting, "EXHAUSTED_PAUSE_MS", 50)
     handler, before = net.serve()
     before.send(b"x")
     assert before.frame() == b"x"
@@ -181,3 +182,43 @@ def test_asyncio_works_on_the_loop_as_on_its_own() -> None:
         runner.run(main())
     gc.collect()
     assert seen == ["ValueError('planted')"]
+
+
+def test_the_busy_poll_is_told() -> None:
+    runtime: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
+    composition: Any = SimpleNamespace(
+        runtime=runtime, options=Options(busy_poll_us=50), log=lambda name: NoLog()
+    )
+    assert Plugin().blumfeld_make_transport(composition).driver() == "epoll, busy poll 50 µs"
+
+
+def test_a_busy_poll_stays_awake_for_its_time_and_sleeps_for_the_rest() -> None:
+    """Awake: polls that don't wait. Then one that waits for what is left, and no event is lost by either."""
+    selector = TurnSelector()
+    selector.busy_poll_us = 5_000
+    left, right = socket.socketpair()
+    waits: list[float | None] = []
+    epoll: Any = selector._epoll
+
+    class Counting:
+        def poll(self, timeout: float | None, events_max: int) -> Any:
+            waits.append(timeout)
+            return epoll.poll(timeout, events_max)
+
+    selector._epoll = Counting()  # type: ignore[assignment]
+    try:
+        assert selector.select(0.02) == []
+        assert len(waits) > 2
+        assert set(waits[:-1]) == {0}
+        assert waits[-1] is not None
+        assert 0 < waits[-1] <= 0.015
+        selector.register(left, 1)
+        right.send(b"x")
+        waits.clear()
+        assert [key.fileobj for key, _ in selector.select(None)] == [left]
+        assert waits == [0]
+    finally:
+        selector._epoll = epoll
+        selector.close()
+        left.close()
+        right.close()

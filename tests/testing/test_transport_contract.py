@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.net import accepted, receive, sending, turn
+from blumfeld.net.stream import Stream
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.transport_contract import TransportContract, kit
-from blumfeld_net_asyncio import connection, receive, send, stream, transport, turn
+from blumfeld_net_asyncio import send, stream, transport
 from tests.plugins.net_asyncio_tools import NoLog
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -26,66 +28,66 @@ def answers_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    original = connection.RequestExchange.answer
+    original = accepted.RequestExchange.answer
 
-    def answer(self: connection.RequestExchange, parts: Parts) -> None:
+    def answer(self: accepted.RequestExchange, parts: Parts) -> None:
         self.connection.open.remove(self)
         self.connection.open.appendleft(self)
         original(self, parts)
 
-    patch.setattr(connection.RequestExchange, "answer", answer)
+    patch.setattr(accepted.RequestExchange, "answer", answer)
 
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    original = connection.RequestExchange.__init__
+    original = accepted.RequestExchange.__init__
 
-    def init(self: connection.RequestExchange, of: connection.AcceptedConnection) -> None:
+    def init(self: accepted.RequestExchange, of: accepted.AcceptedConnection) -> None:
         original(self, of)
         self.passed = True
 
-    patch.setattr(connection.RequestExchange, "__init__", init)
+    patch.setattr(accepted.RequestExchange, "__init__", init)
 
 
 def recycles_memory_too_early(patch: pytest.MonkeyPatch) -> None:
-    original = stream.Stream._readable
+    original = stream.ReadinessStream._readable
 
-    def readable(self: stream.Stream) -> None:
+    def readable(self: stream.ReadinessStream) -> None:
         self.turn.pool.position = 0
         original(self)
 
-    patch.setattr(stream.Stream, "_readable", readable)
+    patch.setattr(stream.ReadinessStream, "_readable", readable)
 
 
 def forgets_to_release(patch: pytest.MonkeyPatch) -> None:
-    def clear(self: send.SendQueue) -> None:
+    def clear(self: sending.SendQueue) -> None:
         self._items.clear()
         self.unsent_bytes = 0
 
-    patch.setattr(send.SendQueue, "clear", clear)
+    patch.setattr(sending.SendQueue, "clear", clear)
 
 
 def releases_twice(patch: pytest.MonkeyPatch) -> None:
-    original = send.SendQueue._release_head
+    original = sending.SendQueue._release_head
 
-    def release_head(self: send.SendQueue, region: FileRegion) -> None:
+    def release_head(self: sending.SendQueue, region: FileRegion) -> None:
         original(self, region)
         region.release()
 
-    patch.setattr(send.SendQueue, "_release_head", release_head)
+    patch.setattr(sending.SendQueue, "_release_head", release_head)
 
 
 def sends_from_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
-    original = send.SendQueue._push_region
+    original = send.SocketSendQueue._push_region
 
-    def push_region(self: send.SendQueue, region: FileRegion) -> bool:
+    def push_region(self: send.SocketSendQueue, region: FileRegion) -> bool:
         region.position = 0
         return original(self, region)
 
-    patch.setattr(send.SendQueue, "_push_region", push_region)
+    patch.setattr(send.SocketSendQueue, "_push_region", push_region)
 
 
 def reads_on_though_nobody_takes_the_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(connection, "FULL", 0)
+    patch.setattr(accepted, "FULL", 0)
 
 
 def takes_what_is_announced(patch: pytest.MonkeyPatch) -> None:
@@ -93,23 +95,23 @@ def takes_what_is_announced(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_the_end_of_input_for_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stream.Stream, "_ended", lambda self: self.die("closed by the peer"))
+    patch.setattr(Stream, "_ended", lambda self: self.die("closed by the peer"))
 
 
 def closes_before_answering(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stream.Stream, "end_when_sent", stream.Stream.die)
+    patch.setattr(Stream, "end_when_sent", Stream.die)
 
 
 def counts_waiting_as_idle(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stream.Stream, "idle_since", lambda self: self._active_ms)
+    patch.setattr(Stream, "idle_since", lambda self: self._active_ms)
 
 
 def ignores_mute(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(connection.AcceptedConnection, "mute", lambda self, until_ms: None)
+    patch.setattr(accepted.AcceptedConnection, "mute", lambda self, until_ms: None)
 
 
 def accepts_any_size(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(connection.AcceptedConnection, "refuse", lambda self, size: None)
+    patch.setattr(accepted.AcceptedConnection, "refuse", lambda self, size: None)
 
 
 PLANTED: list[tuple[Plant, str, tuple[object, ...]]] = [

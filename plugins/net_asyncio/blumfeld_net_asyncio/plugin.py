@@ -19,6 +19,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Taken from one connection in a turn before the others have theirs; large frames excepted."""
     accepts_per_turn_max: Annotated[int, msgspec.Meta(ge=1)] = 64
     """Connections accepted before those that are there are served again."""
+    busy_poll_us: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    """Poll without waiting for so long after something last happened: latency, at the cost of a core."""
 
 
 class Plugin:
@@ -38,5 +40,9 @@ class Plugin:
         options = composition.options
         assert isinstance(options, Options)
         return AsyncioTransport(
-            composition.runtime, composition.log("net"), options.read_bytes, options.accepts_per_turn_max
+            composition.runtime,
+            composition.log("net"),
+            options.read_bytes,
+            options.accepts_per_turn_max,
+            options.busy_poll_us,
         )

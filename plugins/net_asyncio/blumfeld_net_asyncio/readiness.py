@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import select
 import selectors
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -55,6 +56,8 @@ class TurnSelector(selectors.BaseSelector):
         self._writers: dict[int, Callback] = {}
         self._masks: dict[int, int] = {}
         self.on_error: Callable[[Exception], None] | None = None
+        self.busy_poll_us = 0
+        """Poll without waiting for so long after something last happened."""
 
     # The transport's side.
 
@@ -97,7 +100,9 @@ class TurnSelector(selectors.BaseSelector):
         readers, writers = self._readers, self._writers
         out, into = select.EPOLLOUT, select.EPOLLIN
         ready: list[tuple[selectors.SelectorKey, int]] = []
-        for fd, event in self._epoll.poll(timeout, EVENTS_MAX):
+        for fd, event in (
+            self._busy_poll(timeout) if self.busy_poll_us else self._epoll.poll(timeout, EVENTS_MAX)
+        ):
             try:
                 if event & ~out and (callback := readers.get(fd)) is not None:
                     callback()
@@ -110,6 +115,23 @@ class TurnSelector(selectors.BaseSelector):
             if fd == self._others_fd:
                 ready = self._others.select(0)
         return ready
+
+    def _busy_poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        """As ``epoll.poll``, but awake for the first of the wait. A turn in which something happened comes here
+        again, so that the time is counted from the last event.
+        """
+        poll = self._epoll.poll
+        found = poll(0, EVENTS_MAX)
+        if found or (timeout is not None and timeout <= 0):
+            return found
+        began = time.monotonic()
+        awake_s = self.busy_poll_us / 1e6
+        if timeout is not None:
+            awake_s = min(awake_s, timeout)
+        while (passed := time.monotonic() - began) < awake_s:
+            if found := poll(0, EVENTS_MAX):
+                return found
+        return poll(None if timeout is None else max(0.0, timeout - passed), EVENTS_MAX)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """As asyncio's own."""

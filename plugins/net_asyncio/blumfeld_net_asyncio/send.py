@@ -1,51 +1,27 @@
-"""What a socket has not taken yet: buffers gathered into one system call, file regions by ``sendfile``.
-
-A queue raises ``OSError`` when the peer has gone; whoever owns it then calls :meth:`SendQueue.clear`, which releases
-the regions that were not sent. So each region is released exactly once.
-"""
+"""Sending on readiness: buffers gathered into one system call, file regions by ``sendfile``."""
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
-from collections import deque
 
+from blumfeld.net.sending import BUFFERS, IOV_MAX, JOIN_BYTES_MAX, PUSH_BYTES_MAX, SendQueue
 from blumfeld.spi.parts import FileRegion, Part
-from blumfeld.spi.transport import ByteLayer
-
-JOIN_BYTES_MAX = 8192
-"""Up to here one copy and ``send`` cost less than the vector that ``sendmsg`` builds."""
-IOV_MAX = 1024
-PREAD_BYTES_MAX = 1 << 18
-PUSH_BYTES_MAX = 4 << 20
-"""What one connection may send before others have their turn."""
-LAYERED_BYTES_AHEAD = 1 << 18
-"""Bytes of a byte layer that are made before the socket has taken those before them."""
 
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
-_BUFFERS = (bytes, bytearray, memoryview)
 
 
-class SendQueue:
+class SocketSendQueue(SendQueue):
     """Parts on their way into one non-blocking socket."""
 
-    __slots__ = ("_items", "_region_sent", "_socket", "unsent_bytes")
+    __slots__ = ("_socket",)
 
     def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
         self._socket = sock
-        self._items: deque[Part] = deque()
-        self._region_sent = 0
-        """Of the region at the head."""
-        self.unsent_bytes = 0
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
-        """Send the parts behind all that is queued; what the socket does not take now is queued.
-
-        The queue owns the regions from here on, also when it raises.
-
-        :raises OSError: the peer has gone
-        """
+        """See :meth:`SendQueue.send`."""
         if self._items or has_regions:
             self._items.extend(parts)
             self.unsent_bytes += size_bytes
@@ -66,17 +42,14 @@ class SendQueue:
                 self.push()
 
     def push(self) -> None:
-        """Give the socket what it takes now.
-
-        :raises OSError: the peer has gone, or a region's file ended before the region
-        """
+        """See :meth:`SendQueue.push`."""
         items = self._items
         budget = PUSH_BYTES_MAX
         while items and (budget > 0 or self.unsent_bytes == 0):
             head = items[0]
             before = self.unsent_bytes
             try:
-                done = self._push_buffers() if isinstance(head, _BUFFERS) else self._push_region(head)
+                done = self._push_buffers() if isinstance(head, BUFFERS) else self._push_region(head)
             except (BlockingIOError, InterruptedError):
                 return
             budget -= before - self.unsent_bytes
@@ -85,36 +58,11 @@ class SendQueue:
 
     def _push_buffers(self) -> bool:
         """Send the run of buffers at the head; whether the socket took all of it."""
-        gathered: list[bytes | bytearray | memoryview] = []
-        size_bytes = 0
-        more = 0
-        for item in self._items:
-            if not isinstance(item, _BUFFERS):
-                more = _MSG_MORE if item.size_bytes else 0  # the file's bytes fill the same segment
-                break
-            if len(gathered) == IOV_MAX:
-                break
-            gathered.append(item)
-            size_bytes += len(item)
+        gathered, size_bytes, file_follows = self._gather()
+        more = _MSG_MORE if file_follows else 0  # the file's bytes fill the same segment
         sent = self._socket.sendmsg(gathered, (), more)
         self._taken(sent)
         return sent == size_bytes
-
-    def _taken(self, count: int) -> None:
-        """The socket took ``count`` bytes of the buffers at the head."""
-        self.unsent_bytes -= count
-        items = self._items
-        while items:
-            head = items[0]
-            if not isinstance(head, _BUFFERS):
-                return
-            size_bytes = len(head)
-            if size_bytes > count:
-                if count:
-                    items[0] = memoryview(head)[count:]
-                return
-            count -= size_bytes
-            items.popleft()
 
     def _push_region(self, region: FileRegion) -> bool:
         """Send from the region at the head; whether there may be room for more."""
@@ -130,89 +78,5 @@ class SendQueue:
             return True
         asked = min(left, PUSH_BYTES_MAX)
         sent = os.sendfile(self._socket.fileno(), fd, region.position + at, asked)
-        if sent == 0:
-            raise OSError(errno.EIO, f"the file ended {left} bytes before the region that was to be sent")
-        self.unsent_bytes -= sent
-        self._region_sent = at + sent
-        if sent == left:
-            self._release_head(region)
+        self._region_taken(region, sent)
         return sent == asked
-
-    def _read_region(self, region: FileRegion) -> None:
-        """Put the next bytes of the region at the head in front of it, as a buffer."""
-        at = self._region_sent
-        data = region.pread(at, min(region.size_bytes - at, PREAD_BYTES_MAX))
-        if not data:
-            raise OSError(errno.EIO, "the file ended before the region that was to be sent")
-        self._region_sent = at + len(data)
-        if self._region_sent == region.size_bytes:
-            self._release_head(region)
-        self._items.appendleft(data)
-
-    def _release_head(self, region: FileRegion) -> None:
-        self._items.popleft()
-        self._region_sent = 0
-        region.release()
-
-    def clear(self) -> None:
-        """Drop what is unsent and release its regions. May be called twice."""
-        items, self._items = self._items, deque()
-        self.unsent_bytes = 0
-        self._region_sent = 0
-        for item in items:
-            if not isinstance(item, _BUFFERS):
-                item.release()
-
-
-class LayeredSendQueue(SendQueue):
-    """Parts that go through a byte layer first. The layer sees them in order, and not far ahead of the socket."""
-
-    __slots__ = ("_layer", "_plain_bytes", "_raw")
-
-    def __init__(self, sock: socket.socket, layer: ByteLayer) -> None:
-        super().__init__(sock)
-        self._layer = layer
-        self._raw = SendQueue(sock)
-        self._plain_bytes = 0
-
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
-        """As :meth:`SendQueue.send`."""
-        self._items.extend(parts)
-        self._plain_bytes += size_bytes
-        self.push()
-
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes of the layer itself: a handshake's, a closing alert's.
-
-        :raises OSError: the peer has gone
-        """
-        if data:
-            self._raw.send([data], len(data), False)
-            self.unsent_bytes = self._plain_bytes + self._raw.unsent_bytes
-
-    def push(self) -> None:
-        """As :meth:`SendQueue.push`."""
-        raw, items = self._raw, self._items
-        if raw.unsent_bytes:
-            raw.push()
-        budget = PUSH_BYTES_MAX
-        while items and raw.unsent_bytes < LAYERED_BYTES_AHEAD and (budget > 0 or self._plain_bytes == 0):
-            head = items[0]
-            if not isinstance(head, _BUFFERS):
-                if head.size_bytes == self._region_sent:
-                    self._release_head(head)
-                else:
-                    self._read_region(head)
-                continue
-            items.popleft()
-            self._plain_bytes -= len(head)
-            budget -= len(head)
-            data = self._layer.to_send(bytes(head) if isinstance(head, bytearray) else head)
-            raw.send([data], len(data), False)
-        self.unsent_bytes = self._plain_bytes + raw.unsent_bytes
-
-    def clear(self) -> None:
-        """As :meth:`SendQueue.clear`."""
-        super().clear()
-        self._raw.clear()
-        self._plain_bytes = 0

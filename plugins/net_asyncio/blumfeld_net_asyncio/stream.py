@@ -1,96 +1,46 @@
-"""A non-blocking socket with frames: what accepted and dialled connections have in common.
-
-Readable → receive into the turn's memory → cut → :meth:`Stream.consume`. What was not consumed, because it is the
-beginning of a frame or because it must wait, is kept in memory of the connection's own.
-"""
+"""A stream on readiness: receive into the turn's memory when the socket is readable, send when it is writable."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import struct
+from collections.abc import Callable
 
-from blumfeld.spi.transport import ByteLayer, Limits
-from blumfeld_net_asyncio.receive import CARRY_BYTES_MAX, LargeFrame
-from blumfeld_net_asyncio.send import LayeredSendQueue, SendQueue
-from blumfeld_net_asyncio.turn import Turn
+from blumfeld.net.accepted import AcceptedConnection
+from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.receive import CARRY_BYTES_MAX, LargeFrame, ReceivePool
+from blumfeld.net.stream import Stream
+from blumfeld.net.turn import Turn
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
+from blumfeld_net_asyncio.readiness import Readiness, readiness_of
+from blumfeld_net_asyncio.send import SocketSendQueue
 
-SIZE = struct.Struct(">i")
 
-MUTED = 1
-FULL = 2
-CLOSING = 4
+class ReadinessTurn(Turn):
+    """The turn, with who calls us when a socket is ready, and how much is taken from it at a time."""
+
+    __slots__ = ("read_bytes", "readiness")
+
+    readiness: Readiness
+
+    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, read_bytes: int) -> None:
+        super().__init__(runtime, loop.call_exception_handler, ReceivePool(read_bytes))
+        self.readiness = readiness_of(loop)
+        self.read_bytes = read_bytes
 
 
-class Stream:
-    """One connected socket. Every method runs on the loop's thread; none raises for what the peer does."""
+class ReadinessStream(Stream):
+    """The driver: what it does is :class:`Stream`'s to ask for. Its slots are those of the classes that are made."""
 
-    __slots__ = (
-        "_active_ms",
-        "_ending",
-        "_fd",
-        "_frame_bytes_max",
-        "_large",
-        "_layer",
-        "_read_bytes",
-        "_reader",
-        "_reading",
-        "_recv_into",
-        "_rest",
-        "_sending",
-        "_socket",
-        "_stall",
-        "_writing",
-        "dead",
-        "turn",
-    )
+    __slots__ = ()
 
-    def __init__(self, turn: Turn, sock: socket.socket, limits: Limits, layer: ByteLayer | None) -> None:
-        self.turn = turn
-        self._socket = sock
-        self._fd = sock.fileno()
-        self._recv_into = sock.recv_into
-        self._frame_bytes_max = limits.frame_bytes_max
-        self._read_bytes = turn.read_bytes
-        self._layer = layer
-        self._sending: SendQueue = SendQueue(sock) if layer is None else LayeredSendQueue(sock, layer)
-        self._rest: memoryview | None = None
-        """Received and not consumed."""
-        self._large: LargeFrame | None = None
-        self._stall = 0
-        """Why nothing is read: a set of MUTED, FULL, CLOSING."""
-        self._ending: str | None = None
-        """The reason to close for, once all has been answered and sent."""
-        self._reading = False
-        self._writing = False
-        self._reader = self._readable if layer is None else self._readable_layered
-        self._active_ms = turn.now_ms
-        self.dead = False
-
-    # What a kind of connection fills in.
-
-    def consume(self, view: memoryview, at: int, end: int) -> int:
-        """Take complete frames from ``view[at:end]``, as many as may start now; where the first that is left begins."""
-        raise NotImplementedError
-
-    def consume_large(self, frame: memoryview) -> None:
-        """Take one complete frame; called only when one may start."""
-        raise NotImplementedError
-
-    def held(self) -> bool:
-        """Whether the next frame must wait."""
-        raise NotImplementedError
-
-    def busy(self) -> bool:
-        """Whether answers are still to come."""
-        raise NotImplementedError
-
-    def gone(self, reason: str) -> None:
-        """The socket is closed. Called once."""
-        raise NotImplementedError
-
-    def drained(self) -> None:
-        """The socket has taken enough for reading to go on."""
-        raise NotImplementedError
+    turn: ReadinessTurn
+    _fd: int
+    _read_bytes: int
+    _reader: Callable[[], None]
+    _recv_into: Callable[[memoryview], int]
+    _socket: socket.socket
 
     # Receiving.
 
@@ -148,19 +98,6 @@ class Stream:
         if pool.position > pool.limit:
             pool.next_chunk()
 
-    def _keep(self, view: memoryview, at: int, end: int) -> None:
-        """Keep ``view[at:end]``, which was not consumed, beyond this turn."""
-        self._rest = None
-        if self._stall & CLOSING or self.dead:
-            return
-        if end - at >= 4 and not self.held():
-            size = SIZE.unpack_from(view, at)[0]
-            if size > CARRY_BYTES_MAX:
-                self._large = LargeFrame(self.turn.pool, size, view[at + 4 : end])
-                return
-        if at != end:
-            self._rest = memoryview(bytearray(view[at:end]))
-
     def _read_large(self, large: LargeFrame) -> None:
         """Receive the next bytes of a large frame, and nothing behind it."""
         turn = self.turn
@@ -204,67 +141,7 @@ class Stream:
         if not turn.begun:
             turn.begin()
         self._active_ms = turn.now_ms
-        layer, sending = self._layer, self._sending
-        assert layer is not None
-        assert isinstance(sending, LayeredSendQueue)
-        try:
-            plain, reply = layer.received(view[:count])
-            sending.send_raw(reply)
-        except OSError as error:  # ConnectionError is one
-            self.end_when_sent(f"byte layer: {error}")
-            return
-        except Exception as error:
-            turn.defect(error, "ByteLayer.received")
-            self.die("a defect of ours")
-            return
-        self.watch_sending()
-        if plain and not self.dead:
-            self._feed(plain)
-
-    def _feed(self, plain: bytes) -> None:
-        """Take plain bytes that are not in the turn's memory: copy them, for a frame may be written to."""
-        at = 0
-        if self._large is not None:
-            at = self._large.fill_from(memoryview(plain))
-            if not self._large.complete:
-                return
-            frame, self._large = self._large.take(), None
-            self.consume_large(frame)
-        rest = self._rest
-        view = memoryview(bytearray(plain[at:]) if rest is None else bytearray(rest) + plain[at:])
-        used = self.consume(view, 0, len(view))
-        self._keep(view, used, len(view))
-
-    def consume_rest(self) -> None:
-        """The hold was lifted: take frames that were received meanwhile, then read on."""
-        rest = self._rest
-        if rest is not None:
-            used = self.consume(rest, 0, len(rest))
-            if self.dead or self._stall & CLOSING:
-                return
-            if used == len(rest):
-                self._rest = None
-            elif self.held():
-                self._rest = rest[used:]
-            else:
-                self._keep(rest, used, len(rest))
-        if self._ending is not None:
-            self._rest_ended()
-        elif not self._stall and (self._rest is None or not self.held()):
-            self.resume_reading()
-
-    def _ended(self) -> None:
-        """The peer sends no more; it may still wait for answers."""
-        self.pause_reading()
-        if self._ending is None:
-            self._ending = "closed by the peer"
-        if not self.held():
-            self.consume_rest()
-
-    def _rest_ended(self) -> None:
-        if not self.held():
-            self._rest = None  # the beginning of a frame that will never be whole
-        self.check_ending()
+        self.take_layered(view[:count])
 
     # Sending.
 
@@ -297,52 +174,66 @@ class Stream:
 
     # Ending.
 
-    def end_when_sent(self, reason: str) -> None:
-        """Read no more; close once nothing is to be answered or sent."""
-        self.pause_reading()
-        self._stall |= CLOSING
-        self._ending = reason
-        self._rest = None
-        self._drop_large()
-        self.check_ending()
-
-    def check_ending(self) -> None:
-        """Close, if that was all."""
-        if self._ending is None or self.dead or self.busy() or self._rest is not None:
-            return
-        if self._sending.unsent_bytes == 0:
-            self._say_goodbye()
-            self.die(self._ending)
-
-    def _say_goodbye(self) -> None:
-        if self._layer is not None and isinstance(self._sending, LayeredSendQueue):
-            try:
-                self._sending.send_raw(self._layer.closing())
-            except OSError:
-                return  # it is only a courtesy
-
-    def idle_since(self) -> float | None:
-        """Since when nothing has moved though it was the peer's turn; ``None`` while we owe it an answer."""
-        if self.busy() and not self._sending.unsent_bytes:
-            return None
-        return self._active_ms
-
-    def _drop_large(self) -> None:
-        if self._large is not None:
-            self._large.drop()
-            self._large = None
-
-    def die(self, reason: str) -> None:
-        """Close now; what is unsent is dropped, its regions released."""
-        if self.dead:
-            return
-        self.pause_reading()
+    def hang_up(self, reason: str) -> None:
+        """Close the socket: with readiness the kernel holds nothing of ours."""
         if self._writing:
             self._writing = False
             self.turn.readiness.remove_writer(self._fd)
-        self.dead = True
-        self._rest = None
-        self._drop_large()
-        self._sending.clear()
         self._socket.close()
-        self.gone(reason)
+        self.hung_up(reason)
+
+
+class ReadinessAccepted(ReadinessStream, AcceptedConnection):
+    """An accepted connection on readiness."""
+
+    __slots__ = ("_fd", "_read_bytes", "_reader", "_recv_into", "_socket")
+
+    def __init__(
+        self,
+        turn: ReadinessTurn,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        identity: int,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        layer: ByteLayer | None,
+        forget: Callable[[AcceptedConnection], None],
+    ) -> None:
+        AcceptedConnection.__init__(
+            self, turn, SocketSendQueue(sock), peer, identity, listener, handler, limits, layer, forget
+        )
+        attach(self, sock)
+
+    def begin(self) -> None:
+        """Read what the client has sent already, without waiting to be told."""
+        if not self._stall:
+            self.resume_reading()
+            self._reader()
+
+
+class ReadinessOutbound(ReadinessStream, OutboundConnection):
+    """A dialled connection on readiness."""
+
+    __slots__ = ("_fd", "_read_bytes", "_reader", "_recv_into", "_socket")
+
+    def __init__(
+        self,
+        turn: ReadinessTurn,
+        sock: socket.socket,
+        receiver: FrameReceiver,
+        limits: Limits,
+        layer: ByteLayer | None,
+        forget: Callable[[OutboundConnection], None],
+    ) -> None:
+        OutboundConnection.__init__(self, turn, SocketSendQueue(sock), receiver, limits, layer, forget)
+        attach(self, sock)
+
+
+def attach(stream: ReadinessAccepted | ReadinessOutbound, sock: socket.socket) -> None:
+    """Give a new stream its socket, and what the hot path wants at hand."""
+    stream._socket = sock
+    stream._fd = sock.fileno()
+    stream._recv_into = sock.recv_into
+    stream._read_bytes = stream.turn.read_bytes
+    stream._reader = stream._readable if stream._layer is None else stream._readable_layered

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from blumfeld.net.sending import BUFFERS, SendQueue
+from blumfeld.net.stream import CLOSING, FULL, MUTED, SIZE, Stream
+from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
-from blumfeld_net_asyncio.stream import CLOSING, FULL, MUTED, SIZE, Stream
-from blumfeld_net_asyncio.turn import Turn
 
-_BUFFERS = (bytes, bytearray, memoryview)
 _NO_ANSWER: tuple[Part, ...] = (b"no answer",)
 """Told from every answer by identity."""
 _pack_size = SIZE.pack
@@ -81,7 +80,7 @@ class AcceptedConnection(Stream):
     def __init__(
         self,
         turn: Turn,
-        sock: socket.socket,
+        queue: SendQueue,
         peer: tuple[str, int],
         identity: int,
         listener: Listener,
@@ -90,7 +89,7 @@ class AcceptedConnection(Stream):
         layer: ByteLayer | None,
         forget: Callable[[AcceptedConnection], None],
     ) -> None:
-        super().__init__(turn, sock, limits, layer)
+        super().__init__(turn, queue, limits, layer)
         self.id = identity
         self.listener = listener
         self.peer_host, self.peer_port = peer
@@ -111,12 +110,6 @@ class AcceptedConnection(Stream):
         self._unsent_bytes_max = limits.unsent_bytes_max
         self.idle_ms_max = limits.idle_ms_max
         self._forget = forget
-
-    def begin(self) -> None:
-        """It is open: read what the client has sent already, without waiting to be told."""
-        if not self.dead and not self._stall:
-            self.resume_reading()
-            self._reader()
 
     # Requests.
 
@@ -178,7 +171,7 @@ class AcceptedConnection(Stream):
             return
         if not self.held():
             self._waking = True
-            self.turn.loop.call_soon(self._wake)
+            self.turn.runtime.call_later(0, self._wake)
 
     def _wake(self) -> None:
         self._waking = False
@@ -203,7 +196,7 @@ class AcceptedConnection(Stream):
             exchange.parts = _NO_ANSWER  # or the newest would keep its parts alive on an idle connection
             size = 0
             for part in parts:
-                if isinstance(part, _BUFFERS):
+                if isinstance(part, BUFFERS):
                     size += len(part)
                 else:
                     size += part.size_bytes
@@ -226,7 +219,7 @@ class AcceptedConnection(Stream):
 
     def _after_flush(self) -> None:
         if self._abandoning:
-            self._abandon()
+            self.abandon()
         self.check_ending()
         self.wake()
 
@@ -281,7 +274,8 @@ class AcceptedConnection(Stream):
         if not self.dead:
             self.end_when_sent(reason)
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Release the answers that are ready, and at once those that still come."""
         self.deaf = True
         opened, self.open = self.open, deque()
         for exchange in opened:
@@ -289,8 +283,7 @@ class AcceptedConnection(Stream):
                 release(exchange.parts)
 
     def gone(self, reason: str) -> None:
-        """Release what was not sent, and tell the handler in this turn, before the answers."""
-        self._abandon()
+        """Tell the handler in this turn, before the answers."""
 
         def tell() -> None:
             try:

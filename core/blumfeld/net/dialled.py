@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
+from blumfeld.net.sending import BUFFERS, SendQueue
+from blumfeld.net.stream import SIZE, Stream
+from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits
-from blumfeld_net_asyncio.stream import SIZE, Stream
-from blumfeld_net_asyncio.turn import Turn
-
-_BUFFERS = (bytes, bytearray, memoryview)
 
 
 class OutboundConnection(Stream):
@@ -22,13 +20,13 @@ class OutboundConnection(Stream):
     def __init__(
         self,
         turn: Turn,
-        sock: socket.socket,
+        queue: SendQueue,
         receiver: FrameReceiver,
         limits: Limits,
         layer: ByteLayer | None,
         forget: Callable[[OutboundConnection], None],
     ) -> None:
-        super().__init__(turn, sock, limits, layer)
+        super().__init__(turn, queue, limits, layer)
         self._receiver = receiver
         self._forget = forget
         self._out: list[Part] = []
@@ -43,7 +41,7 @@ class OutboundConnection(Stream):
             return
         size = 0
         for part in parts:
-            if isinstance(part, _BUFFERS):
+            if isinstance(part, BUFFERS):
                 size += len(part)
             else:
                 size += part.size_bytes
@@ -109,10 +107,13 @@ class OutboundConnection(Stream):
     def drained(self) -> None:
         """Reading does not depend on sending."""
 
-    def gone(self, reason: str) -> None:
-        """Release what was not sent, and tell the receiver in this turn."""
+    def abandon(self) -> None:
+        """Release what was not sent."""
         out, self._out = self._out, []
         release(out)
+
+    def gone(self, reason: str) -> None:
+        """Tell the receiver in this turn."""
 
         def tell() -> None:
             try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from blumfeld.net.receive import ReceivePool
 from blumfeld.spi.runtime import Phase, Runtime
-from blumfeld_net_asyncio.readiness import readiness_of
-from blumfeld_net_asyncio.receive import ReceivePool
+
+Report = Callable[[dict[str, Any]], None]
+"""Takes what a loop's ``call_exception_handler`` takes: ``message`` and ``exception``."""
 
 
 class Flushable(Protocol):
@@ -24,14 +26,12 @@ class Turn:
     ``begin`` is called once a turn, by the first connection that receives or has an answer.
     """
 
-    __slots__ = ("_dirty", "begun", "loop", "now_ms", "pool", "read_bytes", "readiness", "runtime")
+    __slots__ = ("_dirty", "_report", "begun", "now_ms", "pool", "runtime")
 
-    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, read_bytes: int) -> None:
+    def __init__(self, runtime: Runtime, report: Report, pool: ReceivePool) -> None:
         self.runtime = runtime
-        self.loop = loop
-        self.readiness = readiness_of(loop)
-        self.read_bytes = read_bytes
-        self.pool = ReceivePool(read_bytes)
+        self._report = report
+        self.pool = pool
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
         """When this turn began: precise enough for idle time-outs, and one look at the clock for all."""
@@ -51,8 +51,7 @@ class Turn:
 
     def defect(self, error: Exception, what: str) -> None:
         """Something escaped from a callback that must not raise: report it as the loop does for its own."""
-        context: dict[str, Any] = {"message": f"{what} raised", "exception": error}
-        self.loop.call_exception_handler(context)
+        self._report({"message": f"{what} raised", "exception": error})
 
     def _end(self) -> None:
         dirty, self._dirty = self._dirty, []

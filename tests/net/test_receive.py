@@ -1,8 +1,8 @@
-"""Where net_asyncio receives: memory of the turn, and buffers of large frames."""
+"""Where transports receive: memory of the turn, and buffers of large frames."""
 
 from __future__ import annotations
 
-from blumfeld_net_asyncio.receive import (
+from blumfeld.net.receive import (
     CARRY_BYTES_MAX,
     FIRST_BYTES_MAX,
     POOLED_BYTES_MAX,

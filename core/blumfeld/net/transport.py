@@ -1,0 +1,223 @@
+"""A transport but for its sockets: what is listened on, what was dialled, one sweep for the idle, an orderly stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.net.accepted import AcceptedConnection
+from blumfeld.net.accepting import Acceptor, ConnectionTable
+from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.stream import Stream
+from blumfeld.net.turn import Turn
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
+
+SWEEPS_PER_IDLE_TIME = 8
+"""A connection is closed between 1 and 1⅛ idle times after something last moved."""
+SWEEP_MS_MIN = 10
+
+
+class BaseTransport:
+    """``Transport`` over the sockets that a driver brings."""
+
+    def __init__(self, runtime: Runtime, log: EventLog) -> None:
+        self.runtime = runtime
+        self.log = log
+        self.stopped = False
+        self._table = ConnectionTable()
+        self._acceptors: list[Acceptor] = []
+        self._dialled: dict[OutboundConnection, Limits] = {}
+        self._turn: Turn | None = None
+        self._sweep_timer: Timer | None = None
+        self._sweep_delay_ms = 0.0
+        self._when_gone: Callable[[], None] | None = None
+
+    # What a driver fills in.
+
+    def driver(self) -> str:
+        """What drives the sockets."""
+        raise NotImplementedError
+
+    def make_turn(self) -> Turn:
+        """What all connections share, on the running loop; called once."""
+        raise NotImplementedError
+
+    async def bind(self, host: str, port: int, backlog: int) -> tuple[Any, int]:
+        """A listening socket, and its port.
+
+        :raises OSError: it can't be had
+        """
+        raise NotImplementedError
+
+    def acceptor(
+        self,
+        turn: Turn,
+        sock: Any,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None,
+    ) -> Acceptor:
+        """The driver's kind of acceptor on a socket of :meth:`bind`."""
+        raise NotImplementedError
+
+    async def connect(self, host: str, port: int) -> Any:
+        """A connected socket.
+
+        :raises OSError: no address of the host answers
+        """
+        raise NotImplementedError
+
+    def outbound(
+        self, turn: Turn, sock: Any, receiver: FrameReceiver, limits: Limits, layer: ByteLayer | None
+    ) -> OutboundConnection:
+        """The driver's kind of connection on a socket of :meth:`connect`."""
+        raise NotImplementedError
+
+    # See ``blumfeld.spi.transport.Transport``.
+
+    def turn(self) -> Turn:
+        """What all connections share.
+
+        :raises RuntimeError: the transport was stopped
+        """
+        if self.stopped:
+            raise RuntimeError("the transport was stopped")
+        if self._turn is None:
+            self._turn = self.make_turn()
+        return self._turn
+
+    async def listen(
+        self,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> int:
+        """Bind and accept; the port that was bound.
+
+        :raises OSError: the message names the listener and the address
+        """
+        turn = self.turn()
+        try:
+            sock, port = await self.bind(listener.host, listener.port, limits.listen_backlog)
+        except OSError as error:
+            where = f"{listener.host}:{listener.port}"
+            raise OSError(
+                error.errno, f"listener {listener.name} cannot listen on {where}: {error.strerror}"
+            ) from error
+        acceptor = self.acceptor(turn, sock, listener, handler, limits, byte_layer)
+        self._acceptors.append(acceptor)
+        acceptor.resume()
+        self._sweep_again()
+        return port
+
+    async def dial(
+        self,
+        host: str,
+        port: int,
+        receiver: FrameReceiver,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> OutboundConnection:
+        """Connect to the first address of the host that answers.
+
+        :raises OSError: none does
+        """
+        turn = self.turn()
+        sock = await self.connect(host, port)
+        if self.stopped:
+            sock.close()
+            raise OSError("the transport was stopped")
+        layer = None if byte_layer is None else byte_layer()
+        connection = self.outbound(turn, sock, receiver, limits, layer)
+        self._dialled[connection] = limits
+        connection.begin()
+        self._sweep_again()
+        return connection
+
+    # Idle connections.
+
+    def _sweep_again(self) -> None:
+        """One timer for all connections, as often as the shortest idle time asks for."""
+        limits = [acceptor.limits for acceptor in self._acceptors]
+        idle_ms = [
+            limit.idle_ms_max for limit in (*limits, *self._dialled.values()) if limit.idle_ms_max >= 0
+        ]
+        if not idle_ms or self.stopped:
+            return
+        delay_ms = max(min(idle_ms) / SWEEPS_PER_IDLE_TIME, SWEEP_MS_MIN)
+        if self._sweep_timer is not None:
+            if self._sweep_delay_ms <= delay_ms:
+                return
+            self._sweep_timer.cancel()
+        self._sweep_delay_ms = delay_ms
+        self._sweep_timer = self.runtime.call_later(delay_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = None
+        now_ms = self.runtime.monotonic_ms()
+        for connection in list(self._table.connections.values()):
+            close_if_idle(connection, now_ms, connection.idle_ms_max)
+        for dialled, limits in list(self._dialled.items()):
+            close_if_idle(dialled, now_ms, limits.idle_ms_max)
+        self._sweep_again()
+
+    # Stopping.
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept and read no more; let open exchanges be answered and sent, for so long; close everything."""
+        if self.stopped:
+            return
+        self.stopped = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for connection in list(self._table.connections.values()):
+            connection.drain("the node stops")
+        await self._until(lambda: not self._table.connections, grace_ms)
+        for connection in list(self._table.connections.values()):
+            connection.abort("the node stops, and its grace is over")
+        for dialled in list(self._dialled):
+            dialled.die("the node stops")
+        await self._until(lambda: not self._table.connections and not self._dialled, None)
+
+    async def _until(self, all_gone: Callable[[], bool], grace_ms: int | None) -> None:
+        """Wait until they have gone and their handlers know, or until the grace is over."""
+        if all_gone():
+            return
+        over: Completion[None] = Completion()
+
+        def end() -> None:
+            if not over.done:
+                over.complete(None)
+
+        timer = None if grace_ms is None else self.runtime.call_later(grace_ms, end)
+        self._when_gone = lambda: end() if all_gone() else None
+        await over
+        self._when_gone = None
+        if timer is not None:
+            timer.cancel()
+
+    def forget(self, connection: AcceptedConnection) -> None:
+        """An accepted connection has gone, and its handler knows."""
+        self._table.forget(connection)
+        if self._when_gone is not None:
+            self._when_gone()
+
+    def forget_dialled(self, connection: OutboundConnection) -> None:
+        """A dialled connection has gone, and its receiver knows."""
+        del self._dialled[connection]
+        if self._when_gone is not None:
+            self._when_gone()
+
+
+def close_if_idle(connection: Stream, now_ms: float, idle_ms_max: float) -> None:
+    """Close it if it is the peer that has been silent for so long."""
+    since_ms = connection.idle_since()
+    if since_ms is not None and 0 <= idle_ms_max <= now_ms - since_ms:
+        connection.die(f"idle for {idle_ms_max} ms")
