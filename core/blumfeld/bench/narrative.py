@@ -61,9 +61,11 @@ def _produce_words(load: Produce) -> str:
     size = f"{least:,} B" if least == most else f"{least:,}–{most:,} B"
     connections = _count(load.connections, "connection")
     if load.rate_per_s:
-        text = f"{connections} offer {load.rate_per_s:,.0f} records/s of {size}, whatever the server does"
+        verb = "offers" if load.connections == 1 else "offer"
+        text = f"{connections} {verb} {load.rate_per_s:,.0f} records/s of {size}, whatever the server does"
     else:
-        text = f"{connections} write records of {size} as fast as they are answered (closed loop)"
+        verb = "writes" if load.connections == 1 else "write"
+        text = f"{connections} {verb} records of {size} as fast as they are answered (closed loop)"
     text += f", {load.in_flight} in flight" if load.in_flight > 1 else ""
     text += f", {load.batch_records} records a batch" if load.batch_records > 1 else ""
     text += f", {load.keys:,} keys" if load.keys else ""
@@ -72,7 +74,7 @@ def _produce_words(load: Produce) -> str:
 
 def _consume_words(load: Consume) -> str:
     where = "from the beginning" if load.start == "earliest" else "what arrives"
-    each = f", {load.members} members each" if load.members > 1 else ""
+    each = f" of {load.members} members" if load.members > 1 else ""
     verb = "reads" if load.groups == 1 else "read"
     return f"{_count(load.groups, 'group')}{each} {verb} {where}"
 

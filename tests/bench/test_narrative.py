@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from blumfeld.bench.narrative import cautions, ceiling_words, load_words, mark_of, offered_words, run_words
+from blumfeld.bench.report.cells import cells_of
+from blumfeld.bench.result import Failure, Result
+from blumfeld.bench.workload import Consume, Produce, Step
+from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
+
+
+def warned(result: Result) -> str:
+    return "\n".join(cautions(result, cells_of(result)))
+
+
+def test_a_clean_run_needs_no_caution() -> None:
+    assert warned(synthetic_result(steps=(OPEN,))) == ""
+
+
+def test_a_closed_loop_is_named_so() -> None:
+    assert warned(synthetic_result(steps=(OPEN, CLOSED))) == (
+        "Closed loop, so latencies are a saturated server's: as fast as it goes."
+    )
+
+
+def test_the_drivers_limit_is_said_with_its_share() -> None:
+    text = warned(synthetic_result(steps=(OPEN,), ceiling=1.1))
+    assert text == (
+        "1,000/s: the driver's limit, not the broker's, for epoll, uring (91% of what the driver reaches alone)."
+    )
+
+
+def test_acks_that_mean_different_things_are_said() -> None:
+    result = synthetic_result(steps=(OPEN,))
+    first, second = result.variants
+    variants = (first, msgspec.structs.replace(second, durability="fsync"))
+    text = warned(msgspec.structs.replace(result, variants=variants))
+    assert text == "An ack is not the same thing for all of them. epoll: page cache; uring: fsync."
+
+
+def test_what_is_missing_is_said_first() -> None:
+    result = msgspec.structs.replace(
+        synthetic_result(steps=(OPEN,), rounds=2),
+        interrupted=True,
+        failures=(Failure(variant="uring", step="", round=1, error="it went away"),),
+        skipped={"kafka": "one broker only"},
+        system_calls_missing="no strace.",
+    )
+    assert warned(result).splitlines() == [
+        "kafka could not run this workload: one broker only",
+        "Interrupted: what follows is of the rounds that were run.",
+        "the rest of the round, uring, round 2 was not measured: it went away",
+        "System calls were not counted: no strace.",
+        "2 rounds: intervals are wide, and 5 or more are better.",
+    ]
+
+
+def test_a_busy_machine_and_errors_are_said() -> None:
+    result = synthetic_result(steps=(OPEN,), labels=("a",))
+    machine = msgspec.structs.replace(result.machine, load_before=1.5)
+    measured = tuple(msgspec.structs.replace(one, errors=2, error="no leader") for one in result.measured)
+    text = warned(msgspec.structs.replace(result, machine=machine, measured=measured))
+    assert "load 1.50 on 2 cores" in text
+    assert "1,000/s, a: 10 errors, the first: no leader" in text
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (
+            OPEN,
+            "4 connections offer 1,000 records/s of 64–200 B, whatever the server does, 16 keys, acks=1; "
+            "1 group reads what arrives; 2 s of warm-up, 5 s measured.",
+        ),
+        (
+            CLOSED,
+            "16 connections write records of 1,024 B as fast as they are answered (closed loop), "
+            "100 records a batch, acks=1; 2 s of warm-up, 5 s measured.",
+        ),
+        (
+            CATCH_UP,
+            "2 groups read from the beginning; the data is not in the page cache; 2 s of warm-up, 5 s measured.",
+        ),
+        (
+            Step(
+                name="x",
+                produce=Produce(acks=-1, in_flight=5),
+                consume=Consume(members=2),
+                idle_connections=1000,
+            ),
+            "1 connection writes records of 100 B as fast as they are answered (closed loop), 5 in flight, acks=all; "
+            "1 group of 2 members reads what arrives; 1,000 idle connections beside it; "
+            "2 s of warm-up, 5 s measured.",
+        ),
+    ],
+)
+def test_a_load_is_said_in_words(step: Step, words: str) -> None:
+    assert load_words(step) == words
+
+
+def test_a_cell_says_its_marks_and_shares() -> None:
+    open_cells, closed_cells = cells_of(synthetic_result(ceiling=1.0))
+    assert mark_of(closed_cells.cells[0]) == "the driver's limit, not the broker's; saturated"
+    assert offered_words(open_cells.cells[0]) == "100.0%"
+    assert offered_words(closed_cells.cells[0]) == ""
+    assert ceiling_words(open_cells.cells[0]) == "100%"
+
+
+def test_a_run_is_said_in_a_line() -> None:
+    assert run_words(synthetic_result(rounds=1, labels=("a",))) == (
+        "synthetic: 1 round, wire driver, seed 1, 2026-11-21T12:00:00Z, blumfeld 0.2.0"
+    )
