@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import signal
 import sys
 import tempfile
@@ -96,11 +97,9 @@ def main() -> None:
 
 
 def _serve(out: Path, arguments: Sequence[str]) -> None:
-    from blumfeld.cli.main import main as command
-
     signal.signal(signal.SIGUSR1, Tracer(out).toggle)
     sys.argv = ["blumfeld", *arguments]
-    command()
+    runpy.run_module("blumfeld.cli.main", run_name="__main__", alter_sys=True)
 
 
 def measure(overrides: Sequence[str], connections: int, requests: int, folder: Path) -> list[Share]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from blumfeld.wire.record_batch import RecordBatch
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Entry = TypeVar("Entry")
@@ -256,6 +259,26 @@ class SegmentIndexer:
             self._since_bytes = 0
         self._since_bytes += size_bytes
         return due
+
+    def add_run(self, batches: Iterable[RecordBatch], position: int) -> bool:
+        """Batches that stand one behind the other from ``position`` on; whether one of them got an entry."""
+        indexed = False
+        highest_ms, since_bytes, interval_bytes = (
+            self.max_timestamp_ms,
+            self._since_bytes,
+            self._interval_bytes,
+        )
+        for batch in batches:
+            size_bytes = batch.size_bytes
+            if batch.max_timestamp > highest_ms or since_bytes > interval_bytes:
+                self._since_bytes = since_bytes
+                indexed |= self.add(batch.last_offset, position, size_bytes, batch.max_timestamp)
+                highest_ms, since_bytes = self.max_timestamp_ms, self._since_bytes
+            else:
+                since_bytes += size_bytes
+            position += size_bytes
+        self._since_bytes = since_bytes
+        return indexed
 
     def seal(self) -> None:
         """The segment rolls, or is closed: the time index must know the highest timestamp. May be called twice."""

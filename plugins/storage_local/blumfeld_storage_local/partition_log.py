@@ -111,9 +111,9 @@ class LocalLog:
     def write(self, done: Done) -> None:
         """Write what is placed. With ``flush.messages`` reached, ``done`` waits for the sync, as Kafka's ack does."""
         placed = self._placed
+        error: OSError | None = None
         if placed:
             self._placed = []
-            error: OSError | None = None
             try:
                 if self._home.error is not None or not self.is_open:
                     self._check()
@@ -123,9 +123,7 @@ class LocalLog:
                 if isinstance(failed, CutBackError):
                     self._home.fail(failed)
                 self.placed_end_offset = self.written_end_offset
-            outcome = WriteOutcome(self.written_end_offset, error)
-        else:
-            outcome = WriteOutcome(self.written_end_offset)
+        outcome = WriteOutcome(self.written_end_offset, error)
         if self._waiting or self.written_end_offset - self.flushed_end_offset >= self.config.flush_messages:
             self._flush_before(done, outcome)
             return
@@ -136,6 +134,9 @@ class LocalLog:
     def _append(self, placed: list[RecordBatch]) -> None:
         """Write batches in as few gather writes as rolls allow; the written end follows each."""
         writer, now_ms = self._writer, self._runtime.now_ms
+        if (size_bytes := writer.fits(placed)) >= 0:
+            self._write_run(placed, size_bytes)
+            return
         start = pending_bytes = 0
         for at, batch in enumerate(placed):
             if writer.must_roll(batch, pending_bytes, now_ms):

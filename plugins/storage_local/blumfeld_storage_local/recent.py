@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
+
+from blumfeld.wire.record_batch import RecordBatch
 
 RECENT_MAX = 2048
 """Batches remembered; twice as many before the older half is forgotten."""
@@ -25,7 +28,19 @@ class RecentBatches:
         """A batch was written behind all others."""
         self.lasts.append(last_offset)
         self.positions.append(position)
-        if len(self.lasts) > 2 * RECENT_MAX:
+        self._forget()
+
+    def add_run(self, batches: Iterable[RecordBatch], position: int) -> None:
+        """Batches were written behind all others, one behind the other from ``position`` on."""
+        add_last, add_position = self.lasts.append, self.positions.append
+        for batch in batches:
+            add_last(batch.base_offset + batch.last_offset_delta)
+            add_position(position)
+            position += batch.size_bytes
+        self._forget()
+
+    def _forget(self) -> None:
+        while len(self.lasts) > 2 * RECENT_MAX:
             self.floor = self.lasts[RECENT_MAX - 1] + 1
             del self.lasts[:RECENT_MAX]
             del self.positions[:RECENT_MAX]

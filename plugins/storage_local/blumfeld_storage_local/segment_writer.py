@@ -98,10 +98,27 @@ class SegmentWriter:
             else -2  # only the rule itself can say: it needs the clock
         )
 
+    def fits(self, batches: Sequence[RecordBatch]) -> int:
+        """Bytes of all, if it takes only a look to see that none of them belongs to a new segment; otherwise -1."""
+        roll_at_ms = self._roll_at_ms
+        start = size = self.segment.size
+        for batch in batches:
+            size += batch.size_bytes
+            if batch.max_timestamp > roll_at_ms:
+                return -1
+        if (
+            size > self._limits.segment_bytes
+            or start == 0
+            or self._index_full
+            or batches[-1].last_offset > self._offset_max
+        ):
+            return -1
+        return size - start
+
     def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: Callable[[], int]) -> bool:
         """Whether ``batch`` belongs to a new segment, when ``pending_bytes`` go before it in this write.
 
-        Almost always a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
+        Mostly a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
         """
         size = self.segment.size + pending_bytes
         if size == 0:
@@ -147,18 +164,10 @@ class SegmentWriter:
         except OSError as error:
             self._cut_back(start, error)
             raise
-        position, recent, indexer = start, self._recent, self.indexer
-        due = False
-        for batch in batches:
-            last_offset = batch.base_offset + batch.last_offset_delta
-            size = batch.size_bytes
-            if indexer.add(last_offset, position, size, batch.max_timestamp):
-                due = True
-            recent.add(last_offset, position)
-            position += size
+        self._recent.add_run(batches, start)
         segment.size = position
-        segment.next_offset = last_offset + 1
-        if due:
+        segment.next_offset = batches[-1].next_offset
+        if self.indexer.add_run(batches, start):
             self._indexed()
 
     def _cut_back(self, size: int, cause: OSError) -> None:
