@@ -1,0 +1,298 @@
+"""``blumfeld bench``: compare variants (what it does where no verb is given), report, run again, list workloads.
+
+Exit statuses: 0 measured; 1 nothing could be measured; 2 what was typed can't be run, and nothing was started; 130
+interrupted. Every file is checked before a server is started.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from blumfeld.bench.result import Result
+    from blumfeld.bench.session import Options
+    from blumfeld.bench.variants import VariantSpec
+    from blumfeld.bench.workload import Workload
+
+RUN = "run"
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+LIBRARIES = ("hdrh", "numpy", "matplotlib")
+
+
+class RunByDefault(TyperGroup):
+    """A group in which what isn't a verb belongs to ``run``: ``bench A.toml B.toml`` needs no verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the verb in front where there is none."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [RUN, *args]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The verbs, and the options of the one that is meant where none is given."""
+        super().format_help(ctx, formatter)
+        run = self.commands[RUN]
+        run.format_help(type(ctx)(run, parent=ctx, info_name="[run]"), formatter)
+
+
+app = typer.Typer(
+    name="bench",
+    cls=RunByDefault,
+    help="Compare compositions, or one with a foreign broker: interleaved rounds, open-loop load, an honest verdict.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The result file; bench-WORKLOAD-TIME.json if not given.")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder", help="Where servers keep their data, on the disk to be measured; a temporary one if not."
+    ),
+]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULT", help="What a run wrote.")]
+
+
+@app.command(RUN)
+def run(
+    variants: Annotated[
+        list[str],
+        typer.Argument(
+            help="A manifest, 'default', or one quoted string: 'A.toml --set network.plugin=net_uring --label ring', "
+            "\"kafka://127.0.0.1:0 --start 'COMMAND {folder}/data {port}'\". "
+            "The others are compared with the first."
+        ),
+    ],
+    workload: Annotated[
+        str, typer.Option("--workload", "-w", help="One that is shipped, or a TOML file.")
+    ] = "ticks",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A verdict in two minutes, with its power said.")
+    ] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Times that each variant is measured.")] = None,
+    seed: Annotated[int, typer.Option(help="Of sizes, keys, and resampling.")] = 1,
+    out: Out = None,
+    driver: Annotated[
+        str | None, typer.Option(help="wire or librdkafka; the workload's own if not given.")
+    ] = None,
+    step: Annotated[
+        list[str] | None, typer.Option(help="Only this step of the workload; may be repeated.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="SECTION.KEY=VALUE", help="Laid over every manifest, beneath its own overrides."
+        ),
+    ] = None,
+    system_calls: Annotated[
+        bool, typer.Option(help="Count system calls, apart from the measured rounds.")
+    ] = True,
+    pin: Annotated[
+        bool, typer.Option("--pin", help="The server on the first core, the driver on the others.")
+    ] = False,
+    folder: Folder = None,
+) -> None:
+    """Measure variants in turn and say what differs. The verb may be left out."""
+    _need_libraries()
+    from blumfeld.bench.session import Options
+    from blumfeld.bench.variants import VariantError, parse_variants
+    from blumfeld.bench.workload import WorkloadError, load_workload
+
+    try:
+        loaded = chosen(load_workload(workload), driver, step or [])
+        specs = parse_variants([with_common(text, overrides or []) for text in variants])
+    except (VariantError, WorkloadError) as error:
+        _refuse(str(error))
+    path = _result_path(out, loaded.name)
+    options = Options(
+        rounds=rounds, quick=quick, seed=seed, system_calls=system_calls, pin=pin, folder=_existing(folder)
+    )
+    _measure(loaded, specs, options, path)
+
+
+@app.command()
+def report(
+    result: ResultFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A folder; RESULT without its ending and -report if not given."),
+    ] = None,
+) -> None:
+    """Make an HTML page and PNGs of a result."""
+    _need_libraries()
+    from blumfeld.bench.report.write import write_report
+
+    loaded = _load(result)
+    folder = out or result.with_name(f"{result.stem}-report")
+    try:
+        written = write_report(loaded, folder)
+    except OSError as error:
+        _refuse(f"{folder}: {error.strerror or error}")
+    typer.echo(f"{written[0]} and {len(written) - 1} plots beside it")
+
+
+@app.command()
+def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
+    """Run again what a result is of: the same variants, workload, seed and rounds. Manifests are those in the file."""
+    _need_libraries()
+    from blumfeld.bench.session import Options
+    from blumfeld.bench.variants import VariantError, specs_of
+
+    loaded = _load(result)
+    try:
+        specs = specs_of(loaded)
+    except VariantError as error:
+        _refuse(str(error))
+    options = Options(
+        rounds=loaded.rounds,
+        seed=loaded.seed,
+        system_calls=bool(loaded.system_calls),
+        pin=loaded.pinned,
+        folder=_existing(folder),
+    )
+    _measure(loaded.workload, specs, options, _result_path(out, loaded.workload.name))
+
+
+@app.command()
+def show(result: ResultFile) -> None:
+    """Print a result's table and verdict again."""
+    _need_libraries()
+    from rich.console import Console
+
+    from blumfeld.bench.table import result_table
+
+    Console().print(result_table(_load(result)))
+
+
+@app.command()
+def workloads() -> None:
+    """List the workloads that are shipped."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from blumfeld.bench.workload import parse_workload, shipped
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0), show_header=False)
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("what it is")
+    for name, text in shipped().items():
+        found = parse_workload(text, name)
+        steps = "; ".join(step.name for step in found.steps)
+        table.add_row(name, Text.assemble(found.description, "\n", (f"steps: {steps}", "dim")))
+    Console().print(table)
+
+
+def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options, path: Path) -> None:
+    """Run it, save it, show it; the file is written before anything is shown, and of an interrupted run as well."""
+    from rich.console import Console
+
+    from blumfeld.bench.drivers import make_driver
+    from blumfeld.bench.live import watching
+    from blumfeld.bench.result import save_result
+    from blumfeld.bench.session import SessionError, run_session
+    from blumfeld.bench.table import result_table
+
+    console = Console()
+    try:
+        with watching(console) as watcher:
+            result = run_session(specs, workload, make_driver, options, watcher)
+    except SessionError as error:
+        typer.echo(f"blumfeld: {error}", err=True)
+        raise typer.Exit(FAILED) from error
+    if result.measured:
+        save_result(result, path)
+        console.print(result_table(result))
+        console.print(f"\n{path}: for a page with plots, blumfeld bench report {path}", highlight=False)
+    else:
+        typer.echo("blumfeld: nothing was measured", err=True)
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not result.measured:
+        raise typer.Exit(FAILED)
+
+
+def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Workload:
+    """The workload with that driver, and of its steps those that are named; all where none is.
+
+    :raises WorkloadError: it has no such step, or there is no such driver
+    """
+    import msgspec
+
+    from blumfeld.bench.workload import WorkloadError
+
+    names = [step.name for step in workload.steps]
+    unknown = [name for name in steps if name not in names]
+    if unknown:
+        raise WorkloadError(f"{workload.name} has no step {', '.join(unknown)}; allowed: {', '.join(names)}")
+    if driver not in (None, "wire", "librdkafka"):
+        raise WorkloadError(f"--driver: found {driver}; allowed: wire, librdkafka")
+    kept = tuple(step for step in workload.steps if step.name in steps or not steps)
+    return msgspec.structs.replace(workload, driver=driver or workload.driver, steps=kept)
+
+
+def with_common(variant: str, overrides: Sequence[str]) -> str:
+    """A variant's text with these overrides laid beneath its own; a foreign broker's as it is."""
+    from blumfeld.bench.variants import SCHEME
+
+    if not overrides or variant.startswith(SCHEME):
+        return variant
+    try:
+        what, *own = shlex.split(variant)
+    except ValueError:
+        return variant  # who parses it next says what is wrong with it
+    common = [part for override in overrides for part in ("--set", override)]
+    return shlex.join([what, *common, *own])
+
+
+def _need_libraries() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        _refuse(f"{', '.join(missing)} not installed: pip install 'blumfeld[bench]'")
+
+
+def _refuse(reason: str) -> NoReturn:
+    for line in reason.splitlines():
+        typer.echo(f"blumfeld: {line}", err=True)
+    raise typer.Exit(BAD_INPUT)
+
+
+def _load(path: Path) -> Result:
+    from blumfeld.bench.result import load_result
+
+    try:
+        return load_result(path)
+    except OSError as error:
+        _refuse(f"{path}: {error.strerror}; allowed: a result file")
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def _existing(folder: Path | None) -> Path | None:
+    if folder is not None and not folder.is_dir():
+        _refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
+    return folder
+
+
+def _result_path(out: Path | None, workload: str) -> Path:
+    """Where the result goes: a place that can be written to, or the run isn't begun."""
+    from datetime import UTC, datetime
+
+    path = out or Path(f"bench-{workload}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        _refuse(
+            f"--out {path}: found {'a folder' if path.is_dir() else 'no such folder'}; allowed: a file in one"
+        )
+    return path
