@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -451,3 +451,23 @@ def test_a_stop_answers_who_waits(broker: BrokerHarness) -> None:
     waiting = broker.send(fetch(0, max_wait_ms=60_000), 12)
     broker.stop()
     assert waiting.settled
+
+
+def test_who_has_gone_waits_no_longer(broker: BrokerHarness) -> None:
+    """However long the client said: else clients that come, wait and go would fill the memory."""
+    connection = broker.connect()
+    waiting = broker.send_frame(broker.frame(fetch(0, max_wait_ms=2**31 - 1), 12), connection)
+    other = broker.send(fetch(0, max_wait_ms=60_000), 12)
+    purgatory = broker.broker.parking.purgatory
+    assert (waiting.settled, len(purgatory)) == (False, 2)
+    broker.broker.connection_handler("broker").closed(cast("Any", connection), "reset")
+    assert (waiting.settled, other.settled, len(purgatory)) == (True, False, 1)
+
+
+def test_who_goes_after_an_answer_has_nothing_to_forget(broker: BrokerHarness) -> None:
+    connection = broker.connect()
+    answered = broker.send_frame(broker.frame(fetch(0, max_wait_ms=60_000), 12), connection)
+    fill(broker)
+    assert answered.settled
+    assert connection.state.when_gone is None
+    broker.broker.connection_handler("broker").closed(cast("Any", connection), "closed by the peer")

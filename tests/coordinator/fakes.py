@@ -128,6 +128,9 @@ class FakeContext:
     def close_connection(self, reason: str) -> None:
         raise AssertionError(reason)
 
+    def when_gone(self, callback: Callable[[], None] | None) -> None:
+        raise AssertionError("nothing of a group is forgotten because a connection has gone")
+
     def let_next_start(self) -> None:
         raise AssertionError("only of Produce")
 

@@ -153,6 +153,10 @@ class Dispatcher:
         """The connection has gone."""
         if self.metrics is not None:
             self.metrics.closed(connection.listener)
+        state: ConnectionState = connection.state
+        if state.when_gone is not None:
+            when_gone, state.when_gone = state.when_gone, None
+            when_gone()
 
     # For routes
 

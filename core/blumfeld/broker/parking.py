@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from math import ceil
 
 from blumfeld.broker.purgatory import Purgatory
@@ -23,9 +24,18 @@ class PurgatoryParking:
 
     def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
         """Try to complete it now; if it can't be, keep it until a key wakes it or ``timeout_ms`` has passed."""
+        self.keep(operation, keys, timeout_ms)
+
+    def keep(
+        self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float
+    ) -> Callable[[], None] | None:
+        """As :meth:`park`. Gives what makes the purgatory forget it, or ``None`` if it has ended already."""
         deadline_ms = ceil(self._runtime.monotonic_ms() + max(timeout_ms, 0))
-        if self.purgatory.park(operation, keys, deadline_ms) is not None:
-            self._set_timer(deadline_ms)
+        parked = self.purgatory.park(operation, keys, deadline_ms)
+        if parked is None:
+            return None
+        self._set_timer(deadline_ms)
+        return partial(self.purgatory.forget, parked)
 
     def wake(self, key: Hashable) -> None:
         """Something changed for ``key``: its watchers are tried again in Phase.COMPLETE of this turn."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import Exchange, Listener
@@ -10,13 +12,15 @@ from blumfeld.spi.transport import Exchange, Listener
 class ConnectionState:
     """What the broker keeps of a connection, in ``Connection.state``."""
 
-    __slots__ = ("client_id", "client_id_bytes", "principal")
+    __slots__ = ("client_id", "client_id_bytes", "principal", "when_gone")
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
         self.client_id = ""
         self.client_id_bytes = b""
         """Of the last request: clients send the same with each."""
+        self.when_gone: Callable[[], None] | None = None
+        """What to call when the connection goes: its last request waits."""
 
 
 class Request:
@@ -96,3 +100,7 @@ class Request:
     def let_next_start(self) -> None:
         """The next request of the connection may start."""
         self.exchange.let_next_start()
+
+    def when_gone(self, callback: Callable[[], None] | None) -> None:
+        """As ``RequestContext.when_gone``."""
+        self._state.when_gone = callback

@@ -66,6 +66,12 @@ class RequestContext(Protocol):
         """Of Produce with its batches placed: the next request of the connection may start."""
         ...
 
+    def when_gone(self, callback: Callable[[], None] | None) -> None:
+        """Call ``callback()`` if the connection goes while the request waits, which nobody does any more: it must be
+        answered all the same. ``None`` takes it back; a connection has one callback at a time.
+        """
+        ...
+
 
 class NoAnswer:
     """What a handler returns for a request without a response (Produce with acks=0)."""

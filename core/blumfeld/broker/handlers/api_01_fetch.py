@@ -7,6 +7,7 @@ Left out: reading from followers (preferred replica), throttling.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from blumfeld.broker.fetch_reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
@@ -135,7 +136,9 @@ class Fetch:
         waiting = WaitingFetch(self, reader, plan)
         keys = [one.partition for one in attempt.reads if one.partition is not None]
         attempt.release()
-        self._broker.parking.park(waiting, keys, max_wait_ms)
+        forget = self._broker.parking.keep(waiting, keys, max_wait_ms)
+        if forget is not None:
+            waiting.wait(forget)
         return waiting.completion
 
     def take(
@@ -261,7 +264,17 @@ class WaitingFetch:
         """As ``ParkedOperation.expire``: what there is, without an error."""
         self._take(FetchAttempt(self._reader, self._plan))
 
+    def wait(self, forget: Callable[[], None]) -> None:
+        """It is parked: if its client goes meanwhile, it must not stay for as long as the client said."""
+
+        def gone() -> None:
+            forget()
+            self.completion.complete(FetchResponse())
+
+        self._reader.context.when_gone(gone)
+
     def _take(self, attempt: FetchAttempt) -> None:
+        self._reader.context.when_gone(None)
         answer = self._fetch.take(self._reader, self._plan, attempt)
         if isinstance(answer, Completion):
             answer.when_done(lambda done: self.completion.complete(done.result()))
