@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import accepted, receive, sending, turn
+from blumfeld.net import accepted, readiness, receive, sending, socket_sending, turn
 from blumfeld.net.stream import Stream
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.transport_contract import TransportContract, kit
-from blumfeld_net_asyncio import send, stream, transport
+from blumfeld_net_asyncio import transport
 from tests.plugins.net_asyncio_tools import NoLog
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -49,13 +49,13 @@ def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
 
 
 def recycles_memory_too_early(patch: pytest.MonkeyPatch) -> None:
-    original = stream.ReadinessStream._readable
+    original = readiness.ReadableStream._readable
 
-    def readable(self: stream.ReadinessStream) -> None:
+    def readable(self: readiness.ReadableStream) -> None:
         self.turn.pool.position = 0
         original(self)
 
-    patch.setattr(stream.ReadinessStream, "_readable", readable)
+    patch.setattr(readiness.ReadableStream, "_readable", readable)
 
 
 def forgets_to_release(patch: pytest.MonkeyPatch) -> None:
@@ -77,13 +77,13 @@ def releases_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_from_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
-    original = send.SocketSendQueue._push_region
+    original = socket_sending.SocketSendQueue._push_region
 
-    def push_region(self: send.SocketSendQueue, region: FileRegion) -> bool:
+    def push_region(self: socket_sending.SocketSendQueue, region: FileRegion) -> bool:
         region.position = 0
         return original(self, region)
 
-    patch.setattr(send.SocketSendQueue, "_push_region", push_region)
+    patch.setattr(socket_sending.SocketSendQueue, "_push_region", push_region)
 
 
 def reads_on_though_nobody_takes_the_answers(patch: pytest.MonkeyPatch) -> None:

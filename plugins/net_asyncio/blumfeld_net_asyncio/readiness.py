@@ -16,32 +16,12 @@ import select
 import selectors
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
+
+from blumfeld.net.readiness import Callback, Readiness
 
 EVENTS_MAX = 1024
 """Taken from one poll; the others come first in the next."""
-
-Callback = Callable[[], None]
-
-
-class Readiness(Protocol):
-    """Who calls us when a descriptor is ready: a loop, or :class:`TurnSelector`."""
-
-    def add_reader(self, fd: int, callback: Callback, /) -> Any:
-        """Call ``callback()`` whenever ``fd`` has bytes, or its end, to read."""
-        ...
-
-    def remove_reader(self, fd: int, /) -> Any:
-        """No longer."""
-        ...
-
-    def add_writer(self, fd: int, callback: Callback, /) -> Any:
-        """Call ``callback()`` whenever ``fd`` takes bytes, or has failed."""
-        ...
-
-    def remove_writer(self, fd: int, /) -> Any:
-        """No longer."""
-        ...
 
 
 class TurnSelector(selectors.BaseSelector):

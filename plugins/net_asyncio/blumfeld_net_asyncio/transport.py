@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 from blumfeld.net.accepting import Acceptor
 from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.readiness import ReadinessOutbound, ReadinessTurn
+from blumfeld.net.readiness_accepting import ReadinessAcceptor
 from blumfeld.net.transport import BaseTransport
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
-from blumfeld_net_asyncio.address import Address, resolve
-from blumfeld_net_asyncio.listener import ReadinessAcceptor, prepare
-from blumfeld_net_asyncio.readiness import TurnLoop
-from blumfeld_net_asyncio.stream import ReadinessOutbound, ReadinessTurn
+from blumfeld_net_asyncio.readiness import TurnLoop, readiness_of
+from blumfeld_net_asyncio.sockets import bound, connected, prepare, resolve, socket_calls
 
 
 class AsyncioTransport(BaseTransport):
@@ -48,7 +48,9 @@ class AsyncioTransport(BaseTransport):
         loop = asyncio.get_running_loop()
         if isinstance(loop, TurnLoop):
             loop.readiness.busy_poll_us = self._busy_poll_us
-        return ReadinessTurn(self.runtime, loop, self._read_bytes)
+        return ReadinessTurn(
+            self.runtime, loop.call_exception_handler, readiness_of(loop), self._read_bytes, socket_calls()
+        )
 
     async def bind(self, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:
         """See :meth:`BaseTransport.bind`."""
@@ -69,6 +71,7 @@ class AsyncioTransport(BaseTransport):
         acceptor = ReadinessAcceptor(
             turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
         )
+        acceptor.prepare = prepare
         acceptor.accepts_per_turn_max = self._accepts_per_turn_max
         return acceptor
 
@@ -93,31 +96,3 @@ class AsyncioTransport(BaseTransport):
         """See :meth:`BaseTransport.outbound`."""
         assert isinstance(turn, ReadinessTurn)
         return ReadinessOutbound(turn, sock, receiver, limits, layer, self.forget_dialled)
-
-
-def bound(address: Address, backlog: int) -> socket.socket:
-    """A socket that listens there."""
-    family, where = address
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(where)
-        sock.listen(backlog)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
-    """A socket that is connected to there."""
-    family, where = address
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        prepare(sock)
-        await loop.sock_connect(sock, where)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

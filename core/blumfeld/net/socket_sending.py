@@ -1,24 +1,59 @@
-"""Sending on readiness: buffers gathered into one system call, file regions by ``sendfile``."""
+"""Sending on readiness: buffers gathered into one call of the socket's, file regions by ``sendfile``."""
 
 from __future__ import annotations
 
-import os
-import socket
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from blumfeld.net.sending import BUFFERS, IOV_MAX, JOIN_BYTES_MAX, PUSH_BYTES_MAX, SendQueue
 from blumfeld.spi.parts import FileRegion, Part
 
-_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+class Socket(Protocol):
+    """What is asked of a non-blocking socket: ``socket.socket`` has it."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
+    def recv_into(self, buffer: Any, /) -> int:
+        """Receive into a buffer; the bytes received."""
+        ...
+
+    def send(self, data: Any, /) -> int:
+        """Send; the bytes taken."""
+        ...
+
+    def sendmsg(self, buffers: Any, ancillary: Any = ..., flags: int = ..., /) -> int:
+        """Gather and send; the bytes taken."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        ...
+
+
+class SocketCalls:
+    """What is asked of the system that a socket object doesn't do itself."""
+
+    __slots__ = ("more_flag", "sendfile")
+
+    def __init__(self, sendfile: Callable[[int, int, int, int], int], more_flag: int = 0) -> None:
+        self.sendfile = sendfile
+        """``os.sendfile``: (socket, file, position, count) to the count sent."""
+        self.more_flag = more_flag
+        """``MSG_MORE``, where there is one."""
 
 
 class SocketSendQueue(SendQueue):
     """Parts on their way into one non-blocking socket."""
 
-    __slots__ = ("_socket",)
+    __slots__ = ("_calls", "_socket")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Socket, calls: SocketCalls) -> None:
         super().__init__()
         self._socket = sock
+        self._calls = calls
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
         """See :meth:`SendQueue.send`."""
@@ -31,7 +66,7 @@ class SocketSendQueue(SendQueue):
             if size_bytes <= JOIN_BYTES_MAX:
                 sent = self._socket.send(b"".join(parts))  # type: ignore[arg-type]
             else:
-                sent = self._socket.sendmsg(parts[:IOV_MAX])  # type: ignore[arg-type]
+                sent = self._socket.sendmsg(parts[:IOV_MAX])
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent != size_bytes:
@@ -59,7 +94,7 @@ class SocketSendQueue(SendQueue):
     def _push_buffers(self) -> bool:
         """Send the run of buffers at the head; whether the socket took all of it."""
         gathered, size_bytes, file_follows = self._gather()
-        more = _MSG_MORE if file_follows else 0  # the file's bytes fill the same segment
+        more = self._calls.more_flag if file_follows else 0  # the file's bytes fill the same segment
         sent = self._socket.sendmsg(gathered, (), more)
         self._taken(sent)
         return sent == size_bytes
@@ -77,6 +112,6 @@ class SocketSendQueue(SendQueue):
             self._read_region(region)
             return True
         asked = min(left, PUSH_BYTES_MAX)
-        sent = os.sendfile(self._socket.fileno(), fd, region.position + at, asked)
+        sent = self._calls.sendfile(self._socket.fileno(), fd, region.position + at, asked)
         self._region_taken(region, sent)
         return sent == asked

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
+from collections.abc import Callable
+from typing import Any
 
 from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.accepting import Acceptor
+from blumfeld.net.readiness import ReadinessAccepted, ReadinessTurn
 from blumfeld.spi.transport import ByteLayer
-from blumfeld_net_asyncio.stream import ReadinessAccepted, ReadinessTurn
 
 
 class ReadinessAcceptor(Acceptor):
     """Accepts the connections of one listener. The socket is bound and listens when it is handed over."""
 
     turn: ReadinessTurn
-    sock: socket.socket
+    sock: Any
+    prepare: Callable[[Any], None]
+    """Sets the options of an accepted socket."""
     accepts_per_turn_max: int = 64
 
     def resume(self) -> None:
@@ -38,18 +40,10 @@ class ReadinessAcceptor(Acceptor):
             self.accepted(sock, address[0], address[1])
 
     def connection(
-        self, sock: socket.socket, peer: tuple[str, int], identity: int, layer: ByteLayer | None
+        self, sock: Any, peer: tuple[str, int], identity: int, layer: ByteLayer | None
     ) -> AcceptedConnection:
         """See :meth:`Acceptor.connection`."""
-        prepare(sock)
+        self.prepare(sock)
         return ReadinessAccepted(
             self.turn, sock, peer, identity, self.listener, self.handler, self.limits, layer, self.forget
         )
-
-
-def prepare(sock: socket.socket) -> None:
-    """Options of a connected socket: no waiting for more to send, and a probe for peers that vanished."""
-    sock.setblocking(False)
-    with contextlib.suppress(OSError):  # the peer may have gone already: the first read will tell
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,60 +1,67 @@
-"""A stream on readiness: receive into the turn's memory when the socket is readable, send when it is writable."""
+"""A driver on readiness: told by a loop that a socket is readable or writable, it receives or sends what it can.
+
+It is pure because the socket is handed to it, with what else it may do of the system's (:class:`SocketCalls`).
+:class:`ReadableStream` is its receiving half, for a driver that sends in another way.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.dialled import OutboundConnection
 from blumfeld.net.receive import CARRY_BYTES_MAX, LargeFrame, ReceivePool
+from blumfeld.net.socket_sending import Socket, SocketCalls, SocketSendQueue
 from blumfeld.net.stream import Stream
-from blumfeld.net.turn import Turn
+from blumfeld.net.turn import Report, Turn
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
-from blumfeld_net_asyncio.readiness import Readiness, readiness_of
-from blumfeld_net_asyncio.send import SocketSendQueue
+
+Callback = Callable[[], None]
+
+
+class Readiness(Protocol):
+    """Who calls us when a descriptor is ready: any asyncio loop, for one."""
+
+    def add_reader(self, fd: int, callback: Callback, /) -> Any:
+        """Call ``callback()`` whenever ``fd`` has bytes, or its end, to read."""
+        ...
+
+    def remove_reader(self, fd: int, /) -> Any:
+        """No longer."""
+        ...
+
+    def add_writer(self, fd: int, callback: Callback, /) -> Any:
+        """Call ``callback()`` whenever ``fd`` takes bytes, or has failed."""
+        ...
+
+    def remove_writer(self, fd: int, /) -> Any:
+        """No longer."""
+        ...
 
 
 class ReadinessTurn(Turn):
     """The turn, with who calls us when a socket is ready, and how much is taken from it at a time."""
 
-    __slots__ = ("read_bytes", "readiness")
+    __slots__ = ("calls", "read_bytes", "readiness")
 
-    readiness: Readiness
-
-    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, read_bytes: int) -> None:
-        super().__init__(runtime, loop.call_exception_handler, ReceivePool(read_bytes))
-        self.readiness = readiness_of(loop)
+    def __init__(
+        self, runtime: Runtime, report: Report, readiness: Readiness, read_bytes: int, calls: SocketCalls
+    ) -> None:
+        super().__init__(runtime, report, ReceivePool(read_bytes))
+        self.readiness = readiness
         self.read_bytes = read_bytes
+        self.calls = calls
 
 
-class ReadinessStream(Stream):
-    """The driver: what it does is :class:`Stream`'s to ask for. Its slots are those of the classes that are made."""
+class ReadableStream(Stream):
+    """Receives when :meth:`_readable` is called. Its slots are those of the classes that are made."""
 
     __slots__ = ()
 
-    turn: ReadinessTurn
-    _fd: int
     _read_bytes: int
-    _reader: Callable[[], None]
     _recv_into: Callable[[memoryview], int]
-    _socket: socket.socket
-
-    # Receiving.
-
-    def resume_reading(self) -> None:
-        """Have the loop call us when bytes arrive, from now on."""
-        if not self._reading and not self.dead:
-            self._reading = True
-            self.turn.readiness.add_reader(self._fd, self._reader)
-
-    def pause_reading(self) -> None:
-        """Leave what arrives to the kernel, which tells the peer."""
-        if self._reading:
-            self._reading = False
-            self.turn.readiness.remove_reader(self._fd)
 
     def _readable(self) -> None:
         if self._stall or (self._rest is not None and self.held()):
@@ -143,6 +150,31 @@ class ReadinessStream(Stream):
         self._active_ms = turn.now_ms
         self.take_layered(view[:count])
 
+
+class ReadinessStream(ReadableStream):
+    """The driver: what it does is :class:`Stream`'s to ask for. Its slots are those of the classes that are made."""
+
+    __slots__ = ()
+
+    turn: ReadinessTurn
+    _fd: int
+    _reader: Callback
+    _socket: Socket
+
+    # Receiving.
+
+    def resume_reading(self) -> None:
+        """Have the loop call us when bytes arrive, from now on."""
+        if not self._reading and not self.dead:
+            self._reading = True
+            self.turn.readiness.add_reader(self._fd, self._reader)
+
+    def pause_reading(self) -> None:
+        """Leave what arrives to the kernel, which tells the peer."""
+        if self._reading:
+            self._reading = False
+            self.turn.readiness.remove_reader(self._fd)
+
     # Sending.
 
     def watch_sending(self) -> None:
@@ -191,7 +223,7 @@ class ReadinessAccepted(ReadinessStream, AcceptedConnection):
     def __init__(
         self,
         turn: ReadinessTurn,
-        sock: socket.socket,
+        sock: Socket,
         peer: tuple[str, int],
         identity: int,
         listener: Listener,
@@ -201,7 +233,16 @@ class ReadinessAccepted(ReadinessStream, AcceptedConnection):
         forget: Callable[[AcceptedConnection], None],
     ) -> None:
         AcceptedConnection.__init__(
-            self, turn, SocketSendQueue(sock), peer, identity, listener, handler, limits, layer, forget
+            self,
+            turn,
+            SocketSendQueue(sock, turn.calls),
+            peer,
+            identity,
+            listener,
+            handler,
+            limits,
+            layer,
+            forget,
         )
         attach(self, sock)
 
@@ -220,17 +261,19 @@ class ReadinessOutbound(ReadinessStream, OutboundConnection):
     def __init__(
         self,
         turn: ReadinessTurn,
-        sock: socket.socket,
+        sock: Socket,
         receiver: FrameReceiver,
         limits: Limits,
         layer: ByteLayer | None,
         forget: Callable[[OutboundConnection], None],
     ) -> None:
-        OutboundConnection.__init__(self, turn, SocketSendQueue(sock), receiver, limits, layer, forget)
+        OutboundConnection.__init__(
+            self, turn, SocketSendQueue(sock, turn.calls), receiver, limits, layer, forget
+        )
         attach(self, sock)
 
 
-def attach(stream: ReadinessAccepted | ReadinessOutbound, sock: socket.socket) -> None:
+def attach(stream: ReadinessAccepted | ReadinessOutbound, sock: Socket) -> None:
     """Give a new stream its socket, and what the hot path wants at hand."""
     stream._socket = sock
     stream._fd = sock.fileno()
