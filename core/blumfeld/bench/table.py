@@ -34,8 +34,9 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> It
     if findings.verdicts:
         yield Text("\nVerdict", style="bold")
         several = len(steps) > 1
-        for step, sentence in findings.verdicts:
-            yield _item(f"{step}: {sentence}" if several else sentence)
+        for one in (*findings.differences, *findings.others):
+            sentence = f"{one.step}: {one.sentence}" if several else one.sentence
+            yield _item(sentence, "bold" if one.different else "")
     for sentence in findings.sustained:
         yield _item(sentence)
     warned = cautions(result, steps)
@@ -46,8 +47,8 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> It
     yield Text(marks_legend(), style="dim")
 
 
-def _item(text: str) -> RenderableType:
-    return Padding(Text(f"• {text}"), (0, 0, 0, 2))
+def _item(text: str, style: str = "") -> RenderableType:
+    return Padding(Text(f"• {text}", style=style), (0, 0, 0, 2))
 
 
 def _step_table(cells: StepCells, findings: Findings) -> Table:

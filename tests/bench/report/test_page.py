@@ -9,17 +9,18 @@ import pytest
 from blumfeld.bench.report.cells import cells_of
 from blumfeld.bench.report.curves import median_series, short
 from blumfeld.bench.report.drawing import PAGE_VARIABLES, svg_of
+from blumfeld.bench.report.findings import findings_of
 from blumfeld.bench.report.write import overview_plots, step_plots, write_report
 from blumfeld.bench.result import Point, Result
 from tests.bench.browser import CHROMIUM, Seen, look
-from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
+from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 
 LABELS = ("epoll", "uring", "kafka 4.3.1 <with & a label> --set that.is=rather.long")
 
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return synthetic_result(labels=LABELS, effect=0.8, rounds=3, steps=(OPEN, CLOSED, CATCH_UP), ceiling=1.1)
+    return synthetic_result(labels=LABELS, effect=0.8, rounds=3, steps=(OPEN, CLOSED), ceiling=1.1)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,10 @@ def test_what_a_user_typed_stays_text(folder: Path) -> None:
 
 
 def test_each_plot_says_in_words_what_it_shows(result: Result) -> None:
-    for number, cells in enumerate(cells_of(result)):
-        for plot in step_plots(cells, number):
+    steps = cells_of(result)
+    findings = findings_of(result, steps)
+    for number, cells in enumerate(steps):
+        for plot in step_plots(cells, number, findings):
             svg = svg_of(plot)
             assert 'role="img"' in svg
             assert f'<title id="{plot.name}-title">' in svg
@@ -61,8 +64,9 @@ def test_each_plot_says_in_words_what_it_shows(result: Result) -> None:
 
 
 def test_the_same_result_draws_the_same_bytes(result: Result) -> None:
-    cells = cells_of(result)[0]
-    first, again = ([svg_of(plot) for plot in step_plots(cells, 0)] for _ in range(2))
+    cells, *_ = steps = cells_of(result)
+    findings = findings_of(result, steps)
+    first, again = ([svg_of(plot) for plot in step_plots(cells, 0, findings)] for _ in range(2))
     assert first == again
 
 

@@ -21,6 +21,7 @@ from blumfeld.bench.report.cells import (
 )
 from blumfeld.bench.report.curves import log_marks, short
 from blumfeld.bench.report.drawing import INK, Plot, colour_of
+from blumfeld.bench.report.findings import Findings, Interval
 
 LABEL_COLUMNS = 20
 CALLS_SHOWN = 7
@@ -94,8 +95,8 @@ def system_call_bars(cells: StepCells, name: str) -> Plot | None:
     return Plot(name, "System calls for each request", alt, draw, height_in=height)
 
 
-def ratio_dots(cells: StepCells, name: str) -> Plot | None:
-    """Each round's ratio to the first variant in the same round; the tick is the median of rounds."""
+def ratio_dots(cells: StepCells, name: str, findings: Findings) -> Plot | None:
+    """Each round's ratio to the first variant in the same round; the tick is the estimate, the line its interval."""
     first, *others = cells.cells
     measures = [measure for measure in RATIO_MEASURES if first.values(measure)]
     ratios = {
@@ -106,39 +107,50 @@ def ratio_dots(cells: StepCells, name: str) -> Plot | None:
     if not any(ratios.values()):
         return None
 
+    def known(index: int, measure: Measure) -> Interval | None:
+        return findings.intervals.get((cells.step.name, cells.cells[index].variant.label, measure.key))
+
     def draw(axes: Axes) -> None:
+        seen: list[float] = []
         height = 0.7 / len(others)
         for index, cell in enumerate(others, start=1):
-            marker = MARKERS[index % len(MARKERS)]
             for row, measure in enumerate(measures):
                 values = ratios[index, measure.key]
                 at = row - 0.35 + height * (index - 0.5)
-                label = cell.variant.label if row == 0 else None
-                style: dict[str, Any] = {
-                    "color": colour_of(index),
-                    "marker": marker,
-                    "linestyle": "none",
-                    "alpha": 0.6,
-                }
-                axes.plot(values, [at] * len(values), markersize=4.5, label=label, **style)
-                if values:
-                    axes.plot(
-                        [statistics.median(values)], [at], "|", color=INK, markersize=13, markeredgewidth=2
-                    )
+                _rounds_and_interval(axes, values, at, index, known(index, measure))
+                seen += values
+            marker = MARKERS[index % len(MARKERS)]
+            axes.plot([], [], marker, color=colour_of(index), alpha=0.6, label=cell.variant.label)
         axes.axvline(1.0, color=colour_of(0), linewidth=1.5, label=f"{first.variant.label} (1×)")
-        _ratio_axis(axes, [value for values in ratios.values() for value in values])
+        _ratio_axis(axes, seen)
         _variant_rows(axes, [measure.title for measure in measures])
 
     said = [
-        f"{cell.variant.label} {measure.title} {statistics.median(ratios[index, measure.key]):.3g}×"
+        f"{cell.variant.label} {measure.title} "
+        + (ratio_words(found) if (found := known(index, measure)) else "not known")
         for index, cell in enumerate(others, start=1)
         for measure in measures
         if ratios[index, measure.key]
     ]
     title = f"Round by round, against {first.variant.label}"
-    alt = f"{title}, step {cells.step.name}, medians of the rounds' ratios: {'; '.join(said)}."
+    alt = f"{title}, step {cells.step.name}, ratios with their intervals: {'; '.join(said)}."
     height = 1.2 + (0.22 + 0.13 * len(others)) * len(measures)
     return Plot(name, title, alt, draw, height_in=height)
+
+
+def _rounds_and_interval(
+    axes: Axes, values: Sequence[float], at: float, index: int, interval: Interval | None
+) -> None:
+    style: dict[str, Any] = {"color": colour_of(index), "linestyle": "none", "alpha": 0.6, "markersize": 4.5}
+    axes.plot(values, [at] * len(values), marker=MARKERS[index % len(MARKERS)], **style)
+    if interval is not None:
+        axes.hlines(at, interval.low, interval.high, color=INK, linewidth=1.3)
+        axes.plot([interval.ratio], [at], "|", color=INK, markersize=12, markeredgewidth=2)
+
+
+def ratio_words(interval: Interval) -> str:
+    """For those who don't see the line."""
+    return f"{interval.ratio:.3g}× ({interval.low:.3g} to {interval.high:.3g})"
 
 
 def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
 
@@ -19,6 +19,7 @@ from blumfeld.bench.report.drawing import Plot, svg_of
 from blumfeld.bench.report.findings import Findings
 from blumfeld.bench.report.rows import Figure, rows_of
 from blumfeld.bench.result import Result, Variant
+from blumfeld.bench.watching import Verdict
 
 
 def page_of(
@@ -55,12 +56,9 @@ def page_of(
 
 def _summary(result: Result, steps: Sequence[StepCells], findings: Findings) -> str:
     parts = ['<section aria-labelledby="summary"><h2 id="summary">What came out</h2>']
-    if findings.verdicts:
-        several = len(steps) > 1
-        said = [f"{step}: {sentence}" if several else sentence for step, sentence in findings.verdicts]
-        parts.append(_list(said, "verdicts"))
-    else:
+    if len(result.variants) < 2:
         parts.append("<p>One variant, measured alone: nothing to compare it with.</p>")
+    parts += _verdicts(findings, several=len(steps) > 1)
     if findings.sustained:
         parts.append(_list(findings.sustained, "verdicts"))
     warned = cautions(result, steps)
@@ -74,6 +72,21 @@ def _summary(result: Result, steps: Sequence[StepCells], findings: Findings) -> 
         )
         parts.append(f'<nav aria-label="Steps"><p>Steps: {links}</p></nav>')
     return "".join(parts) + "</section>"
+
+
+def _verdicts(findings: Findings, several: bool) -> Iterator[str]:
+    def said(verdicts: Iterable[Verdict]) -> list[str]:
+        return [f"{one.step}: {one.sentence}" if several else one.sentence for one in verdicts]
+
+    if findings.differences:
+        yield _list(said(findings.differences), "verdicts differences")
+    if not findings.others:
+        return
+    others = _list(said(findings.others), "verdicts")
+    if findings.differences and several:
+        yield f"<details><summary>{len(findings.others)} figures without a difference</summary>{others}</details>"
+    else:
+        yield others
 
 
 def _list(items: Iterable[str], name: str) -> str:
@@ -106,7 +119,10 @@ def _figures(cells: StepCells, findings: Findings) -> str:
         unit = f' <span class="quiet">{escape(row.unit)}</span>' if row.unit else ""
         figures = "".join(_figure(one) for one in row.figures)
         lines.append(f'<tr><th scope="row">{escape(row.title)}{unit}</th>{figures}</tr>')
-    caption = f"{cells.step.name}: medians of rounds; beneath, the ratio to the first with its 95 % interval"
+    caption = (
+        f"{cells.step.name}: medians of rounds; beneath, the ratio to the first, and its interval "
+        "(95 % for all that is compared in the run together)"
+    )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="Figures of {escape(cells.step.name)}">'
         f"<table><caption>{escape(caption)}</caption><thead><tr>"

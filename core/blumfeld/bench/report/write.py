@@ -17,7 +17,7 @@ from blumfeld.bench.report.cells import (
 )
 from blumfeld.bench.report.curves import latency_series, percentile_curve, rate_series
 from blumfeld.bench.report.drawing import Plot, png_of
-from blumfeld.bench.report.findings import findings_of
+from blumfeld.bench.report.findings import Findings, findings_of
 from blumfeld.bench.report.page import page_of
 from blumfeld.bench.result import Result
 
@@ -33,10 +33,11 @@ def write_report(result: Result, folder: Path) -> list[Path]:
     """
     steps = cells_of(result)
     overview = overview_plots(steps)
-    by_step = [step_plots(cells, number) for number, cells in enumerate(steps)]
+    findings = findings_of(result, steps)
+    by_step = [step_plots(cells, number, findings) for number, cells in enumerate(steps)]
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / PAGE
-    page.write_text(page_of(result, steps, findings_of(result, steps), overview, by_step), encoding="utf-8")
+    page.write_text(page_of(result, steps, findings, overview, by_step), encoding="utf-8")
     written = [page]
     for plot in [*overview, *(plot for plots in by_step for plot in plots)]:
         path = folder / f"{plot.name}.png"
@@ -56,13 +57,13 @@ def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:
     return [plot for plot in drawn if plot is not None]
 
 
-def step_plots(cells: StepCells, number: int) -> list[Plot]:
+def step_plots(cells: StepCells, number: int, findings: Findings) -> list[Plot]:
     """Those of one step that have something to show."""
     at = f"step{number}"
     drawn = (
         percentile_curve(cells, f"{at}-ack", "Ack latency", lambda one: one.produce),
         percentile_curve(cells, f"{at}-end-to-end", "End-to-end latency", lambda one: one.end_to_end),
-        ratio_dots(cells, f"{at}-ratios"),
+        ratio_dots(cells, f"{at}-ratios", findings),
         rate_series(cells, f"{at}-rate-series"),
         latency_series(cells, f"{at}-p99-series"),
         cost_bars(cells, f"{at}-cpu-request", "CPU time for each request", CPU_PER_REQUEST),
