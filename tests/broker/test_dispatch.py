@@ -9,6 +9,7 @@ import pytest
 
 from blumfeld.broker.handlers import TABLE, LazyHandler
 from blumfeld.broker.request import ConnectionState
+from blumfeld.kernel.metrics import ApiCounts
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, RequestContext
 from blumfeld.spi.transport import Listener
@@ -215,22 +216,21 @@ def test_two_handlers_for_one_version_are_a_mistake(broker: BrokerHarness) -> No
 
 
 class Counting:
-    """``RequestMetrics`` in lists."""
+    """``RequestMetrics`` in lists, and Produce's as the kernel has them."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[int, int, bool, bool, float, int]] = []
+        self.produce = ApiCounts()
+        self.requests: list[tuple[int, int, bool, bool, float]] = []
         self.connections = 0
 
+    def counts_of(self, key: int) -> ApiCounts:
+        assert key == 0
+        return self.produce
+
     def served(
-        self,
-        key: int,
-        version: int,
-        request_bytes: int,
-        response_bytes: int,
-        elapsed_ms: float,
-        requests: int = 1,
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
     ) -> None:
-        self.requests.append((key, version, request_bytes > 0, response_bytes > 0, elapsed_ms, requests))
+        self.requests.append((key, version, request_bytes > 0, response_bytes > 0, elapsed_ms))
 
     def opened(self, listener: Listener) -> None:
         self.connections += 1
@@ -244,13 +244,15 @@ def test_requests_and_connections_are_counted() -> None:
     broker = BrokerHarness(metrics=metrics)
     broker.create_topic("t")
     broker.ask(asked(), 3)
+    assert metrics.requests == [(18, 3, True, True, 0.0)]
     broker.ask(produce(batch()), 9)
+    assert metrics.produce.requests == 1
+    assert metrics.produce.request_bytes > 61
+    assert 0 < metrics.produce.response_bytes < 61
+    answered_bytes = metrics.produce.response_bytes
     broker.send(produce(batch(), acks=0), 9)
-    assert metrics.requests == [
-        (18, 3, True, True, 0.0, 1),
-        (0, 9, True, True, 0.0, 1),
-        (0, 9, True, False, 0.0, 1),
-    ]
+    assert (metrics.produce.requests, metrics.produce.response_bytes) == (2, answered_bytes)
+    assert metrics.produce.time_ms == 0.0
     assert metrics.connections == 1
     broker.broker.connection_handler("broker").closed(broker.connection, "bye")
     assert metrics.connections == 0

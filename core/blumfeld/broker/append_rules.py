@@ -34,6 +34,7 @@ class AppendRules:
         "after_ms_max",
         "batch_bytes_max",
         "before_ms_max",
+        "changes_batches",
         "log_append_time",
         "looks_inside",
         "segment_bytes",
@@ -48,6 +49,7 @@ class AppendRules:
         self._bytes_max = min(self.batch_bytes_max, self.segment_bytes)
         self.looks_inside: bool = config.compacts or config.compression_type != "producer"
         """Records are decoded before the batch is placed (:mod:`blumfeld.broker.record_rules`)."""
+        self.changes_batches = self.looks_inside or self.log_append_time
 
     def check(self, batch: RecordBatch, now_ms: int) -> None:
         """Refuse a client's batch that may not be placed.

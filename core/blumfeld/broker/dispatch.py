@@ -30,19 +30,28 @@ _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
+class ApiCounts(Protocol):
+    """Requests of one API, as plain numbers that who serves it may add to itself."""
+
+    requests: int
+    """Answered, or done without an answer."""
+    time_ms: float
+    """From the frame to its answer, waiting included."""
+    request_bytes: int
+    response_bytes: int
+
+
 class RequestMetrics(Protocol):
     """What the kernel counts requests with, when it does."""
 
+    def counts_of(self, key: int) -> ApiCounts:
+        """Those of one API, always the same object."""
+        ...
+
     def served(
-        self,
-        key: int,
-        version: int,
-        request_bytes: int,
-        response_bytes: int,
-        elapsed_ms: float,
-        requests: int = 1,
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
     ) -> None:
-        """A request was answered, or had no answer: 0 bytes. Or several: then bytes and times are sums."""
+        """One request was answered, or had no answer: 0 bytes."""
         ...
 
     def opened(self, listener: Listener) -> None:

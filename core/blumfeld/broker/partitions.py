@@ -56,8 +56,10 @@ class Partition:
         "min_insync_replicas",
         "on_high_watermark",
         "partition",
+        "placing_began_ms",
         "rules",
         "state",
+        "told_ms",
         "topic_id",
     )
 
@@ -92,6 +94,10 @@ class Partition:
         """Why it can't be used any more: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION; ``None`` while it can."""
         self.on_high_watermark: Callable[[Partition], None] | None = None
         """For a coordinator that lives on this partition: called whenever the high watermark moved."""
+        self.placing_began_ms = 0.0
+        """By the monotonic clock: when this turn's, or the last's, first append came."""
+        self.told_ms = 0.0
+        """When those who waited for an append were last told."""
         self._runtime = runtime
         self._parking = parking
         self._failed = failed
@@ -127,17 +133,19 @@ class Partition:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 self.append_ms = duplicate.timestamp_ms
                 return duplicate.base_offset
-        if rules.looks_inside:
-            batch = self._conformed(batch)
-        if rules.log_append_time:
-            batch.set_log_append_time(now_ms)
-            self.append_ms = now_ms
+        if rules.changes_batches:
+            batch = self._conformed(batch, now_ms)
         return self.place(batch, acks, waiter)
 
-    def _conformed(self, batch: RecordBatch) -> RecordBatch:
-        from blumfeld.broker.record_rules import conformed
+    def _conformed(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
+        if self.rules.looks_inside:
+            from blumfeld.broker.record_rules import conformed
 
-        return conformed(batch, self.config)
+            batch = conformed(batch, self.config)
+        if self.rules.log_append_time:
+            batch.set_log_append_time(now_ms)
+            self.append_ms = now_ms
+        return batch
 
     def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
         """Place a batch that was checked, or that this node made itself (a coordinator's); its base offset.
@@ -155,8 +163,7 @@ class Partition:
             self.state.producers.place(batch, self._runtime.now_ms())
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
         if not self._write_due:
-            self._write_due = True
-            self._runtime.at_end_of_turn(Phase.WRITE, self._write)
+            self._write_later()
         return base_offset
 
     def wait_committed(self, waiter: AppendWaiter) -> None:
@@ -167,8 +174,12 @@ class Partition:
         """Wait for what is placed, or even written, already: the original of a retry."""
         self._unwritten.append((end_offset, acks, waiter))
         if not self._write_due:
-            self._write_due = True
-            self._runtime.at_end_of_turn(Phase.WRITE, self._write)
+            self._write_later()
+
+    def _write_later(self) -> None:
+        self._write_due = True
+        self.placing_began_ms = self._runtime.monotonic_ms()
+        self._runtime.at_end_of_turn(Phase.WRITE, self._write)
 
     def _write(self) -> None:
         self._write_due = False
@@ -193,6 +204,7 @@ class Partition:
             self._unwritten = waiters
             self.fail(error)
             return
+        self.tells()
         failed = ErrorCode.KAFKA_STORAGE_ERROR
         for waiting in waiters:
             end_offset, acks, waiter = waiting
@@ -210,6 +222,10 @@ class Partition:
         if not self._advance_due:
             self._advance_due = True
             self._runtime.at_end_of_turn(Phase.HIGH_WATERMARK, self._advance)
+
+    def tells(self) -> None:
+        """Somebody is told the outcome of an append now."""
+        self.told_ms = self._runtime.monotonic_ms()
 
     def _remember(self, written_end: int) -> None:
         if self.state.epoch_unsaved and written_end > self.leader_start_offset:
@@ -236,6 +252,7 @@ class Partition:
 
     def _answer_committed(self, leader: LeaderReplica) -> None:
         waiting = self._waiting_commit
+        self.tells()
         while waiting:
             code = leader.check_committed(waiting[0][0])
             if code is None:
@@ -359,11 +376,13 @@ class Partition:
             self.follower.stop()
         self.leader = self.follower = None
         waiting, self._waiting_commit = self._waiting_commit, deque()
+        self.tells()
         for _, waiter in waiting:
             waiter.appended(code)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
         waiters, self._unwritten = self._unwritten, []
+        self.tells()
         for _, _, waiter in waiters:
             waiter.appended(code)
 

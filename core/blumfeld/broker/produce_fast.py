@@ -6,6 +6,7 @@ then finds the same thing and says so: nothing has been changed by then.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from blumfeld.broker.dispatch import Dispatcher, Route
@@ -14,28 +15,33 @@ from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.broker.produce_frame import FrameShape, OneBatch
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange
+from blumfeld.wire.api import ApiKey
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import CODEC_MASK, TRANSACTIONAL_BIT, RecordBatch
+from blumfeld.wire.record_batch import TRANSACTIONAL_BIT, RecordBatch
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
 PREFIXES_MAX = 4096
 """Different beginnings of requests that are remembered for a version; then all are forgotten."""
+ZSTD_FROM = 7
 _ZSTD = Codec.ZSTD.value
 _NONE = ErrorCode.NONE
+_PRODUCE = int(ApiKey.PRODUCE)
 
 
 class Target:
     """Where requests with a certain prefix go."""
 
-    __slots__ = ("one", "partition", "response")
+    __slots__ = ("acks", "one", "partition", "response", "waiter")
 
     def __init__(self, one: OneBatch, partition: Partition, version: int) -> None:
         self.one = one
+        self.acks = one.acks
         self.partition = partition
         self.response = one.response if version >= 5 else one.response_v3
+        self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
 
 
 class FastProduce:
@@ -45,14 +51,15 @@ class FastProduce:
         self.flexible = general.flexible
         self.broker = broker
         self.general = general
-        self.counts = None if dispatcher.metrics is None else TurnCounts(broker, dispatcher, general.version)
+        self.counts = None if dispatcher.metrics is None else dispatcher.metrics.counts_of(_PRODUCE)
         self._dispatcher = dispatcher
         self._manager = broker.partitions
         self._shape = shape = FrameShape(general.version)
         self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
         self._records = shape.flexible_records if general.flexible else shape.old_records
         self._tail = 3 if general.flexible else 0
-        self._old = general.version < 7
+        self._general_bits = TRANSACTIONAL_BIT | (_ZSTD if general.version < ZSTD_FROM else 0)
+        """Of a batch's attributes: zstd's bit no other codec has that there is."""
         self._targets: dict[bytes, Target] = {}
         self._generation = -1
 
@@ -66,38 +73,22 @@ class FastProduce:
             prefix = bytes(frame[position:end])
             target = self._targets.get(prefix) or self._resolve(prefix)
             at = self._records(frame, end)
-        except IndexError:  # the frame is cut off
+        except (IndexError, struct.error):  # the frame is cut off
             target, at = None, -1
         if target is None or at < 0:
             self.general.serve(exchange, frame, position, correlation_id)
             return
+        pending = target.waiter(self, exchange, target, correlation_id, len(frame))
         try:
             batch = RecordBatch(frame, at)
-            attributes = batch.attributes
-            if (
-                batch.size_bytes != len(frame) - at - self._tail
-                or attributes & TRANSACTIONAL_BIT
-                or (self._old and attributes & CODEC_MASK == _ZSTD)
-            ):
+            if batch.size_bytes != len(frame) - at - self._tail or batch.attributes & self._general_bits:
                 self.general.serve(exchange, frame, position, correlation_id)
                 return
-            pending = OnePending(self, exchange, target, correlation_id)
-            partition = target.partition
-            acks = target.one.acks
-            pending.base_offset = partition.append(batch, acks, pending)
+            pending.base_offset = target.partition.append(batch, target.acks, pending)
         except BrokerError:
             self.general.serve(exchange, frame, position, correlation_id)
             return
-        pending.append_ms = partition.append_ms
-        counts = self.counts
-        if counts is not None:
-            if not counts.due:
-                counts.begin()
-            counts.request_bytes += len(frame)
-            pending.received_ms = counts.now_ms
-        if acks == ACKS_ALL:
-            self.broker.runtime.at_end_of_turn(Phase.COMPLETE, pending.park)
-        exchange.let_next_start()
+        pending.placed()
 
     def _resolve(self, prefix: bytes) -> Target | None:
         one = self._shape.parse_prefix(prefix)
@@ -119,63 +110,16 @@ class FastProduce:
         return target
 
 
-class TurnCounts:
-    """What the metrics are told of the requests of a turn, once, at its end."""
-
-    __slots__ = (
-        "_dispatcher",
-        "_runtime",
-        "_version",
-        "answered",
-        "due",
-        "now_ms",
-        "received_ms",
-        "request_bytes",
-        "response_bytes",
-    )
-
-    def __init__(self, broker: Broker, dispatcher: Dispatcher, version: int) -> None:
-        self._runtime = broker.runtime
-        self._dispatcher = dispatcher
-        self._version = version
-        self.due = False
-        """Whether the metrics are told at the end of this turn."""
-        self.now_ms = 0.0
-        """When this turn's first request came."""
-        self.answered = 0
-        self.received_ms = 0.0
-        """Of those that were answered, summed."""
-        self.request_bytes = 0
-        self.response_bytes = 0
-
-    def begin(self) -> None:
-        """Something is to be counted in this turn."""
-        self.due = True
-        self.now_ms = self._runtime.monotonic_ms()
-        self._runtime.at_end_of_turn(Phase.COMPLETE, self._end)
-
-    def _end(self) -> None:
-        self.due = False
-        answered, self.answered = self.answered, 0
-        elapsed_ms = answered * self._runtime.monotonic_ms() - self.received_ms
-        metrics = self._dispatcher.metrics
-        assert metrics is not None
-        metrics.served(0, self._version, self.request_bytes, self.response_bytes, elapsed_ms, answered)
-        self.received_ms = 0.0
-        self.request_bytes = self.response_bytes = 0
-
-
-class OnePending:
-    """A request whose one batch is placed; implements ``AppendWaiter`` and, if need be, ``ParkedOperation``."""
+class OneWritten:
+    """A request whose one batch is to be written (acks=0, acks=1): implements ``AppendWaiter``."""
 
     __slots__ = (
         "append_ms",
         "base_offset",
         "correlation_id",
-        "done",
         "exchange",
         "fast",
-        "parked",
+        "frame_bytes",
         "received_ms",
         "target",
     )
@@ -183,45 +127,69 @@ class OnePending:
     append_ms: int
     base_offset: int
     received_ms: float
-    """As of the turn; set if there are metrics."""
+    """When the partition's turn began, in which it was received."""
 
-    def __init__(self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int) -> None:
+    def __init__(
+        self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int, frame_bytes: int
+    ) -> None:
         self.fast = fast
         self.exchange = exchange
         self.target = target
         self.correlation_id = correlation_id
-        self.done = self.parked = False
+        self.frame_bytes = frame_bytes
+
+    def placed(self) -> None:
+        """The batch has its offsets: the connection's next request may start."""
+        partition = self.target.partition
+        self.append_ms = partition.append_ms
+        self.received_ms = partition.placing_began_ms
+        self.exchange.let_next_start()
 
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``."""
-        if self.done:
-            return
-        self.done = True
         target = self.target
         answer = b""
-        if target.one.acks == 0:
+        if target.acks == 0:
             self.exchange.no_answer()
             if code is not _NONE:
                 self.exchange.connection.close(f"produce with acks=0 failed: {code.name}")
-        elif code is _NONE:
-            start = target.partition.log.log_start_offset
-            answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
-            self.exchange.answer((answer,))
         else:
-            answer = target.response(self.correlation_id, int(code), -1, -1, -1)
+            if code is _NONE:
+                start = target.partition.log.log_start_offset
+                answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
+            else:
+                answer = target.response(self.correlation_id, int(code), -1, -1, -1)
             self.exchange.answer((answer,))
         counts = self.fast.counts
         if counts is not None:
-            if not counts.due:
-                counts.begin()
-            counts.answered += 1
-            counts.received_ms += self.received_ms
+            counts.requests += 1
+            counts.time_ms += target.partition.told_ms - self.received_ms
+            counts.request_bytes += self.frame_bytes
             counts.response_bytes += len(answer)
+
+
+class OneCommitted(OneWritten):
+    """A request whose one batch is to be committed (acks=all); implements ``ParkedOperation``, should it last."""
+
+    __slots__ = ("done", "parked")
+
+    def placed(self) -> None:
+        """As :meth:`OneWritten.placed`; at the end of the turn it is known whether it has to wait."""
+        self.done = self.parked = False
+        super().placed()
+        self.fast.broker.runtime.at_end_of_turn(Phase.COMPLETE, self.park)
+
+    def appended(self, code: ErrorCode) -> None:
+        """As ``AppendWaiter.appended``; after the time-out nothing comes of it."""
+        if self.done:
+            return
+        self.done = True
+        super().appended(code)
         if self.parked:
             self.fast.broker.parking.wake(self)
 
     def park(self) -> None:
-        """acks=all was not reached within the turn: wait for it, or for the request's timeout."""
+        """It was not committed within the turn: wait for it, or for the request's timeout."""
         if not self.done:
             self.parked = True
             self.fast.broker.parking.park(self, (self,), self.target.one.timeout_ms)
@@ -232,4 +200,5 @@ class OnePending:
 
     def expire(self) -> None:
         """The time is up: what is not committed yet may still become so."""
+        self.target.partition.tells()
         self.appended(ErrorCode.REQUEST_TIMED_OUT)

@@ -126,12 +126,12 @@ class FrameShape:
 
     @staticmethod
     def old_records(frame: memoryview, position: int) -> int:
-        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame."""
-        end = len(frame)
-        if position + 4 > end:
-            return -1
-        (size,) = _unpack_i32(frame, position)
-        return position + 4 if position + 4 + size == end and size >= 0 else -1
+        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame.
+
+        :raises struct.error: the frame ends there
+        """
+        at = position + 4
+        return at if _unpack_i32(frame, position)[0] == len(frame) - at else -1
 
     @staticmethod
     def flexible_records(frame: memoryview, position: int) -> int:

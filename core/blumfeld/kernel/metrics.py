@@ -33,20 +33,19 @@ class NodeMetrics:
         """Accepted since the start, by listener."""
         self._metrics: dict[str, Metric] = {}
 
-    def served(
-        self,
-        key: int,
-        version: int,
-        request_bytes: int,
-        response_bytes: int,
-        elapsed_ms: float,
-        requests: int = 1,
-    ) -> None:
-        """A request was answered, or had no answer: 0 bytes. Or several: then bytes and times are sums."""
+    def counts_of(self, key: int) -> ApiCounts:
+        """Those of one API, to add to."""
         counts = self.apis.get(key)
         if counts is None:
             counts = self.apis[key] = ApiCounts()
-        counts.requests += requests
+        return counts
+
+    def served(
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+    ) -> None:
+        """One request was answered, or had no answer: 0 bytes."""
+        counts = self.counts_of(key)
+        counts.requests += 1
         counts.time_ms += elapsed_ms
         counts.request_bytes += request_bytes
         counts.response_bytes += response_bytes
