@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.rivals import free_port
+from blumfeld.bench.servers import free_port
 from tests.shared_facts import shared_path
 
 TOOL_SECONDS_MAX = 90

@@ -1,0 +1,266 @@
+"""What is compared, from what was typed: a manifest or a foreign broker. Checked before anything starts.
+
+- ``default``: no file, the built-in manifest
+- ``A.toml``: a manifest; ``"A.toml --set network.plugin=net_uring --label ring"``: with overrides, by another name
+- ``"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port}'"``: a foreign broker, started in each round;
+  ``--warm-up SECONDS``, ``--durability WORDS`` and ``--server-version V`` say more of it
+- ``"kafka://127.0.0.1:9092 --running"``: one that runs already, with data of its own
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+import msgspec
+
+from blumfeld import __version__
+from blumfeld.bench.result import Result, Variant
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.manifest import NO_FILE, read_manifest
+from blumfeld.kernel.manifest_error import ManifestError
+from blumfeld.kernel.node import Node
+from blumfeld.kernel.plan import Plan, make_plan
+from blumfeld.wire.errors import PluginContractError
+
+DEFAULT = "default"
+SCHEME = "kafka://"
+FOREIGN_WARM_UP_S = 25.0
+"""Of a foreign broker: a JVM needs it to compile; cold, Kafka does a sixth of what it does warm."""
+NOT_KNOWN = "not known"
+MANIFEST_FILE = "manifest.toml"
+"""What a manifest is called in a server's folder: the text that was checked, whatever became of the file since.
+"""
+
+
+class VariantError(Exception):
+    """What was typed can't be run; the message says what was found and what is allowed. Nothing was started."""
+
+
+@attrs.frozen
+class VariantSpec:
+    """One to be compared: all that is needed to start it, and again from a result file."""
+
+    variant: Variant
+    port: int = 0
+    """Where a foreign one listens; 0 is any free port."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the run."""
+        return self.variant.label
+
+
+def parse_variants(texts: Sequence[str]) -> tuple[VariantSpec, ...]:
+    """All variants of a run, with labels made unique: ``a``, ``a (2)``.
+
+    :raises VariantError: for the first one that can't be run
+    """
+    specs = [parse_variant(text) for text in texts]
+    taken: dict[str, int] = {}
+    unique = []
+    for spec in specs:
+        taken[spec.label] = number = taken.get(spec.label, 0) + 1
+        label = spec.label if number == 1 else f"{spec.label} ({number})"
+        unique.append(attrs.evolve(spec, variant=msgspec.structs.replace(spec.variant, label=label)))
+    if len({spec.label for spec in unique}) != len(unique):
+        raise VariantError("two variants have one --label")
+    return tuple(unique)
+
+
+def parse_variant(text: str, label: str | None = None) -> VariantSpec:
+    """One variant. A manifest is loaded and planned as ``blumfeld run`` would; nothing is opened.
+
+    :raises VariantError: it can't be run
+    """
+    try:
+        given = _parser().parse_args(shlex.split(text))
+    except ValueError as error:
+        raise VariantError(f"{text!r}: {error}") from error
+    except VariantError as error:
+        raise VariantError(f"{text!r}: {error}") from error
+    given.label = label or given.label
+    if given.what.startswith(SCHEME):
+        return _foreign(text, given)
+    for option in ("start", "warm_up", "durability", "server_version"):
+        if getattr(given, option) is not None:
+            raise VariantError(f"{text!r}: --{option.replace('_', '-')} is for {SCHEME} variants only")
+    if given.running:
+        raise VariantError(f"{text!r}: --running is for {SCHEME} variants only")
+    return _ours(text, given)
+
+
+def specs_of(result: Result) -> tuple[VariantSpec, ...]:
+    """The variants of a result, to be run again; manifests are the texts in it, whatever became of the files.
+
+    :raises VariantError: a manifest names what isn't installed here
+    """
+    specs = []
+    for variant in result.variants:
+        if variant.kind == "manifest":
+            checked = _described(variant.manifest, variant.overrides, variant.given)
+            variant = msgspec.structs.replace(
+                variant,
+                versions=checked.versions,
+                network=checked.network,
+                durability=checked.durability,
+                command=(sys.executable, *variant.command[1:]),
+            )
+            specs.append(VariantSpec(variant))
+        else:
+            specs.append(VariantSpec(variant, _address(shlex.split(variant.given)[0])))
+    return tuple(specs)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise VariantError(message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("what")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--label", "--name", dest="label")
+    parser.add_argument("--start")
+    parser.add_argument("--running", action="store_true")
+    parser.add_argument("--warm-up", type=float)
+    parser.add_argument("--durability")
+    parser.add_argument("--server-version")
+    return parser
+
+
+def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
+    port = _address(given.what)
+    if given.set:
+        raise VariantError(f"{text!r}: --set is for manifests only")
+    if (given.start is None) != given.running:
+        raise VariantError(
+            f"{text!r}: say how it is started, --start 'COMMAND {{folder}} {{port}}', so that each round has fresh "
+            "data; or --running for one that runs already: then data isn't fresh, and what it uses isn't known"
+        )
+    if given.running and port == 0:
+        raise VariantError(f"{text!r}: one that runs already has a port")
+    command = tuple(shlex.split(given.start)) if given.start else ()
+    if command and not any("{port}" in part for part in command) and port == 0:
+        raise VariantError(f"{text!r}: the command must take the {{port}}, or the address name one")
+    label = given.label or (Path(command[0]).name if command else given.what.removeprefix(SCHEME))
+    warm_up_s = given.warm_up if given.warm_up is not None else 0.0 if given.running else FOREIGN_WARM_UP_S
+    return VariantSpec(
+        Variant(
+            label=label,
+            kind="running" if given.running else "foreign",
+            given=text,
+            command=_absolute(command),
+            warm_up_s=warm_up_s,
+            versions={label: given.server_version} if given.server_version else {},
+            network=NOT_KNOWN,
+            durability=given.durability or NOT_KNOWN,
+        ),
+        port,
+    )
+
+
+def _absolute(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The program by its whole path, if it was given by a path: servers run in folders of their own."""
+    if command and "/" in command[0]:
+        return (str(Path(command[0]).resolve()), *command[1:])
+    return command
+
+
+def _address(what: str) -> int:
+    host, colon, port = what.removeprefix(SCHEME).rpartition(":")
+    if not colon or host not in ("127.0.0.1", "localhost") or not port.isdigit() or int(port) > 65535:
+        raise VariantError(f"found {what}; allowed: {SCHEME}127.0.0.1:PORT, where PORT 0 is any free one")
+    return int(port)
+
+
+def _ours(text: str, given: argparse.Namespace) -> VariantSpec:
+    manifest = None if given.what == DEFAULT else _read(given.what)
+    overrides = tuple(given.set)
+    checked = _described(manifest, overrides, given.what if manifest is not None else NO_FILE)
+    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+    command += ["{folder}/" + MANIFEST_FILE] if manifest is not None else []
+    for override in overrides:
+        command += ["--set", override]
+    command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
+    return VariantSpec(
+        Variant(
+            label=given.label or _label(given.what, overrides),
+            kind="manifest",
+            given=text,
+            manifest=manifest,
+            overrides=overrides,
+            command=tuple(command),
+            warm_up_s=0.0,
+            versions=checked.versions,
+            network=checked.network,
+            durability=checked.durability,
+        )
+    )
+
+
+def _label(what: str, overrides: Sequence[str]) -> str:
+    """The file's stem, and what was laid over it: values of plug-ins alone, others with their last key."""
+    parts = [what if what == DEFAULT else Path(what).stem]
+    for override in overrides:
+        key, _, value = override.partition("=")
+        short = key.split('"')[1] if '"' in key else key.rpartition(".")[2]
+        parts.append(value.strip('"') if short == "plugin" else f"{short}={value}")
+    return " ".join(parts)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        raise VariantError(f"{path}: {reason}; allowed: a TOML file, {DEFAULT}, or {SCHEME}…") from error
+
+
+@attrs.frozen
+class _Description:
+    versions: dict[str, str]
+    network: str
+    durability: str
+
+
+def _described(manifest: str | None, overrides: Sequence[str], source: str) -> _Description:
+    try:
+        plan = make_plan(read_manifest(manifest, source, overrides=overrides, listen="127.0.0.1:0"), source)
+        return asyncio.run(_describe(plan))
+    except (ManifestError, PluginContractError) as error:
+        raise VariantError(str(error)) from error
+
+
+async def _describe(plan: Plan) -> _Description:
+    """As ``blumfeld plan`` does: a node is made, and opens nothing."""
+
+    def defect(where: str, error: BaseException) -> None:
+        raise error
+
+    runtime = AsyncioRuntime(defect)
+    try:
+        composition = Node(plan, runtime, EventLogs(lambda: lambda *_: None)).composition
+        return _Description(
+            versions=_versions(plan),
+            network=f"{plan.of_role('network')[0].name} ({composition.transport.driver()})",
+            durability=f"acks=1: {composition.storage.promise()}; acks=all: {composition.replication.promise()}",
+        )
+    finally:
+        await runtime.close()
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    found = {"blumfeld": __version__, "python": sys.version.split()[0]}
+    for plugin in plan.plugins:
+        for origin in plan.registry.origins(plugin.name):
+            found[plugin.name] = str(origin)
+    return found
