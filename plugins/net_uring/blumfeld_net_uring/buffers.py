@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from blumfeld_net_uring import abi
 from blumfeld_net_uring.ring import Ring
@@ -72,36 +72,49 @@ def address_of_view(view: memoryview) -> int:
 
 
 class Slabs:
-    """``count`` buffers of ``size_bytes`` in one piece of memory; view and address of each are made once.
+    """Buffers of ``size_bytes`` in one piece of memory; view and address of each are made once.
 
     Take one with ``index = slabs.free.pop()`` when ``slabs.free`` isn't empty, and give it back with
-    ``slabs.free.append(index)``: the last one given back is taken first, while the cache still has it. The
-    memory is touched, and so paid for, only where it is used.
+    ``slabs.free.append(index)``: the last one given back is taken first, while the cache still has it. There
+    are ``count_first`` of them (all, if that is None) until :meth:`extend` makes more, up to ``count_max``.
+    Memory is touched, and so paid for, only where it is used.
     """
 
-    __slots__ = ("addresses", "count", "free", "size_bytes", "views")
+    __slots__ = ("_memory", "_start", "addresses", "count_max", "free", "size_bytes", "views")
 
-    def __init__(self, size_bytes: int, count: int) -> None:
+    def __init__(self, size_bytes: int, count_max: int, count_first: int | None = None) -> None:
         self.size_bytes = size_bytes
-        self.count = count
-        memory = mmap.mmap(-1, size_bytes * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        whole = memoryview(memory)
-        start = address_of(memory)
-        self.views = [whole[i * size_bytes : (i + 1) * size_bytes] for i in range(count)]
-        self.addresses = [start + i * size_bytes for i in range(count)]
-        self.free = list(range(count - 1, -1, -1))
+        self.count_max = count_max
+        memory = mmap.mmap(-1, size_bytes * count_max, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory: memoryview | None = memoryview(memory)
+        self._start = address_of(memory)
+        self.views: list[memoryview] = []
+        self.addresses: list[int] = []
+        self.free: list[int] = []
+        self.extend(count_max if count_first is None else count_first)
+
+    def extend(self, more: int) -> int:
+        """Make so many more, or as many as may be; how many were made."""
+        first, size = len(self.views), self.size_bytes
+        if self._memory is None:
+            return 0
+        indexes = range(first, min(first + more, self.count_max))
+        self.views += [self._memory[i * size : (i + 1) * size] for i in indexes]
+        self.addresses += [self._start + i * size for i in indexes]
+        self.free += reversed(indexes)
+        return len(indexes)
 
     @property
     def outstanding(self) -> int:
         """Buffers taken and not given back."""
-        return self.count - len(self.free)
+        return len(self.views) - len(self.free)
 
     def release(self) -> None:
         """Let go of the memory, which ends with the last view that somebody still has of it."""
+        self._memory = None
         self.views = []
         self.addresses = []
         self.free = []
-        self.count = 0
 
 
 class BufferGroup:
@@ -112,14 +125,26 @@ class BufferGroup:
     stays unchanged until then. (A buffer of which nothing is needed any more may be put down too; it is the
     same.)
 
-    When the kernel finds none it ends the receive with ``-ENOBUFS``. Then call :meth:`grow`, and receive
-    again: at once if it says True, else after the next :meth:`end_turn`. The group begins with few buffers
-    and doubles, up to ``count_max``; it doesn't shrink.
+    When the kernel finds none it ends the receive with ``-ENOBUFS``: a multishot receive as soon as it has
+    used the last one, whether more bytes have come or not. Then call :meth:`grow`, once for each receive that
+    ended so, and receive again: at once if it says True, else after the next :meth:`end_turn`. The group
+    begins with few buffers and doubles, up to ``count_max``; it doesn't shrink.
 
     :raises OSError: the kernel has no buffer rings (EINVAL), or the group is in use (EEXIST).
     """
 
-    __slots__ = ("_ring", "_slabs", "_table", "_tail", "group", "published", "size_bytes", "taken", "views")
+    __slots__ = (
+        "_ring",
+        "_slabs",
+        "_spare",
+        "_table",
+        "_tail",
+        "group",
+        "published",
+        "size_bytes",
+        "taken",
+        "views",
+    )
 
     def __init__(
         self,
@@ -137,11 +162,12 @@ class BufferGroup:
         self._table = mmap.mmap(-1, count_max * abi.BUFFER_BYTES)
         registration = abi.BufferRegistration(address_of(self._table), count_max, group)
         register(ring.fd, abi.REGISTER_PBUF_RING, ctypes.byref(registration), 1)
-        self._slabs = Slabs(size_bytes, count_max)
+        self._slabs = Slabs(size_bytes, count_max, 0)
         self.views = self._slabs.views
         self.taken: list[int] = []
         """Ids of buffers to be given back at the end of the turn."""
         self._tail = 0
+        self._spare = 0
         self.published = 0
         """Buffers that are in use: the kernel's, and those outstanding."""
         ring.keep(self)
@@ -149,40 +175,46 @@ class BufferGroup:
 
     def end_turn(self) -> None:
         """Give back all that was ``taken``: the kernel may write into them from the next submission on."""
+        self._spare = 0
         taken = self.taken
         if not taken:
             return
-        table, addresses, size = self._table, self._slabs.addresses, self.size_bytes
-        tail, mask = self._tail, len(addresses) - 1
-        for buffer_id in taken:
-            _pack_buffer(table, (tail & mask) << 4, addresses[buffer_id], size, buffer_id)
-            tail += 1
-        self._set_tail(tail)
+        self._give(taken)
         taken.clear()
 
-    def grow(self) -> bool:
-        """Put more buffers in use, as many as there are. False: there are ``count_max`` already."""
-        more = min(self.published, self._slabs.count - self.published)
-        self._publish(more)
-        return more > 0
-
-    def _publish(self, more: int) -> None:
-        kept, self.taken = self.taken, list(range(self.published, self.published + more))
-        self.published += more
-        self.end_turn()
-        self.taken = kept
-
-    def _set_tail(self, tail: int) -> None:
+    def _give(self, buffer_ids: Iterable[int]) -> None:
+        table, addresses, size = self._table, self._slabs.addresses, self.size_bytes
+        tail, mask = self._tail, self._slabs.count_max - 1
+        for buffer_id in buffer_ids:
+            _pack_buffer(table, (tail & mask) << 4, addresses[buffer_id], size, buffer_id)
+            tail += 1
         self._tail = tail
         self._table[abi.BUFFER_TAIL_OFFSET : abi.BUFFER_TAIL_OFFSET + 2] = (tail & 0xFFFF).to_bytes(
             2, "little"
         )
 
+    def grow(self) -> bool:
+        """A receive found no buffer: put as many more in use as there are, unless others' calls in this turn
+        have left one for it. False: all ``count_max`` are in use.
+        """
+        if not self._spare:
+            self._spare = self._publish(self.published)
+        if not self._spare:
+            return False
+        self._spare -= 1
+        return True
+
+    def _publish(self, more: int) -> int:
+        made = self._slabs.extend(more)
+        self._give(range(self.published, self.published + made))
+        self.published += made
+        return made
+
     def close(self) -> None:
         """Take the group from the kernel. No receive may be in flight on it. The ring does it too when it
         closes.
         """
-        if self._slabs.count and not self._ring.closed:
+        if self.published and not self._ring.closed:
             registration = abi.BufferRegistration(0, 0, self.group)
             register(self._ring.fd, abi.UNREGISTER_PBUF_RING, ctypes.byref(registration), 1)
         self._ring.unkeep(self)

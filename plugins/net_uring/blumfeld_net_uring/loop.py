@@ -110,19 +110,14 @@ class UringSelector(selectors.BaseSelector):
 
 
 class UringLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on a :class:`UringSelector`. ``without``: features to go without, as :func:`probe`.
+    """asyncio's loop on a :class:`UringSelector`; :func:`uring_loop` makes it.
 
-    ``probe`` says what the kernel allows; ``ring`` is for the transport; the selector closes it with the loop.
-
-    :raises RingUnavailable: there is no ring.
+    ``probe`` says what the kernel allows; ``ring`` is for the transport, and closed with the loop.
     """
 
-    def __init__(self, without: Iterable[str] = ()) -> None:
-        without = names_of(without)
-        self.probe = probe(without)
-        if self.probe.why_not is not None:
-            raise RingUnavailable(self.probe.why_not)
-        self.ring = Ring(setup_without=without)
+    def __init__(self, ring: Ring, found: Probe) -> None:
+        self.ring = ring
+        self.probe = found
         self.turns = UringSelector(self.ring)
         super().__init__(self.turns)
         self.ring.on_error = self._report
@@ -148,10 +143,21 @@ class PlainLoop(asyncio.SelectorEventLoop):
         super().__init__()
 
 
+def uring_loop(without: Iterable[str] = ()) -> UringLoop:
+    """The loop on the ring. ``without``: features to go without, as :func:`blumfeld_net_uring.probe.probe`.
+
+    :raises RingUnavailable: there is no ring.
+    """
+    names = names_of(without)
+    found = probe(names)
+    if found.why_not is not None:
+        raise RingUnavailable(found.why_not)
+    return UringLoop(Ring(setup_without=names), found)
+
+
 def new_loop(without: Iterable[str] = ()) -> UringLoop | PlainLoop:
     """The loop on the ring where there is one, else asyncio's own."""
     try:
-        return UringLoop(without)
+        return uring_loop(without)
     except RingUnavailable as refusal:
-        found = probe(without)
-        return PlainLoop(attrs.evolve(found, features=(), why_not=refusal.reason))
+        return PlainLoop(attrs.evolve(probe(without), features=(), why_not=refusal.reason))

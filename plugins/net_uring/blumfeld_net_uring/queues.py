@@ -29,6 +29,8 @@ DRAIN_SECONDS_MAX = 5.0
 IGNORED = 0
 """The token of operations whose result nobody wants to know."""
 
+_EXPECTED = (0, errno.ETIME, errno.EINTR, errno.EBUSY, errno.EAGAIN, errno.EBADFD)
+"""Time or a signal ended the wait; completions wait to be reaped; no memory at the moment; not entered yet."""
 _U32 = 0xFFFFFFFF
 _ENTER = abi.SYS_ENTER
 _GETEVENTS = abi.ENTER_GETEVENTS
@@ -187,7 +189,7 @@ class Queues:
         if count > self.sq_entries:
             raise ValueError(f"{count} entries, and room for {self.sq_entries}")
         if self._tail + count - self._submitted > self.sq_entries:
-            self.submit()
+            self.submit(count)
 
     # The kernel's turn
 
@@ -196,7 +198,7 @@ class Queues:
 
         Returns early when a signal came. Then, and after the timeout, there may be nothing to reap.
 
-        :raises OSError: called by another thread than before (EEXIST), or on a closed ring.
+        :raises OSError: called by another thread than before (EEXIST), or after :meth:`close` (EBADF).
         """
         tail = self._tail
         count = tail - self._submitted
@@ -216,31 +218,30 @@ class Queues:
         elif self._settle(done):
             self.enter(timeout_ns)
 
-    def submit(self) -> None:
-        """Hand over what is queued, without waiting. Called by itself when the queue is full.
+    def submit(self, room: int = 1) -> None:
+        """Hand over what is queued, without waiting, so that ``room`` entries fit in. A full queue does it itself.
 
         :raises OSError: the kernel takes nothing (EAGAIN: out of memory).
         """
         for _ in range(3):
             self._words[self._sq_tail_at] = self._tail & _U32
-            self._settle(syscall(_ENTER, self.fd, self._tail - self._submitted, 0, 0, None, 0))
-            if self._tail - self._submitted <= self._sq_mask:
+            done = syscall(_ENTER, self.fd, self._tail - self._submitted, 0, 0, None, 0)
+            if not self._settle(done) and self._tail + room - self._submitted <= self.sq_entries:
                 return
         raise OSError(errno.EAGAIN, "io_uring: the kernel takes no more entries")
 
     def _settle(self, done: int) -> bool:
         """Learn what was submitted; whether to try again."""
+        number = ctypes.get_errno() if done < 0 else 0
+        if number not in _EXPECTED:
+            raise failure("io_uring_enter")
         head = self._words[self._sq_head_at]
         self._submitted = self._tail - ((self._tail - head) & _U32)
-        if done >= 0:
+        if number != errno.EBADFD:
             return False
-        number = ctypes.get_errno()
-        if number in (errno.ETIME, errno.EINTR, errno.EBUSY, errno.EAGAIN):
-            return False
-        if number == errno.EBADFD:  # made, and not entered yet: this thread is the issuer
-            register(self.fd, abi.REGISTER_ENABLE_RINGS, None, 0)
-            return True
-        raise failure("io_uring_enter")
+        # Made, and not entered yet: this thread becomes the issuer.
+        register(self.fd, abi.REGISTER_ENABLE_RINGS, None, 0)
+        return True
 
     @property
     def idle(self) -> bool:

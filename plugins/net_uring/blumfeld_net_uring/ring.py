@@ -123,7 +123,7 @@ class Ring(Queues):
         _pack(self._sqes, self._slot(), abi.OP_POLL_REMOVE, 0, 0, -1, 0, target, 0, 0, token)
 
     def cancel(self, token: int, target: int, every: bool = True) -> None:
-        """Cancel operations of token ``target``: every one (the result is how many were found, from Linux 5.19), or one.
+        """Cancel operations of token ``target``: every one (the result is how many, from Linux 5.19), or one.
 
         They complete with ``-ECANCELED``, or with what they had come to. ``-ENOENT``: there was none.
         """

@@ -1,0 +1,346 @@
+"""asyncio's loop on the ring: everything of asyncio's as ever, and the turn of the ring."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blumfeld_net_uring import queues, system
+from blumfeld_net_uring.buffers import address_of
+from blumfeld_net_uring.loop import PlainLoop, UringLoop, new_loop, uring_loop
+from blumfeld_net_uring.ring import RingUnavailable
+from tests.plugins.net_uring.ring_tools import Told, needs_ring, open_descriptors, ring_mappings
+
+RUNGS: list[tuple[str, ...]] = [(), ("deferred task run",), ("single issuer",), ("cooperative task run",)]
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def loop() -> Iterator[UringLoop]:
+    """Not running yet."""
+    loop = uring_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Two connected stream sockets."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    with near, far:
+        yield near, far
+
+
+@pytest.fixture
+def enters(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """(submitted, waited for) of each io_uring_enter from now on."""
+    seen: list[tuple[int, int]] = []
+    real = system.syscall
+
+    def counted(number: int, fd: int, submit: int, wait: int, *rest: Any) -> Any:
+        seen.append((submit, wait))
+        return real(number, fd, submit, wait, *rest)
+
+    monkeypatch.setattr(queues, "syscall", counted)
+    return seen
+
+
+@needs_ring
+class TestAsyncio:
+    @pytest.mark.parametrize("without", RUNGS, ids=lambda names: "-".join(names) or "all")
+    def test_streams_timers_threads_and_children(self, without: tuple[str, ...]) -> None:
+        async def main() -> list[bytes]:
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writer.write(await reader.readexactly(200_000))
+                writer.close()
+
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(bytes(200_000))
+            echo = await reader.read(-1)
+            writer.close()
+            await writer.wait_closed()
+            server.close()
+            await server.wait_closed()
+            child = await asyncio.create_subprocess_exec("echo", "hello", stdout=asyncio.subprocess.PIPE)
+            heard, _ = await child.communicate()
+            threaded = await asyncio.to_thread(lambda: b"threaded")
+            return [echo, heard, threaded]
+
+        with asyncio.Runner(loop_factory=lambda: uring_loop(without)) as runner:
+            assert runner.run(main()) == [bytes(200_000), b"hello\n", b"threaded"]
+
+    def test_a_timer_is_neither_early_nor_lost(self, loop: UringLoop) -> None:
+        async def main() -> float:
+            began = time.monotonic()
+            await asyncio.sleep(0.03)
+            return time.monotonic() - began
+
+        assert 0.0299 <= loop.run_until_complete(main()) < 5
+
+    def test_another_thread_wakes_it(self, loop: UringLoop) -> None:
+        """The loop sleeps without a time-out."""
+        done = loop.create_future()
+        thread = threading.Timer(0.02, loop.call_soon_threadsafe, (done.set_result, "woken"))
+        thread.start()
+        assert loop.run_until_complete(done) == "woken"
+        thread.join()
+
+    def test_a_signal_wakes_it(self, loop: UringLoop) -> None:
+        done = loop.create_future()
+        loop.add_signal_handler(signal.SIGALRM, done.set_result, "signalled")
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        assert loop.run_until_complete(done) == "signalled"
+        loop.remove_signal_handler(signal.SIGALRM)
+
+    def test_a_refused_connection_is_told(self, loop: UringLoop) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = server.getsockname()
+        with socket.socket() as client:
+            client.setblocking(False)
+            with pytest.raises(ConnectionRefusedError):
+                loop.run_until_complete(loop.sock_connect(client, address))
+
+    def test_a_reader_that_takes_little_is_called_again(self, loop: UringLoop, pair: Pair) -> None:
+        """Readiness of the others is of a level, not of an edge."""
+        near, far = pair
+        received = bytearray()
+        done = loop.create_future()
+
+        def on_ready() -> None:
+            received.extend(near.recv(1))
+            if len(received) == 100:
+                done.set_result(None)
+
+        loop.add_reader(near, on_ready)
+        far.send(b"x" * 100)
+        loop.run_until_complete(asyncio.wait_for(done, 5))
+        loop.remove_reader(near)
+
+    def test_registration_is_a_selectors(self, loop: UringLoop, pair: Pair) -> None:
+        near, _ = pair
+        turns = loop.turns
+        key = turns.register(near, selectors.EVENT_READ, "data")
+        assert turns.get_key(near) == turns.get_map()[near] == key
+        assert turns.modify(near, selectors.EVENT_WRITE, "data").events == selectors.EVENT_WRITE
+        assert [key.fileobj for key, _ in turns.select(5)] == [near]
+        assert turns.unregister(near).fileobj is near
+        assert turns.select(0) == []
+
+    def test_it_may_run_in_another_thread_than_made_it(self, loop: UringLoop) -> None:
+        results: list[str] = []
+
+        async def main() -> str:
+            return await asyncio.sleep(0.001, "done")
+
+        thread = threading.Thread(target=lambda: results.append(loop.run_until_complete(main())))
+        thread.start()
+        thread.join()
+        assert results == ["done"]
+
+
+@needs_ring
+class TestTheTurn:
+    def test_a_completion_is_told_inside_select(self, loop: UringLoop, pair: Pair) -> None:
+        """What its callback defers runs in the same turn, after the other completions of it."""
+        near, far = pair
+        order: list[str] = []
+        buffers = [bytearray(1), bytearray(1)]
+
+        def completed(result: int, flags: int) -> None:
+            order.append("completed")
+            loop.call_soon(order.append, "deferred")
+            if order.count("completed") == 2:
+                loop.call_soon(loop.stop)
+
+        for buffer in buffers:
+            loop.ring.recv(loop.ring.attach(completed), near.fileno(), address_of(buffer), 1)
+        loop.call_soon(far.send, b"xy")
+        loop.run_forever()
+        assert order == ["completed", "completed", "deferred", "deferred"]
+
+    def test_one_system_call_a_turn(self, loop: UringLoop, pair: Pair, enters: list[tuple[int, int]]) -> None:
+        """It submits what the turn before queued (its answer, and the next receive), and waits."""
+        near, far = pair
+        memory = bytearray(64)
+        address = address_of(memory)
+        ring = loop.ring
+        rounds = 0
+
+        def answer(count: int) -> None:
+            ring.send(sent, near.fileno(), address, count)
+            ring.recv(received, near.fileno(), address, 64)
+
+        def on_received(count: int, flags: int) -> None:
+            loop.call_soon(answer, count)
+
+        def on_sent(result: int, flags: int) -> None:
+            nonlocal rounds
+            rounds += 1
+            assert far.recv(64) == b"ping"
+            if rounds == 100:
+                loop.stop()
+            far.send(b"ping")
+
+        received, sent = ring.attach(on_received), ring.attach(on_sent)
+        ring.recv(received, near.fileno(), address, 64)
+        far.send(b"ping")
+        del enters[:]
+        loop.run_forever()
+        assert rounds == 100
+        # Those that don't wait belong to call_soon, whose turn follows: asyncio polls without a time-out.
+        assert sum(wait for _, wait in enters) <= 102
+        assert sum(submit for submit, _ in enters) <= 202
+
+    def test_what_a_callback_raises_is_reported(self, loop: UringLoop) -> None:
+        reported: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda loop, context: reported.append(context))
+
+        def fails(result: int, flags: int) -> None:
+            loop.call_soon(loop.stop)
+            raise ValueError("mine")
+
+        told = Told(loop.ring)
+        loop.ring.nop(loop.ring.attach(fails))
+        loop.ring.nop(told.token)
+        loop.run_forever()
+        assert [str(context["exception"]) for context in reported] == ["mine"]
+        assert told.results == [0]
+
+    def test_the_others_cost_nothing_while_they_are_quiet(
+        self, loop: UringLoop, enters: list[tuple[int, int]]
+    ) -> None:
+        loop.turns.select(0)
+        del enters[:]
+        for _ in range(5):
+            assert loop.turns.select(0) == []
+        assert enters == [(0, 0)] * 5
+
+
+@needs_ring
+class TestBusyPoll:
+    def test_in_the_window_it_does_not_sleep(
+        self, loop: UringLoop, pair: Pair, enters: list[tuple[int, int]]
+    ) -> None:
+        near, far = pair
+        loop.busy_poll_us = 5_000_000
+        assert loop.turns.busy_poll_us == loop.busy_poll_us
+        memory = bytearray(1)
+        told = Told(loop.ring)
+        loop.ring.nop(told.token)
+        loop.turns.select(None)
+        loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
+        timer = threading.Timer(0.05, far.send, (b"x",))
+        timer.start()
+        del enters[:]
+        loop.turns.select(None)
+        timer.join()
+        assert told.results == [0, 1]
+        # One to submit, one to take what came; between them no system call.
+        assert [submit for submit, _ in enters] == [1, 0]
+
+    def test_after_the_window_it_sleeps(self, loop: UringLoop, pair: Pair) -> None:
+        near, far = pair
+        loop.busy_poll_us = 1000
+        memory = bytearray(1)
+        told = Told(loop.ring)
+        loop.ring.nop(told.token)
+        loop.turns.select(None)
+        loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
+        timer = threading.Timer(0.1, far.send, (b"x",))
+        timer.start()
+        used = time.thread_time()
+        loop.turns.select(None)
+        timer.join()
+        assert told.results == [0, 1]
+        assert time.thread_time() - used < 0.05
+
+    def test_a_timer_ends_it(self, loop: UringLoop) -> None:
+        loop.busy_poll_us = 60_000_000
+        told = Told(loop.ring)
+        loop.ring.nop(told.token)
+        loop.turns.select(None)
+        began = time.monotonic()
+        loop.turns.select(0.02)
+        assert 0.0199 <= time.monotonic() - began < 5
+
+    def test_asyncio_works_under_it(self) -> None:
+        async def main() -> str:
+            await asyncio.sleep(0.01)
+            return await asyncio.to_thread(lambda: "threaded")
+
+        with asyncio.Runner(loop_factory=uring_loop) as runner:
+            running = runner.get_loop()
+            assert isinstance(running, UringLoop)
+            running.busy_poll_us = 100
+            assert runner.run(main()) == "threaded"
+
+
+@needs_ring
+class TestTheEnd:
+    def test_loops_leave_nothing_behind(self, pair: Pair) -> None:
+        near, _ = pair
+        memory = bytearray(10)
+        descriptors, mappings = open_descriptors(), ring_mappings()
+        for _ in range(200):
+            loop = uring_loop()
+            loop.ring.recv(Told(loop.ring).token, near.fileno(), address_of(memory), 10)
+            loop.run_until_complete(asyncio.sleep(0))
+            assert loop.ring.in_flight == 2
+            loop.close()
+            assert loop.ring.in_flight == 0
+        assert (open_descriptors(), ring_mappings()) == (descriptors, mappings)
+
+    def test_after_it_the_kernel_writes_nowhere(self, pair: Pair) -> None:
+        near, far = pair
+        memory = bytearray(10)
+        loop = uring_loop()
+        loop.ring.recv(Told(loop.ring).token, near.fileno(), address_of(memory), 10)
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        far.send(b"late")
+        assert memory == bytes(10)
+        assert near.recv(10) == b"late"
+        assert loop.ring.closed
+
+    def test_a_closed_ring_is_an_error(self, loop: UringLoop) -> None:
+        loop.close()
+        with pytest.raises(OSError, match="io_uring_enter") as caught:
+            loop.ring.enter(0)
+        assert caught.value.errno == errno.EBADF
+
+
+class TestTheChoice:
+    @needs_ring
+    def test_the_ring_where_there_is_one(self) -> None:
+        loop = new_loop({"splice"})
+        try:
+            assert isinstance(loop, UringLoop)
+            assert loop.probe.available
+            assert not loop.probe.splice
+            assert os.readlink(f"/proc/self/fd/{loop.ring.fd}") == "anon_inode:[io_uring]"
+        finally:
+            loop.close()
+
+    def test_asyncios_own_where_there_is_none(self) -> None:
+        with pytest.raises(RingUnavailable, match="left out by configuration"):
+            uring_loop({"io_uring"})
+        loop = new_loop({"io_uring"})
+        try:
+            assert isinstance(loop, PlainLoop)
+            assert loop.probe.why_not == "left out by configuration"
+            assert loop.run_until_complete(asyncio.sleep(0, "works")) == "works"
+        finally:
+            loop.close()

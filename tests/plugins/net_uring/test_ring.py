@@ -1,0 +1,578 @@
+"""The ring's operations, its two queues at their limits, and what it does with memory and tokens."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blumfeld_net_uring import abi, queues, system
+from blumfeld_net_uring.buffers import address_of, address_of_bytes
+from blumfeld_net_uring.ring import IGNORED, Ring, RingUnavailable
+from tests.plugins.net_uring.ring_tools import (
+    Told,
+    needs_ring,
+    open_descriptors,
+    open_ring,
+    ring_mappings,
+    run_until,
+    turn,
+)
+
+pytestmark = needs_ring
+
+RUNGS: list[tuple[str, ...]] = [
+    (),
+    ("deferred task run",),
+    ("deferred task run", "single issuer"),
+    ("deferred task run", "single issuer", "cooperative task run"),
+]
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """8 entries, 16 completions."""
+    with open_ring() as ring:
+        yield ring
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Two connected stream sockets."""
+    near, far = socket.socketpair()
+    far.settimeout(5)
+    with near, far:
+        yield near, far
+
+
+class TestQueues:
+    def test_both_wrap_around(self, ring: Ring) -> None:
+        seen: list[int] = []
+        tokens = [ring.attach(lambda result, flags, i=i: seen.append(i)) for i in range(5)]  # type: ignore[misc]
+        for _ in range(100):
+            for token in tokens:
+                ring.nop(token)
+            turn(ring)
+        assert seen == [0, 1, 2, 3, 4] * 100
+        assert ring.in_flight == 0
+
+    def test_a_full_queue_is_submitted_by_itself(self, ring: Ring) -> None:
+        told = Told(ring)
+        for _ in range(13):
+            ring.nop(told.token)
+        turn(ring)
+        assert told.results == [0] * 13
+
+    def test_more_completions_than_fit_are_not_lost(self, ring: Ring) -> None:
+        """The queue holds 16; the kernel keeps the rest until there is room."""
+        seen: list[int] = []
+        for i in range(200):
+            ring.nop(ring.attach(lambda result, flags, i=i: seen.append(i)))  # type: ignore[misc]
+        assert not ring.idle
+        run_until(ring, lambda: len(seen) == 200)
+        assert sorted(seen) == list(range(200))
+        assert ring.in_flight == 0
+
+    def test_a_callback_may_queue_more_than_fits(self, ring: Ring) -> None:
+        told = Told(ring)
+
+        def burst(result: int, flags: int) -> None:
+            for _ in range(50):
+                ring.nop(told.token)
+
+        for _ in range(3):
+            ring.nop(ring.attach(burst))
+        run_until(ring, lambda: len(told.results) == 150)
+        assert ring.in_flight == 0
+
+    def test_entering_counts_what_the_kernel_took(self, ring: Ring) -> None:
+        """As after a KeyboardInterrupt between the system call and our note of it."""
+        told = Told(ring)
+        ring.nop(told.token)
+        ring.enter(0)
+        ring._submitted -= 1
+        ring.nop(told.token)
+        run_until(ring, lambda: len(told.results) == 2)
+        assert turn(ring) == 0
+
+    def test_waiting_ends_after_its_time(self, ring: Ring) -> None:
+        began = time.monotonic()
+        ring.enter(20_000_000)
+        assert 0.02 <= time.monotonic() - began < 5
+        assert ring.reap() == 0
+
+    def test_waiting_ends_with_a_signal(self, ring: Ring) -> None:
+        caught: list[int] = []
+        before = signal.signal(signal.SIGALRM, lambda number, frame: caught.append(number))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            ring.enter(None)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert caught == [signal.SIGALRM]
+
+    def test_nothing_waits_while_there_is_something_to_reap(self, ring: Ring) -> None:
+        def fails(result: int, flags: int) -> None:
+            raise ValueError("mine")
+
+        told = Told(ring)
+        ring.nop(ring.attach(fails))
+        ring.nop(told.token)
+        ring.enter(0)
+        with pytest.raises(ValueError, match="mine"):
+            ring.reap()
+        ring.enter(None)
+        ring.reap()
+        assert told.results == [0]
+
+    def test_what_a_callback_raises_goes_to_on_error(self, ring: Ring) -> None:
+        errors: list[Exception] = []
+        ring.on_error = errors.append
+        told = Told(ring)
+
+        def fails(result: int, flags: int) -> None:
+            raise KeyError("mine")
+
+        ring.nop(ring.attach(fails))
+        ring.nop(told.token)
+        assert turn(ring) == 2
+        assert told.results == [0]
+        assert [str(error) for error in errors] == ["'mine'"]
+
+    def test_idle_looks_without_a_system_call(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, far = pair
+        memory = bytearray(10)
+        told = Told(ring)
+        ring.recv(told.token, near.fileno(), address_of(memory), 10)
+        turn(ring)
+        assert ring.idle
+        far.send(b"x")
+        assert not ring.idle
+        run_until(ring, lambda: told.results == [1])
+
+
+class TestTokens:
+    def test_none_is_given_out_twice(self, ring: Ring) -> None:
+        seen = set()
+        for _ in range(1000):
+            token = ring.attach(lambda result, flags: None)
+            assert token not in seen
+            seen.add(token)
+            ring.detach(token)
+
+    def test_a_late_completion_reaches_nobody(self, ring: Ring) -> None:
+        first = Told(ring)
+        ring.nop(first.token)
+        ring.detach(first.token)
+        second = Told(ring)
+        turn(ring)
+        assert first.results == second.results == []
+        assert ring.strays == 1
+
+    def test_the_ignored_token_is_no_stray(self, ring: Ring) -> None:
+        ring.nop(IGNORED)
+        assert turn(ring) == 1
+        assert ring.strays == 0
+
+    def test_a_token_can_change_hands(self, ring: Ring) -> None:
+        first, second = Told(ring), Told(ring)
+        ring.reattach(first.token, lambda result, flags: second.completions.append((result, flags)))
+        ring.nop(first.token)
+        turn(ring)
+        assert (first.results, second.results) == ([], [0])
+
+
+class TestOperations:
+    @pytest.mark.parametrize("without", RUNGS, ids=lambda names: "-".join(names) or "all")
+    def test_bytes_come_and_go_in_every_mode(
+        self, without: tuple[str, ...], pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, far = pair
+        with open_ring(without=without) as ring:
+            assert not set(ring.setup) & set(without)
+            memory, data = bytearray(10), b"back"
+            told, sent = Told(ring), Told(ring)
+            ring.recv(told.token, near.fileno(), address_of(memory), 10)
+            ring.send(sent.token, near.fileno(), address_of_bytes(data), len(data), socket.MSG_NOSIGNAL)
+            run_until(ring, lambda: sent.results == [4])
+            assert far.recv(10) == b"back"
+            far.send(b"there")
+            run_until(ring, lambda: told.results == [5])
+            assert memory == b"there" + bytes(5)
+
+    def test_a_bad_descriptor_is_a_result(self, ring: Ring) -> None:
+        told = Told(ring)
+        ring.recv(told.token, 1_000_000, 0, 10)
+        turn(ring)
+        assert told.results == [-errno.EBADF]
+
+    def test_linked_sends_go_in_order(self, ring: Ring, pair: tuple[socket.socket, socket.socket]) -> None:
+        """Each is larger than the socket takes at once, so that without the link the next would overtake it."""
+        near, far = pair
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        pieces = [bytes([65 + i]) * 300_000 for i in range(3)]
+        told = Told(ring)
+        ring.reserve(3)
+        for i, piece in enumerate(pieces):
+            link = abi.SQE_IO_LINK if i < 2 else 0
+            flags = socket.MSG_NOSIGNAL | socket.MSG_WAITALL
+            ring.send(told.token, near.fileno(), address_of_bytes(piece), len(piece), flags, link)
+        turn(ring)
+        received = bytearray()
+        while len(received) < 900_000:
+            far.setblocking(False)
+            try:
+                received += far.recv(65536)
+            except BlockingIOError:
+                turn(ring)
+        assert received == b"".join(pieces)
+        run_until(ring, lambda: told.results == [300_000] * 3)
+
+    def test_a_failed_link_cancels_what_follows(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, _ = pair
+        told = Told(ring)
+        data = b"never"
+        ring.send(told.token, 1_000_000, address_of_bytes(data), 5, 0, abi.SQE_IO_LINK)
+        ring.send(told.token, near.fileno(), address_of_bytes(data), 5)
+        run_until(ring, lambda: len(told.results) == 2)
+        assert told.results == [-errno.EBADF, -errno.ECANCELED]
+
+    def test_reserved_entries_are_submitted_together(self, ring: Ring) -> None:
+        told = Told(ring)
+        for _ in range(6):
+            ring.nop(told.token)
+        ring.reserve(3)
+        assert ring._tail == ring._submitted == 6
+        ring.reserve(8)
+        with pytest.raises(ValueError, match="9 entries, and room for 8"):
+            ring.reserve(9)
+
+    def test_a_file_region_goes_through_a_pipe(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket], tmp_path: Path
+    ) -> None:
+        near, far = pair
+        (tmp_path / "f").write_bytes(bytes(range(256)) * 16)
+        told = Told(ring)
+        outlet, inlet = os.pipe()
+        try:
+            with (tmp_path / "f").open("rb") as file:
+                ring.splice(told.token, file.fileno(), 100, inlet, 2000, entry_flags=abi.SQE_IO_LINK)
+                ring.splice(told.token, outlet, None, near.fileno(), 2000)
+                run_until(ring, lambda: told.results == [2000, 2000])
+        finally:
+            os.close(outlet)
+            os.close(inlet)
+        assert far.recv(4000) == (bytes(range(256)) * 16)[100:2100]
+
+    def test_one_accept_takes_all_connections(self, ring: Ring) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            told = Told(ring)
+            ring.accept(
+                told.token, listener.fileno(), socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, multishot=True
+            )
+            clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+            run_until(ring, lambda: len(told.results) == 3)
+            accepted = [socket.socket(fileno=fd) for fd in told.results]
+            assert all(flags & abi.CQE_F_MORE for _, flags in told.completions)
+            assert [s.getpeername() for s in accepted] == [c.getsockname() for c in clients]
+            assert ring.in_flight == 1
+            for each in clients + accepted:
+                each.close()
+
+    def test_a_poll_tells_of_readiness_and_can_be_removed(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, far = pair
+        once, always, removal = Told(ring), Told(ring), Told(ring)
+        ring.poll_add(once.token, near.fileno(), select.POLLIN)
+        ring.poll_add(always.token, near.fileno(), select.POLLIN, multishot=True)
+        turn(ring)
+        for _ in range(2):
+            far.send(b"x")
+            turn(ring)
+        assert once.completions == [(select.POLLIN, 0)]
+        assert always.results == [select.POLLIN] * 2
+        ring.poll_remove(removal.token, always.token)
+        run_until(ring, lambda: len(always.results) == 3)
+        assert always.results[-1] == -errno.ECANCELED
+        assert removal.results == [0]
+
+    def test_descriptors_are_shut_and_closed_in_order(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, far = pair
+        told = Told(ring)
+        ring.shutdown(told.token, near.fileno(), socket.SHUT_WR)
+        ring.close_fd(told.token, os.dup(near.fileno()))
+        before = open_descriptors()
+        run_until(ring, lambda: told.results == [0, 0])
+        assert far.recv(1) == b""
+        assert open_descriptors() == before - 1
+
+
+class TestCancellation:
+    def test_by_token(self, ring: Ring, pair: tuple[socket.socket, socket.socket]) -> None:
+        near, _ = pair
+        memory = bytearray(10)
+        told, cancelled = Told(ring), Told(ring)
+        for _ in range(2):
+            ring.recv(told.token, near.fileno(), address_of(memory), 10)
+        turn(ring)
+        ring.cancel(cancelled.token, told.token)
+        run_until(ring, lambda: ring.in_flight == 0)
+        assert told.results == [-errno.ECANCELED] * 2
+        assert cancelled.results == [2]
+
+    def test_one_of_a_token(self, ring: Ring, pair: tuple[socket.socket, socket.socket]) -> None:
+        near, _ = pair
+        memory = bytearray(10)
+        told, cancelled = Told(ring), Told(ring)
+        for _ in range(2):
+            ring.recv(told.token, near.fileno(), address_of(memory), 10)
+        turn(ring)
+        ring.cancel(cancelled.token, told.token, every=False)
+        run_until(ring, lambda: cancelled.results == [0])
+        assert told.results == [-errno.ECANCELED]
+        assert ring.in_flight == 1
+
+    def test_by_descriptor(self, ring: Ring, pair: tuple[socket.socket, socket.socket]) -> None:
+        near, far = pair
+        memory = bytearray(10)
+        mine, other, cancelled = Told(ring), Told(ring), Told(ring)
+        ring.recv(mine.token, near.fileno(), address_of(memory), 10)
+        ring.poll_add(mine.token, near.fileno(), select.POLLIN)
+        ring.poll_add(other.token, far.fileno(), select.POLLIN)
+        turn(ring)
+        ring.cancel_fd(cancelled.token, near.fileno())
+        run_until(ring, lambda: len(mine.results) == 2)
+        assert mine.results == [-errno.ECANCELED] * 2
+        assert cancelled.results == [2]
+        assert other.results == []
+
+    def test_of_nothing(self, ring: Ring) -> None:
+        told = Told(ring)
+        ring.cancel(told.token, 12345, every=False)
+        run_until(ring, lambda: told.results == [-errno.ENOENT])
+
+
+class TestMemory:
+    def test_what_the_caller_holds_is_enough(
+        self, ring: Ring, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        """Between submission and completion garbage is collected and the allocator is kept busy."""
+        near, far = pair
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        held = bytes(range(256)) * 4096
+        memory = bytearray(100)
+        sent, told = Told(ring), Told(ring)
+        ring.send(
+            sent.token,
+            near.fileno(),
+            address_of_bytes(held),
+            len(held),
+            socket.MSG_WAITALL | socket.MSG_NOSIGNAL,
+        )
+        ring.recv(told.token, near.fileno(), address_of(memory), 100)
+        turn(ring)
+        received = bytearray()
+        far.setblocking(False)
+        while len(received) < len(held):
+            gc.collect(0)
+            churn = [bytes([7]) * size for size in (10, 100, 1000, 100_000)]
+            try:
+                received += far.recv(200_000)
+            except BlockingIOError:
+                turn(ring)
+        assert churn
+        assert received == held
+        gc.collect()
+        far.send(b"y" * 100)
+        run_until(ring, lambda: told.results == [100])
+        assert memory == b"y" * 100
+
+    def test_after_close_nothing_is_written(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        """The receive is cancelled, and the bytes that come afterwards are still the socket's."""
+        near, far = pair
+        ring = Ring(8, 16)
+        memory = bytearray(10)
+        told = Told(ring)
+        ring.recv(told.token, near.fileno(), address_of(memory), 10)
+        ring.poll_add(told.token, near.fileno(), select.POLLIN, multishot=True)
+        turn(ring)
+        assert ring.in_flight == 2
+        assert ring.close()
+        assert ring.in_flight == 0
+        far.send(b"late")
+        assert near.recv(10) == b"late"
+        assert memory == bytes(10)
+        assert told.results == []
+        assert ring.close()
+
+    def test_close_before_linux_5_19(
+        self, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """There "cancel everything" is refused, and each token is cancelled on its own."""
+        monkeypatch.setattr(abi, "CANCEL_ANY", 1 << 30)
+        near, _ = pair
+        ring = Ring(8, 16)
+        for _ in range(3):
+            ring.poll_add(Told(ring).token, near.fileno(), select.POLLIN)
+        turn(ring)
+        assert ring.close()
+
+    def test_what_was_never_submitted_is_never_done(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        near, far = pair
+        for enabled in (False, True):
+            ring = Ring(8, 16)
+            if enabled:
+                turn(ring)
+            data = b"never"
+            ring.send(IGNORED, near.fileno(), address_of_bytes(data), 5)
+            assert ring.close()
+        far.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            far.recv(10)
+
+    def test_what_it_keeps_is_released_when_nothing_is_in_flight(
+        self, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        near, _ = pair
+        ring = Ring(8, 16)
+        in_flight: list[int] = []
+
+        class Kept:
+            def release(self) -> None:
+                in_flight.append(ring.in_flight)
+
+        ring.keep(Kept())
+        given_up = Kept()
+        ring.keep(given_up)
+        ring.unkeep(given_up)
+        ring.poll_add(Told(ring).token, near.fileno(), select.POLLIN)
+        turn(ring)
+        ring.close()
+        assert in_flight == [0]
+
+    def test_memory_is_rather_lost_than_corrupted(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        """Closed by a thread that may not enter, the ring can't wait for the kernel: it never releases the memory."""
+        near, _ = pair
+        ring = Ring(8, 16)
+        released: list[bool] = []
+
+        class Kept:
+            def release(self) -> None:
+                released.append(True)
+
+            def __del__(self) -> None:
+                released.append(False)
+
+        ring.keep(Kept())
+        ring.poll_add(Told(ring).token, near.fileno(), select.POLLIN)
+        turn(ring)
+        let_go: list[bool] = []
+        thread = threading.Thread(target=lambda: let_go.append(ring.close()))
+        thread.start()
+        thread.join()
+        gc.collect()
+        assert let_go == [False]
+        assert released == []
+
+    def test_rings_leave_nothing_behind(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        near, _ = pair
+        descriptors, mappings = open_descriptors(), ring_mappings()
+        for _ in range(200):
+            ring = Ring(8, 16)
+            ring.poll_add(Told(ring).token, near.fileno(), select.POLLIN)
+            turn(ring)
+            ring.close()
+        assert (open_descriptors(), ring_mappings()) == (descriptors, mappings)
+
+
+class TestThreads:
+    def test_the_first_to_enter_is_the_only_one(self, ring: Ring) -> None:
+        told = Told(ring)
+        failures: list[OSError] = []
+        done = threading.Event()
+        left = threading.Event()
+
+        def first() -> None:
+            ring.nop(told.token)
+            turn(ring)
+            done.set()
+            left.wait(5)
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        assert done.wait(5)
+        try:
+            ring.enter(0)
+        except OSError as failure:
+            failures.append(failure)
+        left.set()
+        thread.join()
+        assert told.results == [0]
+        assert [failure.errno for failure in failures] == [errno.EEXIST]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("number", "switch", "words"),
+        [
+            (errno.ENOSYS, "", "no io_uring"),
+            (errno.EPERM, "2", "kernel.io_uring_disabled = 2"),
+            (errno.EPERM, "0", "seccomp"),
+            (errno.EACCES, "", "EACCES: a seccomp"),
+            (errno.ENOMEM, "", "ulimit -l"),
+            (errno.EMFILE, "", "descriptor"),
+            (errno.EIO, "", "Input/output error"),
+        ],
+    )
+    def test_each_is_said_in_an_operators_words(
+        self, number: int, switch: str, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*args: object) -> int:
+            ctypes.set_errno(number)
+            return -1
+
+        monkeypatch.setattr(system, "syscall", refuse)
+        monkeypatch.setattr(system, "_disabled_switch", lambda: switch)
+        with pytest.raises(RingUnavailable) as caught:
+            Ring()
+        assert words in caught.value.reason
+
+    def test_an_old_io_uring_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = open_descriptors()
+        monkeypatch.setattr(abi, "FEAT_EXT_ARG", 1 << 31)
+        with pytest.raises(RingUnavailable, match=r"older than Linux 5\.11"):
+            Ring()
+        assert open_descriptors() == before
+
+    def test_a_kernel_that_takes_nothing_is_an_error(
+        self, ring: Ring, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def out_of_memory(*args: object) -> int:
+            ctypes.set_errno(errno.EAGAIN)
+            return -1
+
+        told = Told(ring)
+        for _ in range(8):
+            ring.nop(told.token)
+        with monkeypatch.context() as patch:
+            patch.setattr(queues, "syscall", out_of_memory)
+            with pytest.raises(OSError, match="takes no more"):
+                ring.nop(told.token)
+        run_until(ring, lambda: told.results == [0] * 8)
