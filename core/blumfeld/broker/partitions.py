@@ -22,7 +22,11 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import RecordBatch
 
 ACKS_ALL = -1
+# An enumeration's member costs as much to look up as a call.
+_WRITE = Phase.WRITE
+_HIGH_WATERMARK = Phase.HIGH_WATERMARK
 _NONE = ErrorCode.NONE
+_KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class AppendWaiter(Protocol):
@@ -179,7 +183,7 @@ class Partition:
     def _write_later(self) -> None:
         self._write_due = True
         self.placing_began_ms = self._runtime.monotonic_ms()
-        self._runtime.at_end_of_turn(Phase.WRITE, self._write)
+        self._runtime.at_end_of_turn(_WRITE, self._write)
 
     def _write(self) -> None:
         self._write_due = False
@@ -205,12 +209,11 @@ class Partition:
             self.fail(error)
             return
         self.tells()
-        failed = ErrorCode.KAFKA_STORAGE_ERROR
         for waiting in waiters:
             end_offset, acks, waiter = waiting
             if end_offset > written_end:
                 if outcome.error is not None:
-                    waiter.appended(failed)
+                    waiter.appended(_KAFKA_STORAGE_ERROR)
                 else:  # placed since: this is the outcome of an earlier write that waited for a sync
                     self._unwritten.append(waiting)
             elif acks != ACKS_ALL:
@@ -221,7 +224,7 @@ class Partition:
                 self._waiting_commit.append((end_offset, waiter))
         if not self._advance_due:
             self._advance_due = True
-            self._runtime.at_end_of_turn(Phase.HIGH_WATERMARK, self._advance)
+            self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)
 
     def tells(self) -> None:
         """Somebody is told the outcome of an append now."""

@@ -21,6 +21,7 @@ Callback = Callable[[], None]
 OnDefect = Callable[[str, BaseException], None]
 """(where, exception): something escaped that should not have."""
 
+_ROUNDS = range(TURN_ROUNDS_MAX)
 OFFLOAD_THREADS_MAX = 4
 """Workers for what blocks. Kafka's 8 ``num.io.threads`` serve requests; ours only sync and read cold files."""
 
@@ -110,7 +111,7 @@ class AsyncioRuntime:
 
     def _end_turn(self) -> None:
         phases = self._phases
-        for _ in range(TURN_ROUNDS_MAX):
+        for _ in _ROUNDS:
             if phases[0]:
                 self._run_phase(0)
             if phases[1]:

@@ -106,7 +106,7 @@ class IsrRules:
 
         It is the lowest log end over the maximal ISR and over those who are caught up and about to join.
         """
-        if self.under_min_isr:
+        if len(self.isr) < self.min_insync_replicas:
             return False
         lowest = self.log_end_offset
         if self.followers:

@@ -151,24 +151,33 @@ class SegmentWriter:
         :raises OSError: nothing was written; CutBackError: that is not certain
         """
         segment = self.segment
-        position = start = segment.size
+        start = segment.size
         try:
-            file = segment.file()
-            for at in range(0, len(batches), IOV_MAX):
-                buffers = [batch.data for batch in batches[at : at + IOV_MAX]]
-                wanted = size_bytes if len(batches) <= IOV_MAX else sum(map(len, buffers))
-                written = file.pwritev(buffers, position)
-                if written != wanted:
-                    raise OSError(errno.ENOSPC, f"{written} of {wanted} bytes were written", segment.path())
-                position += written
+            if len(batches) <= IOV_MAX:
+                self._gather([batch.data for batch in batches], size_bytes, start)
+            else:
+                self._gather_all([batch.data for batch in batches], start)
         except OSError as error:
             self._cut_back(start, error)
             raise
         self._recent.add_run(batches, start)
-        segment.size = position
+        segment.size = start + size_bytes
         segment.next_offset = batches[-1].next_offset
         if self.indexer.add_run(batches, start):
             self._indexed()
+
+    def _gather(self, buffers: Sequence[memoryview], size_bytes: int, position: int) -> None:
+        written = self.segment.file().pwritev(buffers, position)
+        if written != size_bytes:
+            path = self.segment.path()
+            raise OSError(errno.ENOSPC, f"{written} of {size_bytes} bytes were written", path)
+
+    def _gather_all(self, buffers: Sequence[memoryview], position: int) -> None:
+        for at in range(0, len(buffers), IOV_MAX):
+            some = buffers[at : at + IOV_MAX]
+            size_bytes = sum(map(len, some))
+            self._gather(some, size_bytes, position)
+            position += size_bytes
 
     def _cut_back(self, size: int, cause: OSError) -> None:
         try:
