@@ -3,7 +3,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from blumfeld.bench.narrative import cautions, ceiling_words, load_words, mark_of, offered_words, run_words
+from blumfeld.bench.narrative import (
+    ack_words,
+    cautions,
+    ceiling_words,
+    load_words,
+    mark_of,
+    offered_words,
+    run_words,
+)
 from blumfeld.bench.report.cells import cells_of
 from blumfeld.bench.result import Failure, Result
 from blumfeld.bench.workload import Consume, Produce, Step
@@ -36,7 +44,17 @@ def test_acks_that_mean_different_things_are_said() -> None:
     first, second = result.variants
     variants = (first, msgspec.structs.replace(second, durability="fsync"))
     text = warned(msgspec.structs.replace(result, variants=variants))
-    assert text == "An ack is not the same thing for all of them. epoll: page cache; uring: fsync."
+    assert text == (
+        "An ack (acks=1) is not the same thing for all of them. epoll: page cache | uring: fsync."
+    )
+
+
+@pytest.mark.parametrize(
+    ("acks", "words"), [(1, "page cache; no more"), (-1, "the ISR has it"), (0, "none: acks=0")]
+)
+def test_an_ack_is_said_for_the_acks_that_are_asked_for(acks: int, words: str) -> None:
+    assert ack_words("acks=1: page cache; no more; acks=all: the ISR has it", acks) == words
+    assert ack_words("whatever", 1) == "whatever"
 
 
 def test_what_is_missing_is_said_first() -> None:

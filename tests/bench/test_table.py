@@ -45,6 +45,14 @@ def test_a_ratio_stands_with_its_interval_beside_the_figure() -> None:
     assert [figure.ratio for figure in row.figures] == ["", "0.71× (0.66–0.78)"]
 
 
+def test_all_steps_stand_in_one_table_if_there_are_several() -> None:
+    text = printed(synthetic_result(effect=0.8))
+    overview = text.partition("All steps")[2].partition("Verdict")[0].splitlines()[1:]
+    assert overview[0].split()[:3] == ["step", "variant", "records/s"]
+    assert [line.split()[:2] for line in overview[1:3]] == [["1,000/s", "epoll"], ["uring", "1,000"]]
+    assert "All steps" not in printed(synthetic_result(steps=(OPEN,)))
+
+
 def test_rows_that_nobody_has_are_left_out() -> None:
     (cells,) = cells_of(synthetic_result(steps=(CLOSED,), system_calls=False))
     titles = [row.title for row in rows_of(cells, Findings())]

@@ -102,6 +102,19 @@ def offered_words(cell: Cell) -> str:
     return f"{rate / offered:.1%}" if rate is not None and offered else ""
 
 
+def ack_words(durability: str, acks: int) -> str:
+    """What an ack is, of a text that says it for ``acks=1: …; acks=all: …``; another text is taken as it is."""
+    one, found, every = durability.removeprefix("acks=1: ").partition("; acks=all: ")
+    if acks == 0:
+        return "none: acks=0"
+    return (every if acks == -1 else one) if found else durability
+
+
+def durability_words(cell: Cell) -> str:
+    """What an ack is in this step; empty where nothing is produced."""
+    return ack_words(cell.variant.durability, cell.step.produce.acks) if cell.step.produce else ""
+
+
 def ceiling_words(cell: Cell) -> str:
     """The rate as a share of what the driver reaches alone; empty if that wasn't measured."""
     share = cell.ceiling_share
@@ -143,15 +156,18 @@ def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
 
 
 def _durability_caution(result: Result) -> list[str]:
-    by_meaning: dict[str, list[str]] = {}
-    for variant in result.variants:
-        by_meaning.setdefault(variant.durability, []).append(variant.label)
-    if len(by_meaning) < 2:
-        return []
-    said = "; ".join(
-        f"{', '.join(labels)}: {meaning or 'not known'}" for meaning, labels in by_meaning.items()
-    )
-    return [f"An ack is not the same thing for all of them. {said}."]
+    found = []
+    for acks in sorted({step.produce.acks for step in result.workload.steps if step.produce} - {0}):
+        by_meaning: dict[str, list[str]] = {}
+        for variant in result.variants:
+            by_meaning.setdefault(ack_words(variant.durability, acks), []).append(variant.label)
+        if len(by_meaning) > 1:
+            each = (
+                f"{', '.join(labels)}: {meaning or 'not known'}" for meaning, labels in by_meaning.items()
+            )
+            name = "all" if acks == -1 else acks
+            found.append(f"An ack (acks={name}) is not the same thing for all of them. {' | '.join(each)}.")
+    return found
 
 
 def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:

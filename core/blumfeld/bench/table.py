@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from blumfeld.bench.narrative import cautions, load_words, machine_words, marks_legend, run_words
-from blumfeld.bench.report.cells import StepCells, cells_of
+from blumfeld.bench.report.cells import RATE, StepCells, cells_of
 from blumfeld.bench.report.findings import Findings, findings_of
-from blumfeld.bench.report.rows import Figure, rows_of
+from blumfeld.bench.report.rows import Figure, headline_rows, rows_of
 from blumfeld.bench.result import Result
 
 
@@ -31,6 +31,9 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> It
         yield Text(cells.step.name, style="bold")
         yield Text(load_words(cells.step), style="dim")
         yield _step_table(cells, findings)
+    if len(steps) > 1:
+        yield Text("\nAll steps", style="bold")
+        yield _overview(steps, findings)
     if findings.verdicts:
         yield Text("\nVerdict", style="bold")
         several = len(steps) > 1
@@ -61,6 +64,26 @@ def _step_table(cells: StepCells, findings: Findings) -> Table:
         title = Text.assemble(row.title, (unit, "dim"))
         table.add_row(title, *(_figure(one) for one in row.figures))
     return table
+
+
+def _overview(steps: Sequence[StepCells], findings: Findings) -> Table:
+    measures, rows = headline_rows(steps, findings)
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("step", overflow="fold")
+    table.add_column("variant", overflow="fold")
+    for measure in measures:
+        unit = "" if measure is RATE else f" {measure.unit}"
+        table.add_column(f"{measure.title}{unit}", justify="right", no_wrap=True)
+    last = ""
+    for row in rows:
+        figures = (Text.assemble(one.text, (_short(one), "cyan")) for one in row.figures)
+        table.add_row(Text(row.title if row.title != last else ""), Text(row.unit), *figures)
+        last = row.title
+    return table
+
+
+def _short(one: Figure) -> str:
+    return f" {one.ratio.partition(' ')[0]}" if one.ratio else ""
 
 
 def _figure(one: Figure) -> Text:

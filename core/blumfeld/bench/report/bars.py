@@ -28,6 +28,7 @@ CALLS_SHOWN = 7
 RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 RATIO_TEXTS = "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5 2 3 5 10 20 50 100"
 RATIO_MARKS = tuple(map(float, RATIO_TEXTS.split()))
+INTERVAL_SHOWN = 1.3
 LOG_FROM = 8.0
 """Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
@@ -119,6 +120,7 @@ def ratio_dots(cells: StepCells, name: str, findings: Findings) -> Plot | None:
                 at = row - 0.35 + height * (index - 0.5)
                 _rounds_and_interval(axes, values, at, index, known(index, measure))
                 seen += values
+                seen += _bounds(values, known(index, measure))
             marker = MARKERS[index % len(MARKERS)]
             axes.plot([], [], marker, color=colour_of(index), alpha=0.6, label=cell.variant.label)
         axes.axvline(1.0, color=colour_of(0), linewidth=1.5, label=f"{first.variant.label} (1×)")
@@ -146,6 +148,13 @@ def _rounds_and_interval(
     if interval is not None:
         axes.hlines(at, interval.low, interval.high, color=INK, linewidth=1.3)
         axes.plot([interval.ratio], [at], "|", color=INK, markersize=12, markeredgewidth=2)
+
+
+def _bounds(values: Sequence[float], interval: Interval | None) -> list[float]:
+    """An interval's ends, as far as they don't make dots out of a plot of rounds."""
+    if interval is None or not values:
+        return []
+    return [max(interval.low, min(values) / INTERVAL_SHOWN), min(interval.high, max(values) * INTERVAL_SHOWN)]
 
 
 def ratio_words(interval: Interval) -> str:

@@ -61,12 +61,12 @@ def rate_series(cells: StepCells, name: str) -> Plot | None:
 
 
 def latency_series(cells: StepCells, name: str) -> Plot | None:
-    """The p99 of each second over the step."""
+    """The p99 of each piece of the step, mostly half a second."""
     if not any(cells.has(measure) for measure in (PRODUCE_P99, END_TO_END_P99)):
         return None
     what = "ack" if cells.has(PRODUCE_P99) else "end to end"
     return _series_plot(
-        cells, name, f"p99 of each second ({what})", "ms", lambda point: point.p99_us / 1000, "p99"
+        cells, name, f"p99 over time ({what})", "ms", lambda point: point.p99_us / 1000, "p99"
     )
 
 

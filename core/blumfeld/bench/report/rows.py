@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from blumfeld.bench.narrative import ceiling_words, mark_of, offered_words
-from blumfeld.bench.report.cells import MEASURES, RATE, Cell, Measure, StepCells
+from blumfeld.bench.narrative import ceiling_words, durability_words, mark_of, offered_words
+from blumfeld.bench.report.cells import (
+    CPU_PER_REQUEST,
+    END_TO_END_P99,
+    MEASURES,
+    PRODUCE_P50,
+    PRODUCE_P99,
+    RATE,
+    Cell,
+    Measure,
+    StepCells,
+)
 from blumfeld.bench.report.findings import Findings, Interval
 
 NOTHING = "–"
+HEADLINES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 
 
 @attrs.frozen
@@ -36,7 +47,7 @@ WORDS: tuple[tuple[str, Callable[[Cell], str], bool], ...] = (
     ("of the offered rate", offered_words, True),
     ("of the driver's ceiling", ceiling_words, True),
     ("mark", mark_of, False),
-    ("an ack is", lambda cell: cell.variant.durability, False),
+    ("an ack is", durability_words, False),
     ("network", lambda cell: cell.variant.network, False),
 )
 """Title, what is said of a cell, whether it is a number."""
@@ -60,6 +71,25 @@ def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
         if any(said):
             rows.append(Row(title, "", tuple(Figure(text or NOTHING, number=number) for text in said)))
     return rows
+
+
+def headline_rows(steps: Sequence[StepCells], findings: Findings) -> tuple[list[Measure], list[Row]]:
+    """All steps in one table: for each step and variant a row of the figures that matter most.
+
+    :return: the columns, and rows titled by step, with the variant as their unit
+    """
+    shown = [one for one in HEADLINES if any(cells.has(one) for cells in steps)]
+    rows = [
+        Row(
+            cells.step.name,
+            cell.variant.label,
+            tuple(_figure(cell, measure, findings) for measure in shown),
+        )
+        for cells in steps
+        for cell in cells.cells
+        if cell.rounds
+    ]
+    return shown, rows
 
 
 def figure_text(value: float) -> str:
