@@ -107,7 +107,7 @@ class WireClient:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                leaders = self._leaders(name)
+                leaders = self.leaders(name)
                 self.latest_offsets(name, leaders)
             except DriverError as error:
                 if time.monotonic() > deadline:
@@ -141,7 +141,8 @@ class WireClient:
             offsets[partition.partition_index] = partition.offset
         return offsets
 
-    def _leaders(self, name: str) -> list[Leader]:
+    def leaders(self, name: str) -> list[Leader]:
+        """The leaders of a topic, by partition, as they are now."""
         metadata = self._metadata([MetadataRequestTopic(name=name)])
         brokers = {broker.node_id: broker for broker in metadata.brokers}
         topic = metadata.topics[0]

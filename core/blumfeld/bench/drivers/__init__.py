@@ -8,6 +8,10 @@ from blumfeld.bench.workload import Workload
 
 def make_driver(workload: Workload) -> Driver:
     """The driver that the workload names."""
+    if workload.driver == "librdkafka":
+        from blumfeld.bench.drivers.librdkafka import LibrdkafkaDriver
+
+        return LibrdkafkaDriver(workload)
     from blumfeld.bench.drivers.wire import WireDriver
 
     return WireDriver(workload)

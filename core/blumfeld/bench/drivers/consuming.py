@@ -174,7 +174,7 @@ class FetchSocket:
             value_at, value_bytes, record_end = first_value(answer, at + HEADER_BYTES)
             beside = record_end - at - HEADER_BYTES - value_bytes
             meter.received_records += records
-            meter.received_bytes += size - HEADER_BYTES - records * beside
+            meter.received_bytes += size - HEADER_BYTES - records * beside - _longer_deltas(records)
             if value_bytes >= 8:
                 meter.end_to_end(_STAMP.unpack_from(answer, value_at)[0], now_ns)
             following = int(base_offset + last_delta + 1)
@@ -185,6 +185,11 @@ class FetchSocket:
         self._meter.fault(f"a consumer's connection ended: {error}")
         self.broken = True
         self.close()
+
+
+def _longer_deltas(records: int) -> int:
+    """What the offset deltas of a batch take beyond one byte each, as varints."""
+    return max(0, records - 64) + max(0, records - 8192)
 
 
 class IdleSocket:

@@ -67,8 +67,8 @@ class Client:
         self.received = bytearray()
         self.unsent = bytearray()
         self.reads = False
-        self.partition = 0
-        """The first that it fetches: all it gets is said to be from there."""
+        self.partitions: list[int] = []
+        """That it fetches; all it gets is said to be from the first."""
         self.prepared = b""
         self.parked: int | None = None
         """Correlation id of an open Fetch."""
@@ -86,8 +86,9 @@ class NullServer:
         self.port: int = self._listener.getsockname()[1]
         self._epoll = select.epoll()
         self._epoll.register(self._listener.fileno(), select.EPOLLIN)
-        self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
         self._clients: dict[int, Client] = {}
+        self.clients_max = 0
+        """Connected at once."""
         self._readers: list[Client] = []
         name = topic.encode()
         self._batch_at = _HEAD.size + 2 + len(CLIENT_ID) + 2 + 2 + 4 + 4 + 2 + len(name) + 4 + 4 + 4
@@ -95,13 +96,14 @@ class NullServer:
         self._produce_answer = encode(ProduceResponse(responses=topics), 7)
         self._produce_head = _I32.pack(4 + len(self._produce_answer))
 
-    def serve(self) -> None:
-        """Until stdin ends."""
+    def serve(self, until: int) -> None:
+        """Until this descriptor can be read."""
+        self._epoll.register(until, select.EPOLLIN)
         while True:
             for descriptor, mask in self._epoll.poll():
                 if descriptor == self._listener.fileno():
                     self._accept()
-                elif descriptor == sys.stdin.fileno():
+                elif descriptor == until:
                     return
                 else:
                     client = self._clients.get(descriptor)
@@ -115,6 +117,13 @@ class NullServer:
                 if reader.parked is not None and reader.pending:
                     self._answer_fetch(reader)
 
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for client in list(self._clients.values()):
+            self._drop(client)
+        self._listener.close()
+        self._epoll.close()
+
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -122,6 +131,7 @@ class NullServer:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._clients[sock.fileno()] = Client(sock)
+                self.clients_max = max(self.clients_max, len(self._clients))
                 self._epoll.register(sock.fileno(), select.EPOLLIN)
 
     def _drop(self, client: Client) -> None:
@@ -155,7 +165,7 @@ class NullServer:
             if end - at < size:
                 break
             if key == PRODUCE:
-                answers.append(self._produce_head + _I32.pack(number) + self._produce_answer)
+                answers.append(self.produce_answer(number))
                 if self._readers:
                     self._hand_on(data[at + self._batch_at : at + size])
             elif key == FETCH:
@@ -166,6 +176,10 @@ class NullServer:
         client.received += data[at:]
         if answers:
             self._send(client, b"".join(answers))
+
+    def produce_answer(self, number: int) -> bytes:
+        """To one request, at once; a server for tests may do otherwise."""
+        return self._produce_head + _I32.pack(number) + self._produce_answer
 
     def _hand_on(self, batch: bytes) -> None:
         for reader in self._readers:
@@ -178,7 +192,7 @@ class NullServer:
             client.reads = True
             self._readers.append(client)
             asked = decode(FetchRequest, request, 11, request_header(memoryview(request)).body_offset)
-            client.partition = asked.topics[0].partitions[0].partition
+            client.partitions = [each.partition for each in asked.topics[0].partitions]
             if self._record_bytes:
                 client.prepared = self._prepared(asked)
         if self._record_bytes:
@@ -203,10 +217,10 @@ class NullServer:
 
     def _answer_fetch(self, client: Client) -> None:
         assert client.parked is not None
-        data = PartitionData(
-            partition_index=client.partition, high_watermark=END, records=b"".join(client.pending)
-        )
-        answer = FetchResponse(responses=[FetchableTopicResponse(topic=self._topic, partitions=[data])])
+        first, *others = (PartitionData(partition_index=index) for index in client.partitions)
+        first.records = b"".join(client.pending)
+        topic = FetchableTopicResponse(topic=self._topic, partitions=[first, *others])
+        answer = FetchResponse(responses=[topic])
         body = encode(answer, 11)
         head = _I32.pack(4 + len(body)) + _I32.pack(client.parked)
         client.parked = None
@@ -277,7 +291,8 @@ def main() -> None:
     raise_descriptor_limit()
     server = NullServer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     print(server.port, flush=True)
-    server.serve()
+    server.serve(sys.stdin.fileno())
+    server.close()
 
 
 if __name__ == "__main__":

@@ -112,8 +112,7 @@ class ProduceSocket:
         """The drain is over: what is still open counts with its age, so that the tail shows it."""
         for intended_ns, _ in (*self._open, *self._queue):
             self._meter.ack(intended_ns, now_ns)
-        if not self._broken:
-            self._meter.fault("a request was not answered before the drain ended", len(self._open))
+        self._meter.fault("a request was not answered before the drain ended", len(self._open))
         self._open.clear()
         self._queue.clear()
 
@@ -179,8 +178,8 @@ class ProduceSocket:
                 self._acknowledged(intended_ns, frame, now)
             at += size
         self._rest = data[at:]
-        if self._rest and not self._open:
-            self._break(ValueError("an answer to no request"))
+        if self._rest and not self._may_follow():
+            self._break(ValueError(f"{self._rest[:16]!r} is no answer to a request"))
             return
         self._refill(now)
 
@@ -191,6 +190,11 @@ class ProduceSocket:
         meter.requests += 1
         meter.records += frame.records
         meter.bytes += frame.value_bytes
+
+    def _may_follow(self) -> bool:
+        """What is left behind the last answer is the beginning of another one."""
+        size = (self._answer_bytes - 4).to_bytes(4, "big")
+        return bool(self._open) and size.startswith(self._rest[:4])
 
     def _refill(self, now_ns: int) -> None:
         opened, queue, following = self._open, self._queue, self._next
@@ -230,6 +234,8 @@ class ProduceSocket:
         """Nothing more can come: all that was open is lost, and each request of it is an error."""
         self._meter.fault(f"a connection ended: {error}", max(1, self.waiting))
         self._broken = True
+        self._open.clear()
+        self._queue.clear()
         self.close()
 
 

@@ -29,13 +29,16 @@ CEILING_S = 2.0
 class WireDriver:
     """See :class:`blumfeld.bench.driver.Driver`."""
 
+    module = MODULE
+    """What each of its processes runs."""
+
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
 
     def run(self, task: Task, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
         """One step, in fresh processes."""
         _check(task.step)
-        with Children(MODULE, self._specs(task)) as children:
+        with Children(self.module, self._specs(task)) as children:
             return children.run(marks, progress)
 
     def preload(self, task: Task, total_bytes: int, record_bytes: int) -> None:
@@ -92,7 +95,7 @@ class WireDriver:
                 low, high = versions.get(key, (0, -1))
                 if not low <= version <= high:
                     raise DriverError(f"the server has API {key} in versions {low} to {high}, not {version}")
-            leaders = client.wait_for_leaders(task.topic)
+            leaders = client.leaders(task.topic)
         where = tuple((leader.host, leader.port) for leader in leaders)
         return [
             ProcessSpec(
