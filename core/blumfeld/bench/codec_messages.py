@@ -1,0 +1,167 @@
+"""The messages that the codecs are compared on: what a cluster of three brokers says every day. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from blumfeld.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from blumfeld.wire.messages.headers import RequestHeader, ResponseHeader
+from blumfeld.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from blumfeld.wire.schema import Message
+
+TOPICS = 10
+BATCH = bytes(range(256)) * 4
+"""No codec looks into it."""
+TOPIC_IDS_FROM = 13
+"""Fetch names topics by id from this version on."""
+
+
+@attrs.frozen
+class Case:
+    """A message in one version."""
+
+    message: Message
+    version: int
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the table says it: the message, its version, and how large it is."""
+        size = f", {self.about}" if self.about else ""
+        return f"{type(self.message).__name__} v{self.version}{size}"
+
+
+def cases() -> list[Case]:
+    """All that are compared, in the order of the table."""
+    batch = "a batch of 1 KiB"
+    found = [Case(metadata_response(1000), 12, "1,000 partitions")]
+    found += [Case(request_header(), 2), Case(ResponseHeader(correlation_id=7), 1)]
+    found += [Case(produce_request(), version, batch) for version in (9, 10, 11)]
+    found += [Case(produce_response(), version) for version in (9, 10, 11)]
+    found += [Case(fetch_request(v, 100), v, "100 partitions") for v in (12, 13, 16)]
+    found += [Case(fetch_response(v, 1), v, batch) for v in (12, 16)]
+    found += [Case(fetch_response(v, 100), v, "100 batches of 1 KiB") for v in (12, 16)]
+    return found
+
+
+def metadata_response(partitions: int) -> MetadataResponse:
+    """Ten topics on three brokers in three racks, each partition on all three and in sync."""
+    brokers = [
+        MetadataResponseBroker(node_id=n, host=f"broker-{n}.example.org", port=9092, rack=f"rack-{n}")
+        for n in (1, 2, 3)
+    ]
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id="kafkaesque-cluster-id0",
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                name=f"orders-{n}",
+                topic_id=topic_id(n),
+                partitions=[replicated(index) for index in range(partitions // TOPICS)],
+            )
+            for n in range(TOPICS)
+        ],
+    )
+
+
+def replicated(index: int) -> MetadataResponsePartition:
+    """The leader moves on with each partition."""
+    nodes = [1 + (index + step) % 3 for step in range(3)]
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=nodes[0],
+        leader_epoch=7,
+        replica_nodes=nodes,
+        isr_nodes=list(nodes),
+    )
+
+
+def request_header() -> RequestHeader:
+    """Of a Produce request."""
+    return RequestHeader(request_api_key=0, request_api_version=9, correlation_id=7, client_id="market-feed")
+
+
+def produce_request() -> ProduceRequest:
+    """One topic, one partition."""
+    partition = PartitionProduceData(index=3, records=BATCH)
+    return ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="orders", partition_data=[partition])]
+    )
+
+
+def produce_response() -> ProduceResponse:
+    """Its answer."""
+    partition = PartitionProduceResponse(index=3, base_offset=123_456, log_start_offset=0)
+    return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[partition])])
+
+
+def fetch_request(version: int, partitions: int) -> FetchRequest:
+    """Ten topics, the first request of a session."""
+    asked = [
+        FetchPartition(
+            partition=index, current_leader_epoch=7, fetch_offset=1000 + index, partition_max_bytes=1 << 20
+        )
+        for index in range(partitions // TOPICS)
+    ]
+    by_id = version >= TOPIC_IDS_FROM
+    topics = [
+        FetchTopic(topic_id=topic_id(n), partitions=asked)
+        if by_id
+        else FetchTopic(topic=f"orders-{n}", partitions=asked)
+        for n in range(TOPICS)
+    ]
+    return FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, session_epoch=0, topics=topics, rack_id="rack-1"
+    )
+
+
+def fetch_response(version: int, partitions: int) -> FetchResponse:
+    """A batch for each partition; one topic where there is but one, else ten."""
+    topics = min(TOPICS, partitions)
+    answered: Callable[[int], PartitionData] = lambda index: PartitionData(  # noqa: E731
+        partition_index=index,
+        high_watermark=5000,
+        last_stable_offset=5000,
+        log_start_offset=0,
+        aborted_transactions=[],
+        records=BATCH,
+    )
+    by_id = version >= TOPIC_IDS_FROM
+    return FetchResponse(
+        session_id=99,
+        responses=[
+            FetchableTopicResponse(
+                **{"topic_id": topic_id(n)} if by_id else {"topic": f"orders-{n}"},  # type: ignore[arg-type]
+                partitions=[answered(index) for index in range(partitions // topics)],
+            )
+            for n in range(topics)
+        ],
+    )
+
+
+def topic_id(number: int) -> bytes:
+    """A random uuid looks like this: not zero, and version 4."""
+    return bytes.fromhex(f"6f1d{number:04x}8a774c2e9b1f0a55d3c9e801")
