@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from blumfeld.bench.counted import calls_by_name, total_instructions
-from blumfeld.bench.instructions import Cost, per_request, table, whole_turns
-from blumfeld.bench.lockstep import Lockstep, make_topic, produce_request
+from blumfeld.bench.instructions import Cost, MakeLoad, per_request, table, whole_turns
+from blumfeld.bench.lockstep import CatchUp, Produce, Tail, make_topic
 from blumfeld.testing import EmbeddedBroker
 from tests.shared_facts import shared_path
 
@@ -65,25 +65,24 @@ def test_the_table_compares_rows_of_the_same_connections_with_the_first_server()
     assert [(row[1].strip(), row[4].strip()) for row in rows] == [("1", "0.50×"), ("16", "1.50×")]
 
 
-def test_lockstep_requests_are_taken_by_a_broker() -> None:
-    """Made by hand, so a broker has to say that they are right; every one is in the log afterwards."""
+@pytest.mark.parametrize("make", [Produce, Tail, CatchUp])
+def test_lockstep_requests_are_answered_by_a_broker(make: MakeLoad) -> None:
+    """Partly made by hand, so a broker has to say that they are right; a fetch without records is an error."""
     with EmbeddedBroker() as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         make_topic(port)
-        load = Lockstep(port, 3)
-        load.produce(6, produce_request())
+        load = make(port, 3)
+        load.run(6)
+        load.run(63)  # each reader of CatchUp begins anew
         load.close()
-        again = Lockstep(port, 1)
-        again.produce(1, produce_request(1000))
-        again.close()
 
 
 def test_an_error_in_an_answer_is_not_counted_as_work() -> None:
     """Without the topic."""
     with EmbeddedBroker() as broker:
-        load = Lockstep(int(broker.bootstrap_servers.rpartition(":")[2]), 1)
+        load = Produce(int(broker.bootstrap_servers.rpartition(":")[2]), 1)
         with pytest.raises(RuntimeError, match="error 3"):
-            load.produce(1, produce_request())
+            load.run(1)
         load.close()
 
 

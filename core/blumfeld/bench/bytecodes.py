@@ -1,6 +1,6 @@
 """Where the interpreter's work for one request goes: bytecodes and calls by Python function.
 
-``python -m blumfeld.bench.bytecodes [--connections 16]``. Callgrind sees one function for all of Python; this counts
+``python -m blumfeld.bench.bytecodes [--load tail]``. Callgrind sees one function for all of Python; this counts
 the bytecodes that each function executes for a request, exactly, by tracing the broker while it serves in lock-step.
 A bytecode is some 25 instructions of the interpreter; what it calls in C comes on top (see ``bench.instructions``).
 """
@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.bench.counted import Server, start
-from blumfeld.bench.instructions import this_build, whole_turns
-from blumfeld.bench.lockstep import Lockstep, make_topic, produce_request
+from blumfeld.bench.instructions import LOADS, MakeLoad, this_build, whole_turns
+from blumfeld.bench.lockstep import make_topic
 
 WIDTH = 120
 
@@ -87,12 +87,13 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="K=V", help="lay a value over the manifest"
     )
+    parser.add_argument("--load", choices=LOADS, default="produce")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--requests", type=int, default=320)
     options = parser.parse_args()
     requests = whole_turns(options.requests, options.connections)
     with tempfile.TemporaryDirectory(prefix="blumfeld-bytecodes-") as folder:
-        shares = measure(options.set, options.connections, requests, Path(folder))
+        shares = measure(LOADS[options.load], options.set, options.connections, requests, Path(folder))
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(shares, options.connections))
 
 
@@ -102,7 +103,9 @@ def _serve(out: Path, arguments: Sequence[str]) -> None:
     runpy.run_module("blumfeld.cli.main", run_name="__main__", alter_sys=True)
 
 
-def measure(overrides: Sequence[str], connections: int, requests: int, folder: Path) -> list[Share]:
+def measure(
+    make: MakeLoad, overrides: Sequence[str], connections: int, requests: int, folder: Path
+) -> list[Share]:
     """Per request, the most bytecodes first."""
     ours = this_build(None, overrides)
     out = folder / "shares"
@@ -111,11 +114,11 @@ def measure(overrides: Sequence[str], connections: int, requests: int, folder: P
     running = start(Server(ours.name, command, bare=False), folder / "run")
     try:
         make_topic(running.port)
-        load, request = Lockstep(running.port, connections), produce_request()
-        load.produce(whole_turns(128, connections), request)
+        load = make(running.port, connections)
+        load.run(whole_turns(128, connections))
         running.process.send_signal(signal.SIGUSR1)
         time.sleep(0.2)
-        load.produce(requests, request)
+        load.run(requests)
         running.process.send_signal(signal.SIGUSR1)
         end = time.monotonic() + 20
         while not out.exists() and time.monotonic() < end:
@@ -134,7 +137,7 @@ def measure(overrides: Sequence[str], connections: int, requests: int, folder: P
 def table(shares: Sequence[Share], connections: int) -> Table:
     """All but what rounds to nothing."""
     total = sum(share.bytecodes for share in shares)
-    title = f"Bytecodes of one produce request at {connections} connections: {total:,.0f}"
+    title = f"Bytecodes of one request at {connections} connections: {total:,.0f}"
     shown = Table(title=title, title_justify="left")
     for column in ("bytecodes", "calls", "function", "module"):
         shown.add_column(column, justify="right" if column in ("bytecodes", "calls") else "left")

@@ -34,11 +34,14 @@ from blumfeld.bench.counted import (
     whole_instructions,
     whole_system_calls,
 )
-from blumfeld.bench.lockstep import Lockstep, make_topic, produce_request
+from blumfeld.bench.lockstep import CatchUp, Load, Produce, Tail, make_topic
 
 T = TypeVar("T")
 
 WARM_UP_REQUESTS = 512
+MakeLoad = Callable[[int, int], Load]
+"""(port, connections)."""
+LOADS: dict[str, MakeLoad] = {"produce": Produce, "tail": Tail, "catch-up": CatchUp}
 WIDTH = 120
 
 
@@ -63,18 +66,21 @@ def main() -> None:
     options = _arguments()
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     servers = [this_build(options.manifest, options.set)]
-    servers += [bare(script.resolve()) for script in options.floor]
+    if options.load == "produce":
+        servers += [bare(script.resolve()) for script in options.floor]
     connections = [int(count) for count in options.connections.split(",")]
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     costs: list[Cost] = []
     with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
         try:
             for at, server in enumerate(servers):
-                costs += measure(server, connections, options.requests, Path(folder) / str(at))
+                costs += measure(
+                    server, connections, options.requests, Path(folder) / str(at), LOADS[options.load]
+                )
                 console.print(f"[dim]{server.name} is counted[/dim]")
         except MissingToolError as error:
             sys.exit(str(error))
-    console.print(table(costs, options.requests))
+    console.print(table(costs, options.requests, options.load))
     if options.out:
         text = json.dumps({"machine": _machine(), "costs": [attrs.asdict(cost) for cost in costs]}, indent=1)
         options.out.write_text(text)
@@ -87,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--floor", type=Path, action="append", default=[], help="a bare server: SCRIPT PORT")
     parser.add_argument("--connections", default="1,16,128")
     parser.add_argument("--requests", type=int, default=1024, help="N; rounded up to whole turns")
+    parser.add_argument("--load", choices=LOADS, default="produce")
     parser.add_argument("--out", type=Path, help="write the counts as JSON")
     return parser.parse_args()
 
@@ -106,13 +113,15 @@ def bare(script: Path) -> Server:
     return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
 
 
-def measure(server: Server, connections: Sequence[int], requests: int, folder: Path) -> list[Cost]:
-    """Both passes over one server."""
+def measure(
+    server: Server, connections: Sequence[int], requests: int, folder: Path, make: MakeLoad = Produce
+) -> list[Cost]:
+    """Both passes over one server. Bare ones take :class:`~blumfeld.bench.lockstep.Produce` only."""
     counts = [(count, whole_turns(requests, count)) for count in connections]
-    passes = _bare_passes if server.bare else _passes
+    found = _bare_passes(server, counts, folder) if server.bare else _passes(make, server, counts, folder)
     return [
         Cost(server.name, count, instructions, calls)
-        for (count, _), (instructions, calls) in zip(counts, passes(server, counts, folder), strict=True)
+        for (count, _), (instructions, calls) in zip(counts, found, strict=True)
     ]
 
 
@@ -127,13 +136,13 @@ Found = Iterable[tuple[float, dict[str, float]]]
 """For each of these: instructions and system calls of one request."""
 
 
-def _passes(server: Server, counts: Counts, folder: Path) -> Found:
+def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
     """One process for each tool, which is switched on and off."""
     with _running(server, folder / "valgrind", CALLGRIND_LATER) as running:
         running.switch_on()
-        instructions = [_difference(running, running.instructions, count, n) for count, n in counts]
+        instructions = [_difference(make, running, running.instructions, count, n) for count, n in counts]
     with _running(server, folder / "strace") as running:
-        calls = [_difference(running, running.system_calls, count, n) for count, n in counts]
+        calls = [_difference(make, running, running.system_calls, count, n) for count, n in counts]
     for (_, n), (once, twice), (calls_once, calls_twice) in zip(counts, instructions, calls, strict=True):
         yield (twice - once) / n, per_request(calls_once, calls_twice, n)
 
@@ -149,19 +158,19 @@ def _running(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterato
 
 
 def _difference(
-    running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
+    make: MakeLoad, running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
 ) -> tuple[T, T]:
     """What N requests cost, and 2N."""
-    with _warm(running.port, connections) as produce:
-        return count(lambda: produce(n)), count(lambda: produce(2 * n))
+    with _warm(make, running.port, connections) as run:
+        return count(lambda: run(n)), count(lambda: run(2 * n))
 
 
 def _bare_passes(server: Server, counts: Counts, folder: Path) -> Found:
     """A process for each count, from its start to its end."""
 
     def work(connections: int, requests: int, port: int) -> None:
-        with _warm(port, connections) as produce:
-            produce(requests)
+        with _warm(Produce, port, connections) as run:
+            run(requests)
 
     for connections, n in counts:
         home = folder / str(connections)
@@ -174,12 +183,12 @@ def _bare_passes(server: Server, counts: Counts, folder: Path) -> Found:
 
 
 @contextmanager
-def _warm(port: int, connections: int) -> Iterator[Callable[[int], None]]:
-    """Connections that have produced a little; what produces that many more."""
-    load, request = Lockstep(port, connections), produce_request()
+def _warm(make: MakeLoad, port: int, connections: int) -> Iterator[Callable[[int], None]]:
+    """Connections that have sent a little; what sends that many requests more."""
+    load = make(port, connections)
     try:
-        load.produce(whole_turns(WARM_UP_REQUESTS, connections), request)
-        yield lambda count: load.produce(count, request)
+        load.run(whole_turns(min(WARM_UP_REQUESTS, 32 * connections), connections))
+        yield load.run
     finally:
         load.close()
 
@@ -192,10 +201,10 @@ def per_request(once: dict[str, int], twice: dict[str, int], n: int) -> dict[str
     )
 
 
-def table(costs: Sequence[Cost], requests: int) -> Table:
+def table(costs: Sequence[Cost], requests: int, load: str = "produce") -> Table:
     """A row for each number of connections and server; the ratio is the first server's to this row's."""
     shown = Table(
-        title=f"One produce request, by (I(2N) - I(N)) / N with N = {requests}", title_justify="left"
+        title=f"One request of {load}, by (I(2N) - I(N)) / N with N = {requests}", title_justify="left"
     )
     for column in ("connections", "server", "instructions", "ours is", "calls", "by name"):
         shown.add_column(column, justify="left" if column in ("server", "by name") else "right")
