@@ -54,6 +54,10 @@ class RequestExchange:
             self.connection.wake()
 
 
+_NOBODY: Any = RequestExchange(None)  # type: ignore[arg-type]
+"""The newest request of a connection that has gone: nothing may start behind it."""
+
+
 class AcceptedConnection(Stream):
     """One client. See ``blumfeld.spi.transport.Connection``."""
 
@@ -284,6 +288,7 @@ class AcceptedConnection(Stream):
 
     def gone(self, reason: str) -> None:
         """Tell the handler in this turn, before the answers."""
+        self._newest = _NOBODY  # or the two would keep one another until garbage is collected, which is rare
 
         def tell() -> None:
             try:

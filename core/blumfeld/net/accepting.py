@@ -20,6 +20,10 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Closable(Protocol):
     """A socket, as far as this room knows one."""
 
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
     def close(self) -> None:
         """Give the descriptor back."""
         ...
@@ -92,6 +96,11 @@ class Acceptor:
 
     # What a driver fills in.
 
+    fd_max: Callable[[], int] = staticmethod(lambda: 2**31 - 1)
+    """The highest descriptor that a connection may have. The system gives the lowest that is free, so one above it
+    means that hardly any is left, and a log that could open no file would be unusable from then on.
+    """
+
     def resume(self) -> None:
         """Accept from now on."""
         raise NotImplementedError
@@ -130,7 +139,10 @@ class Acceptor:
 
     def accepted(self, sock: Closable, host: str, port: int) -> None:
         """A connection came: refuse it, or let it begin."""
-        if (refusal := self._table.refusal(host, self.limits)) is not None:
+        refusal = self._table.refusal(host, self.limits)
+        if refusal is None and sock.fileno() > self.fd_max():
+            refusal = "descriptors (RLIMIT_NOFILE)"
+        if refusal is not None:
             sock.close()
             self._refused += 1
             if self._refused.bit_count() == 1:  # 1, 2, 4, 8…: a flood must not flood the log

@@ -41,6 +41,10 @@ class Readiness(Protocol):
         ...
 
 
+def _nothing() -> None:
+    """What a dead stream is called for: its own method would keep it until garbage is collected."""
+
+
 class ReadinessTurn(Turn):
     """The turn, with who calls us when a socket is ready, and how much is taken from it at a time."""
 
@@ -212,6 +216,7 @@ class ReadinessStream(ReadableStream):
             self._writing = False
             self.turn.readiness.remove_writer(self._fd)
         self._socket.close()
+        self._reader = _nothing
         self.hung_up(reason)
 
 

@@ -225,8 +225,11 @@ class Stream:
         self.watch_sending()
 
     def idle_since(self) -> float | None:
-        """Since when nothing has moved though it was the peer's turn; ``None`` while we owe it an answer."""
-        if self.busy() and not self._sending.unsent_bytes:
+        """Since when nothing has moved though it was the peer's turn; ``None`` while we owe it an answer.
+
+        A peer that sends no more may have died instead of waiting: it is not waited for longer than that.
+        """
+        if self.busy() and not self._sending.unsent_bytes and self._ending is None:
             return None
         return self._active_ms
 

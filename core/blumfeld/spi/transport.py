@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """``socket.request.max.bytes``: a larger or a negative size closes the connection."""
     idle_ms_max: int = 600_000
     """``connections.max.idle.ms``: nothing was received, and nothing unsent was taken, for so long. A connection
-    that waits for an answer of ours is not idle. Negative: never.
+    that waits for an answer of ours is not idle, unless its peer sends no more: it may have died. Negative: never.
     """
     connections_max: int = 2_147_483_647
     """``max.connections``: the connection that would go past it is closed at once."""

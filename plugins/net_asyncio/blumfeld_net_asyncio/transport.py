@@ -16,7 +16,7 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 from blumfeld_net_asyncio.readiness import TurnLoop, readiness_of
-from blumfeld_net_asyncio.sockets import bound, connected, prepare, resolve, socket_calls
+from blumfeld_net_asyncio.sockets import bound, connected, connection_fd_max, prepare, resolve, socket_calls
 
 
 class AsyncioTransport(BaseTransport):
@@ -72,6 +72,7 @@ class AsyncioTransport(BaseTransport):
             turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
         )
         acceptor.prepare = prepare
+        acceptor.fd_max = connection_fd_max
         acceptor.accepts_per_turn_max = self._accepts_per_turn_max
         return acceptor
 

@@ -22,7 +22,6 @@ from blumfeld.testing.connection_faults.frames import (
     source_of,
 )
 
-CONNECTIONS_AT_ONCE = 10
 PARKED_MS = 2_000
 SEND_TIMEOUT_S = 0.5
 VICTIMS_TIMEOUT_S = 300.0
@@ -38,6 +37,8 @@ class Point:
     receive_bytes: int = 0
     connections: int = 1_000
     """In one repetition, at full scale."""
+    at_once: int = 10
+    """Connections of one process that is killed; fewer where each is large."""
 
 
 def points() -> Iterator[Point]:
@@ -48,7 +49,10 @@ def points() -> Iterator[Point]:
     yield Point("in a frame of 1 MB", lambda scene: _large(scene, MIB, 300_000), connections=500)
     yield Point("in a frame of 100 MB", lambda scene: _large(scene, 100_000_000, 65_536), connections=500)
     yield Point(
-        "20 MB into a frame of 100 MB", lambda scene: _large(scene, 100_000_000, 20 * MIB), connections=10
+        "20 MB into a frame of 100 MB",
+        lambda scene: _large(scene, 100_000_000, 20 * MIB),
+        connections=20,
+        at_once=2,
     )
     yield Point("while its answer is sent", _many_bytes, receive_bytes=1_000, connections=500)
     yield Point("while a fetch is parked", lambda scene: fetch(scene.quiet_topic, 0, MIB, _parked_ms(scene)))
@@ -82,13 +86,12 @@ def process_killed(point: Point) -> Callable[[Scene], str]:
     """The client's process is killed: FIN, or RST where it has not read everything."""
 
     def act(scene: Scene) -> str:
-        at_once = min(CONNECTIONS_AT_ONCE, point.connections)
         order = {
             "address": scene.address,
             "data": point.data(scene).hex(),
             "receive_bytes": point.receive_bytes,
-            "connections": at_once,
-            "processes": scene.times(point.connections // at_once, least=2),
+            "connections": point.at_once,
+            "processes": scene.times(point.connections // point.at_once, least=2),
             "linger_s": 0.002,
         }
         command = [sys.executable, "-m", victim.__name__]
@@ -108,7 +111,7 @@ def connection_reset(point: Point) -> Callable[[Scene], str]:
 
     def act(scene: Scene) -> str:
         data = point.data(scene)
-        count = scene.times(point.connections, least=10)
+        count = scene.times(point.connections, least=point.at_once)
         for nth in range(count):
             sock = connect(scene.address, source_of(nth))
             sock.settimeout(SEND_TIMEOUT_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from blumfeld.spi.transport import Limits
@@ -43,6 +45,16 @@ class LimitContract(TransportFixtures):
         assert client.is_quiet(0.2)
         net.answer(handler.exchanges[0], b"at last")
         assert client.frame() == b"at last"
+
+    def test_who_has_stopped_sending_is_waited_for_no_longer_than_that(self, net: Net) -> None:
+        """A client that has died looks like one that waits for its answer."""
+        handler, client = net.serve(hold, Limits(idle_ms_max=100))
+        client.send(b"x")
+        assert handler.has_started(1)
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed()
+        assert handler.has_lost(1)
+        net.answer(handler.exchanges[0], net.region(b"late"))
 
     @pytest.mark.parametrize("limits", [Limits(connections_max=2), Limits(connections_per_ip_max=2)])
     def test_a_connection_too_many_is_closed_at_once(self, net: Net, limits: Limits) -> None:
