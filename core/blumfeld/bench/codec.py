@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
+import msgspec
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -74,7 +75,8 @@ def main() -> None:
     options = _arguments()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if options.repeat:
-        repeat(*options.repeat[:3], int(options.repeat[3]))
+        name, case_name, direction, times = options.repeat
+        repeat(name, case_name, direction, int(times))
         return
     chosen = [case for case in cases() if options.only.lower() in case.name.lower()]
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -90,7 +92,7 @@ def main() -> None:
     for line in missing:
         console.print(f"[dim]{line}[/dim]")
     if options.out:
-        found = {"machine": attrs.asdict(this_machine()), "rounds": options.rounds, "missing": missing}
+        found = {"machine": msgspec.to_builtins(this_machine()), "rounds": options.rounds, "missing": missing}
         options.out.write_text(json.dumps(found | {"rows": [attrs.asdict(row) for row in rows]}, indent=1))
 
 

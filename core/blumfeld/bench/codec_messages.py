@@ -154,7 +154,7 @@ def fetch_response(version: int, partitions: int) -> FetchResponse:
         session_id=99,
         responses=[
             FetchableTopicResponse(
-                **{"topic_id": topic_id(n)} if by_id else {"topic": f"orders-{n}"},  # type: ignore[arg-type]
+                **{"topic_id": topic_id(n)} if by_id else {"topic": f"orders-{n}"},
                 partitions=[answered(index) for index in range(partitions // topics)],
             )
             for n in range(topics)

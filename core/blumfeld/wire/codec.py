@@ -24,6 +24,8 @@ Encoder: TypeAlias = Callable[[M, "list[bytes]", "list[Part]"], None]
 
 _DECODERS: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _ENCODERS: dict[tuple[type[Message], int], Encoder[Any]] = {}
+_ENCODING_ERRORS = (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
+"""What an encoder raises of a value that has no form on the wire."""
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
@@ -87,7 +89,8 @@ def decode(cls: type[M], data: Buffer, version: int, offset: int = 0) -> M:
     :raises DecodeError: these bytes are not this message, or there are bytes behind it
     """
     buf = data if type(data) is memoryview else memoryview(data)
-    message, end = decoder(cls, version)(buf, offset)
+    read: Decoder[M] = _DECODERS.get((cls, version)) or decoder(cls, version)
+    message, end = read(buf, offset)
     if end != len(buf):
         raise DecodeError(f"{len(buf) - end} bytes too many behind {cls.__name__} v{version}")
     return message
@@ -106,11 +109,17 @@ def encode(message: Message, version: int) -> bytes:
 
     :raises EncodeError: the message has no form in this version, or holds records that are not in memory
     """
-    out: list[Part] = encode_parts(message, version)
-    if len(out) == 1:
-        return cast("bytes", out[0])
+    out: list[bytes] = []
+    parts: list[Part] = []
+    write = _ENCODERS.get((type(message), version)) or encoder(type(message), version)
     try:
-        return b"".join(cast("list[bytes]", out))
+        write(message, out, parts)
+    except _ENCODING_ERRORS as error:
+        raise _explained(message, version, error) from error
+    if not parts:
+        return b"".join(out)
+    try:
+        return b"".join([*cast("list[bytes]", parts), *out])
     except TypeError:
         raise EncodeError(f"{type(message).__name__} holds records that are not in memory") from None
 
@@ -125,9 +134,10 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Pa
     """
     out = [prefix]
     parts: list[Part] = []
+    write = _ENCODERS.get((type(message), version)) or encoder(type(message), version)
     try:
-        encoder(type(message), version)(message, out, parts)
-    except (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError) as error:
+        write(message, out, parts)
+    except _ENCODING_ERRORS as error:
         raise _explained(message, version, error) from error
     if out:
         parts.append(b"".join(out))

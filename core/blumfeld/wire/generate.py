@@ -13,6 +13,7 @@ from typing import Any
 from blumfeld.wire import primitives
 from blumfeld.wire.schema import FIXED_FORMATS, Field, Message, fields_of
 from blumfeld.wire.schema import Struct as WireStruct
+from blumfeld.wire.shapes import PackersByShape
 
 SHARED_NAMES: dict[str, Any] = {
     "DecodeError": primitives.DecodeError,
@@ -40,6 +41,7 @@ class Source:
         self.depth = 1
         self._count = 0
         self._packers: dict[str, str] = {}
+        self._layouts: dict[tuple[str, ...], str] = {}
 
     def line(self, text: str) -> None:
         """One line at the current depth."""
@@ -64,6 +66,12 @@ class Source:
             self._packers[key] = f"{method}_{len(self._packers)}"
             self.names[self._packers[key]] = getattr(packer, method)
         return self._packers[key], packer.size
+
+    def packers_by_shape(self, layout: tuple[str, ...]) -> str:
+        """The name of the packers of a run with arrays in it, by the counts of these."""
+        if layout not in self._layouts:
+            self._layouts[layout] = self.constant("packers", PackersByShape(layout))
+        return self._layouts[layout]
 
     def is_flexible(self, field: Field) -> bool:
         """Whether the field stands in compact form."""

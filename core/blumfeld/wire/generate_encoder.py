@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 from blumfeld.wire.generate import Source, StructClass
+from blumfeld.wire.primitives import SMALL_PART_BYTES
 from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 
 ONE_BYTE = tuple(bytes((i,)) for i in range(128))
@@ -20,7 +21,6 @@ def encoder_source(cls: StructClass, version: int, flexible: bool) -> Source:
     """The source of the encoder; its function is called ``encode``."""
     source = Source(cls, version, flexible)
     source.names["ONE_BYTE"] = ONE_BYTE
-    source.names["pack"] = struct.pack
     source.line("append = out.append")
     writer = _Writer(source)
     writer.struct(cls, "message")
@@ -34,6 +34,7 @@ class _Writer:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.run: list[tuple[str, str]] = []
+        """Format and value; an array's are ``B*i``, and its count and elements with a ``*`` between."""
         self.append = "append"
 
     def flush(self) -> None:
@@ -48,6 +49,9 @@ class _Writer:
         formats = "".join(f for f, _ in run)
         if not values:
             return repr(bytes(struct.calcsize(">" + formats)))
+        if counts := [v.partition(", *")[0] for f, v in run if "*" in f]:
+            name = self.source.packers_by_shape(tuple(f for f, _ in run))
+            return f"{name}[{', '.join(counts)}]({', '.join(values)})"
         name, _ = self.source.packer(formats, "pack")
         return f"{name}({', '.join(values)})"
 
@@ -64,6 +68,17 @@ class _Writer:
             source.line(f"    {self.append}({self.packed(self.run)})")
         source.line(f"    {self.append}(put_uvarint({length}))")
         self.run = []
+
+    def flush_with_long_length(self, length: str) -> None:
+        """As :meth:`flush_with_length`, for what is seldom short: in one call where it takes two bytes, too."""
+        source = self.source
+        halves = [*self.run, ("B", f"{length} & 127 | 128"), ("B", f"{length} >> 7")]
+        source.line(f"if 128 <= {length} < 16384:")
+        source.line(f"    {self.append}({self.packed(halves)})")
+        source.line("else:")
+        source.depth += 1
+        self.flush_with_length(length)
+        source.depth -= 1
 
     def struct(self, cls: StructClass, value: str) -> None:
         """Write all fields of the struct that ``value`` names."""
@@ -165,17 +180,25 @@ class _Writer:
             source.depth += 1
         if kind == "string":
             source.line(f"{content} = {content}.encode()")
-        size = f"records_size({content})" if kind == "records" else f"len({content})"
+        size = f"len({content})"
+        if kind == "records":
+            size = f"({size} if type({content}) is bytes else records_size({content}))"
         source.line(f"{length} = {size}{' + 1' if compact else ''}")
         source.depth -= nullable
         if compact:
             limit = f"if {length} > 32768: raise EncodeError('{name} is longer than 32767 bytes')"
-            self.flush_with_length(length, limit if kind == "string" else "")
+            if kind == "string":
+                self.flush_with_length(length, limit)
+            else:
+                self.flush_with_long_length(length)
         else:
             self.run.append(("h" if kind == "string" else "i", length))
             self.flush()
         if kind == "records":
-            source.line(f"put_records({content}, out, parts)")
+            source.line(
+                f"if type({content}) is bytes and {length} <= {SMALL_PART_BYTES + compact}: {self.append}({content})"
+            )
+            source.line(f"else: put_records({content}, out, parts)")
         else:
             if kind == "string" and nullable:
                 source.line(f"if {content}: {self.append}({content})")
@@ -192,15 +215,15 @@ class _Writer:
             source.line(f"else: {count} = len({items}){' + 1' if compact else ''}")
         else:
             source.line(f"{count} = len({items}){' + 1' if compact else ''}")
+        if kind.kind in FIXED_FORMATS and kind.kind != "uuid":
+            length = "B" if compact else "i"
+            self.run.append((f"{length}*{FIXED_FORMATS[kind.kind]}", f"{count}, *{items}"))
+            return
         if compact:
             self.flush_with_length(count)
         else:
             self.run.append(("i", count))
             self.flush()
-        if kind.kind in FIXED_FORMATS and kind.kind != "uuid":
-            fmt = FIXED_FORMATS[kind.kind]
-            source.line(f"if {items}: {self.append}(pack(f'>{{len({items})}}{fmt}', *{items}))")
-            return
         element = source.fresh("element")
         source.line(f"for {element} in {items}:")
         source.depth += 1
