@@ -85,7 +85,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 def test_nothing_is_left_in_memory_of_a_client_that_died(
     title: str, broker: EmbeddedBroker, scene: Any
 ) -> None:
-    """After a first time, which may make what is kept for good; and without the collector, which a server runs rarely."""
+    """After a first time, which may make what is kept for good; and without the collector, which servers run rarely."""
     act = connection_reset(POINTS[title])
     act(scene)
     assert settles(broker)
