@@ -39,6 +39,16 @@ def test_the_drivers_limit_is_said_with_its_share() -> None:
     )
 
 
+def test_a_rate_that_was_not_reached_is_said() -> None:
+    result = synthetic_result(steps=(OPEN,))
+    measured = tuple(
+        msgspec.structs.replace(one, records_per_s=900.0) if one.variant == "uring" else one
+        for one in result.measured
+    )
+    text = warned(msgspec.structs.replace(result, measured=measured))
+    assert text.startswith("1,000/s: the offered rate was not reached (uring 90.0%): a queue grew")
+
+
 def test_acks_that_mean_different_things_are_said() -> None:
     result = synthetic_result(steps=(OPEN,))
     first, second = result.variants
@@ -64,11 +74,13 @@ def test_what_is_missing_is_said_first() -> None:
         failures=(Failure(variant="uring", step="", round=1, error="it went away"),),
         skipped={"kafka": "one broker only"},
         system_calls_missing="no strace.",
+        left_out=("9,000/s", "10,000/s"),
     )
     assert warned(result).splitlines() == [
         "kafka could not run this workload: one broker only",
         "Interrupted: what follows is of the rounds that were run.",
         "the rest of the round, uring, round 2 was not measured: it went away",
+        "A quick run had no time for these steps: 9,000/s, 10,000/s.",
         "System calls were not counted: no strace.",
         "2 rounds: intervals are wide, and 5 or more are better.",
     ]

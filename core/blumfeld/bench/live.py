@@ -68,6 +68,8 @@ class Lines(Tally):
         """Say how much there is to do."""
         super().planned(plan)
         self._say(f"{len(plan.turns)} turns, {plan.rounds} rounds, about {duration(plan.estimate_s)}")
+        if plan.left_out:
+            self._say(f"no time for {', '.join(plan.left_out)}")
 
     def doing(self, what: str) -> None:
         """Say it."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.bench.report.cells import BUSY_SHARE, CEILING_SHARE, CPU_PER_REQUEST, RATE, Cell, StepCells
+from blumfeld.bench.report.cells import (
+    BUSY_SHARE,
+    CEILING_SHARE,
+    CPU_PER_REQUEST,
+    RATE,
+    REACHED_SHARE,
+    Cell,
+    StepCells,
+)
 from blumfeld.bench.result import Machine, Result
 from blumfeld.bench.workload import Consume, Produce, Step
 
@@ -95,11 +103,17 @@ def mark_of(cell: Cell) -> str:
     return "; ".join(marks)
 
 
-def offered_words(cell: Cell) -> str:
-    """How much of an offered rate was reached; empty in a closed loop."""
+def offered_share(cell: Cell) -> float | None:
+    """How much of an offered rate was reached; None in a closed loop."""
     rate = cell.median(RATE)
     offered = cell.step.produce.rate_per_s if cell.step.produce else 0.0
-    return f"{rate / offered:.1%}" if rate is not None and offered else ""
+    return rate / offered if rate is not None and offered else None
+
+
+def offered_words(cell: Cell) -> str:
+    """The same in words; empty in a closed loop."""
+    share = offered_share(cell)
+    return f"{share:.1%}" if share is not None else ""
 
 
 def ack_words(durability: str, acks: int) -> str:
@@ -130,7 +144,10 @@ def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
         f"{one.step or 'the rest of the round'}, {one.variant}, round {one.round + 1} was not measured: {one.error}"
         for one in result.failures
     ]
+    if result.left_out:
+        found.append(f"A quick run had no time for these steps: {', '.join(result.left_out)}.")
     found += _durability_caution(result)
+    found += _unreached_cautions(steps)
     found += [
         f"{cells.step.name}, {cell.variant.label}: {cell.errors:,} errors, the first: {cell.first_error or 'unnamed'}"
         for cells in steps
@@ -167,6 +184,20 @@ def _durability_caution(result: Result) -> list[str]:
             )
             name = "all" if acks == -1 else acks
             found.append(f"An ack (acks={name}) is not the same thing for all of them. {' | '.join(each)}.")
+    return found
+
+
+def _unreached_cautions(steps: Sequence[StepCells]) -> list[str]:
+    found = []
+    for cells in steps:
+        shares = ((cell, offered_share(cell)) for cell in cells.cells)
+        short = [cell for cell, share in shares if share is not None and share < REACHED_SHARE]
+        if short:
+            said = ", ".join(f"{cell.variant.label} {offered_words(cell)}" for cell in short)
+            found.append(
+                f"{cells.step.name}: the offered rate was not reached ({said}): a queue grew for as long as the step "
+                "lasted, and latencies say how long that was."
+            )
     return found
 
 

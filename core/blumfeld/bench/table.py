@@ -15,6 +15,9 @@ from blumfeld.bench.report.findings import Findings, findings_of
 from blumfeld.bench.report.rows import Figure, headline_rows, rows_of
 from blumfeld.bench.result import Result
 
+WORDS_COLUMNS = 36
+"""What is said in words is broken here, so that figures of two variants stand near each other."""
+
 
 def result_table(result: Result) -> RenderableType:
     """All that the terminal is told of a result. The words are the page's."""
@@ -58,7 +61,7 @@ def _step_table(cells: StepCells, findings: Findings) -> Table:
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     for cell in cells.cells:
-        table.add_column(Text(cell.variant.label), justify="right", overflow="fold")
+        table.add_column(Text(cell.variant.label), justify="right", overflow="fold", max_width=WORDS_COLUMNS)
     for row in rows_of(cells, findings):
         unit = f" {row.unit}" if row.unit else ""
         title = Text.assemble(row.title, (unit, "dim"))
