@@ -214,6 +214,7 @@ class AcceptedConnection(Stream):
             except OSError as error:
                 self.die(f"send: {error.strerror or error}")
                 return
+            self._active_ms = self.turn.now_ms
         if self._sending.unsent_bytes or self._writing:
             self.watch_sending()
             if self._sending.unsent_bytes > self._unsent_bytes_max:

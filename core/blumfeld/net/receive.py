@@ -128,6 +128,11 @@ class LargeFrame:
         return taken
 
     @property
+    def missing(self) -> int:
+        """Bytes that have not arrived."""
+        return self.size_bytes - self._have
+
+    @property
     def complete(self) -> bool:
         """Whether all bytes have arrived."""
         return self._have == self.size_bytes

@@ -40,6 +40,9 @@ class Stream:
         "turn",
     )
 
+    carry_bytes_max = CARRY_BYTES_MAX
+    """A larger frame that comes in pieces gets a buffer of its own."""
+
     def __init__(self, turn: Turn, queue: SendQueue, limits: Limits, layer: ByteLayer | None) -> None:
         self.turn = turn
         self._frame_bytes_max = limits.frame_bytes_max
@@ -121,7 +124,7 @@ class Stream:
             return
         if end - at >= 4 and not self.held():
             size = SIZE.unpack_from(view, at)[0]
-            if size > CARRY_BYTES_MAX:
+            if size > self.carry_bytes_max:
                 self._large = LargeFrame(self.turn.pool, size, view[at + 4 : end])
                 return
         if at != end:

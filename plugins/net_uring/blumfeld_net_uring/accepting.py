@@ -1,0 +1,99 @@
+"""A listening socket on the ring: one entry accepts all who come, where the kernel has multishot."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+from blumfeld.net.accepted import AcceptedConnection
+from blumfeld.net.accepting import Acceptor
+from blumfeld.spi.transport import ByteLayer
+from blumfeld_net_uring import abi
+from blumfeld_net_uring.connections import accepted
+from blumfeld_net_uring.ring import IGNORED
+from blumfeld_net_uring.sending import error_of
+from blumfeld_net_uring.turn import UringTurn
+
+_PASSING = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR, -errno.ECONNABORTED)
+
+
+class UringAcceptor(Acceptor):
+    """Accepts the connections of one listener. The socket is bound and listens when it is handed over."""
+
+    turn: UringTurn
+    sock: socket.socket
+    multishot: bool = False
+    when_closed: Callable[[], None] | None = None
+    """Called when the last entry has completed after :meth:`close`: now the port is free."""
+    _token: int = 0
+    _wanted: bool = False
+    _cancelled: bool = False
+    armed: bool = False
+    """Whether an entry that accepts is in flight."""
+
+    def resume(self) -> None:
+        """See :meth:`Acceptor.resume`."""
+        if not self._token:
+            self._token = self.turn.ring.attach(self._acceptable)
+        self._wanted = True
+        if not self.armed:
+            self._arm()
+
+    def pause(self) -> None:
+        """See :meth:`Acceptor.pause`."""
+        self._wanted = False
+        if self.armed and not self._cancelled:
+            self._cancelled = True
+            self.turn.ring.cancel(IGNORED, self._token)
+
+    def _arm(self) -> None:
+        self.armed = True
+        flags = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        self.turn.ring.accept(self._token, self.sock.fileno(), flags, self.multishot)
+
+    def _acceptable(self, result: int, flags: int) -> None:
+        if not flags & abi.CQE_F_MORE:
+            self.armed = self._cancelled = False
+        if result >= 0:
+            self._came(result)
+        elif result not in _PASSING:
+            self.accept_failed(error_of(result))
+        if self.armed:
+            return
+        if self._wanted:
+            self._arm()
+        elif self.closed:
+            self.turn.ring.detach(self._token)
+            if self.when_closed is not None:
+                self.when_closed()
+
+    def _came(self, fd: int) -> None:
+        if self.closed:
+            os.close(fd)
+            return
+        sock = socket.socket(self.sock.family, socket.SOCK_STREAM, 0, fileno=fd)
+        try:
+            address = sock.getpeername()
+        except OSError:  # it has gone again
+            sock.close()
+            return
+        self.accepted(sock, address[0], address[1])
+
+    def connection(
+        self, sock: socket.socket, peer: tuple[str, int], identity: int, layer: ByteLayer | None
+    ) -> AcceptedConnection:
+        """See :meth:`Acceptor.connection`. It has its options from the listening socket."""
+        return accepted(
+            self.turn, sock, peer, identity, self.listener, self.handler, self.limits, layer, self.forget
+        )
+
+
+def prepare_listening(sock: socket.socket) -> None:
+    """Options that accepted sockets inherit. The ring waits by itself only on a listening socket that blocks."""
+    sock.setblocking(True)
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

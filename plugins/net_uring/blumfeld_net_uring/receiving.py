@@ -1,0 +1,234 @@
+"""Two ways to receive on the ring: into buffers that the kernel picks (:class:`GroupStream`), or when it says that
+there is something (:class:`PolledStream`: kernels without buffer groups, and byte layers).
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from blumfeld.net.readiness import ReadableStream
+from blumfeld.net.receive import LargeFrame
+from blumfeld.net.stream import CLOSING
+from blumfeld_net_uring import abi
+from blumfeld_net_uring.buffers import address_of
+from blumfeld_net_uring.ring import IGNORED
+from blumfeld_net_uring.sending import error_of
+from blumfeld_net_uring.stream import SLOTS, UringStream
+
+DIRECT_BYTES_MIN = 65_536
+"""If more than that is missing of a large frame, the kernel writes it where it belongs, at the price of a cancelled
+receive. Less is copied."""
+_AGAIN = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR)
+
+GROUP_SLOTS = (*SLOTS, "_direct", "_expects_large")
+POLLED_SLOTS = (*SLOTS, "_read_bytes", "_reader", "_recv_into")
+
+
+class GroupStream(UringStream):
+    """Receives into the transport's buffer group: one entry for all that comes, where the kernel has multishot."""
+
+    if not TYPE_CHECKING:
+        __slots__ = ()
+
+    carry_bytes_max = 0  # bytes are joined where the frame will lie: each is copied once
+
+    _direct: LargeFrame | None
+    """The frame that the kernel writes into; held until that has completed, whatever becomes of it."""
+    _expects_large: bool
+    """The last frame was so large that the next receive is better for one time only."""
+
+    def resume_reading(self) -> None:
+        """Receive, from now on."""
+        if not self._reading and not self.dead:
+            self._reading = True
+            if not self._armed:
+                self._arm()
+
+    def pause_reading(self) -> None:
+        """Cancel the receive. What it brings until it ends is kept."""
+        self._reading = False
+        if self._armed and not self._cancelled:
+            self._cancelled = True
+            self.turn.ring.cancel(IGNORED, self._recv_token)
+
+    def fed(self) -> None:
+        """There are buffers again."""
+        if self._reading and not self._armed and not self.dead:
+            self._arm()
+
+    def _arm(self, poll_first: bool = False) -> None:
+        turn, large = self.turn, self._large
+        self._armed = True
+        if large is not None and large.missing > DIRECT_BYTES_MIN // 2:
+            room = large.room()
+            self._direct = large
+            turn.ring.recv(self._recv_token, self._fd, address_of(room), len(room))
+            return
+        assert turn.group is not None
+        if turn.multishot and not self._expects_large:
+            mode = abi.RECV_MULTISHOT
+        else:
+            mode = abi.RECVSEND_POLL_FIRST if poll_first else 0
+        turn.ring.recv_group(self._recv_token, self._fd, turn.group.group, mode)
+
+    def _received(self, result: int, flags: int) -> None:
+        if flags & 1:  # CQE_F_BUFFER
+            turn = self.turn
+            group = turn.group
+            assert group is not None
+            buffer_id = flags >> 16
+            group.taken.append(buffer_id)
+            if not turn.begun:
+                turn.begin()
+            if result > 0 and not self.dead:
+                self._active_ms = turn.now_ms
+                view = group.views[buffer_id]
+                if self._rest is None and self._large is None:
+                    used = self.consume(view, 0, result)
+                    if used != result:
+                        self._keep(view, used, result)
+                        if self._large is not None:
+                            self._large_begun(self._large)
+                else:
+                    self._join(view[:result])
+        if not flags & 2:  # CQE_F_MORE
+            self._receive_ended(result, flags)
+
+    def _join(self, data: memoryview) -> None:
+        """Bytes behind others that were kept: take what may be taken, and keep the others."""
+        if self._stall & CLOSING:
+            return
+        large = self._large
+        if large is not None:
+            data = data[large.fill_from(data) :]
+            if not large.complete:
+                self._large_begun(large)
+                return
+            if not self.held():
+                self._large = None
+                self.consume_large(large.take())
+        elif self._rest is not None:
+            data = memoryview(bytearray(self._rest) + data)
+            self._rest = None
+        if self._large is not None or self.held():
+            self._hold(data)
+            return
+        used = self.consume(data, 0, len(data))
+        if used != len(data):
+            self._keep(data, used, len(data))
+            if self._large is not None:
+                self._large_begun(self._large)
+
+    def _hold(self, data: memoryview) -> None:
+        """Keep the bytes, which are behind all others, until the hold is lifted; receive no more."""
+        self.pause_reading()
+        if self._stall & CLOSING or self.dead or not data:
+            return
+        rest = self._rest
+        self._rest = memoryview(bytearray(data) if rest is None else bytearray(rest) + data)
+
+    def _large_begun(self, large: LargeFrame) -> None:
+        """Much is missing: end the receive, so that the next one is straight into the frame."""
+        if large.missing > DIRECT_BYTES_MIN:
+            self._expects_large = True
+            if self._armed and not self._cancelled and self.turn.multishot:
+                self._cancelled = True
+                self.turn.ring.cancel(IGNORED, self._recv_token)
+
+    def _receive_ended(self, result: int, flags: int) -> None:
+        """The entry in flight was this one: say what comes next."""
+        self._armed = self._cancelled = False
+        direct, self._direct = self._direct, None
+        if direct is not None and direct is not self._large:
+            direct.drop()
+            direct = None
+        if self.dead:
+            self._let_go()
+        elif direct is not None and result > 0:
+            self._direct_received(direct, result)
+        elif result == 0:
+            self._ended()
+        elif result == -errno.ENOBUFS:
+            if self._reading and self.turn.starve(self):
+                self._arm()
+        elif result < 0 and result not in _AGAIN:
+            self.die(f"receive: {error_of(result).strerror}")
+        elif self._reading:
+            if result > 0 and self._large is None:
+                self._expects_large = False
+            self._arm(poll_first=not flags & abi.CQE_F_SOCK_NONEMPTY)
+
+    def _direct_received(self, large: LargeFrame, count: int) -> None:
+        turn = self.turn
+        if not turn.begun:
+            turn.begin()
+        self._active_ms = turn.now_ms
+        if large.filled(count):
+            if self.held():
+                self.pause_reading()
+                return
+            self._large = None
+            self.consume_large(large.take())
+        if self._reading and not self._armed and not self.dead:
+            self._arm()
+
+    def consume_rest(self) -> None:
+        """The hold was lifted: a large frame that was completed meanwhile comes before the rest."""
+        large = self._large
+        if large is not None and large.complete:
+            if self.held():
+                return
+            self._large = None
+            self.consume_large(large.take())
+            if self.dead:
+                return
+        super().consume_rest()
+
+    def _drop_large(self) -> None:
+        if self._large is self._direct:
+            self._large = None  # dropped when the kernel no longer writes into it
+        else:
+            super()._drop_large()
+
+
+class PolledStream(UringStream, ReadableStream):
+    """Receives by a call of its own when an entry that polls has said that there is something."""
+
+    if not TYPE_CHECKING:
+        __slots__ = ()
+
+    _reader: Callable[[], None]
+
+    def resume_reading(self) -> None:
+        """Receive, from now on."""
+        if not self._reading and not self.dead:
+            self._reading = True
+            if not self._armed:
+                self._arm()
+
+    def pause_reading(self) -> None:
+        """Leave what arrives to the kernel, which tells the peer."""
+        self._reading = False
+        if self._armed and not self._cancelled:
+            self._cancelled = True
+            self.turn.ring.cancel(IGNORED, self._recv_token)
+
+    def _arm(self) -> None:
+        self._armed = True
+        self.turn.ring.poll_add(self._recv_token, self._fd, select.POLLIN)
+
+    def _received(self, result: int, flags: int) -> None:
+        self._armed = self._cancelled = False
+        if self.dead:
+            self._let_go()
+            return
+        if result < 0 and result not in _AGAIN:
+            self.die(f"receive: {error_of(result).strerror}")
+            return
+        if self._reading and result > 0:
+            self._reader()
+        if self._reading and not self._armed and not self.dead:
+            self._arm()

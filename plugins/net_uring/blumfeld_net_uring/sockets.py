@@ -1,0 +1,75 @@
+"""Sockets: from a host name to addresses without blocking the loop, to one that listens, to one that is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import Any, TypeAlias
+
+from blumfeld.net.socket_sending import SocketCalls
+from blumfeld.spi.runtime import Runtime
+
+Address: TypeAlias = tuple[socket.AddressFamily, Any]
+"""(family, what ``bind`` and ``connect`` take)."""
+
+
+async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> list[Address]:
+    """The addresses of ``host``, IPv4 first: ``localhost`` is 127.0.0.1 for every client.
+
+    A numeric one is never looked up; a name is, in a worker thread.
+
+    ``passive`` is for ``bind``: an empty host is then every address of this machine.
+
+    :raises OSError: the name is not known
+    """
+    flags = socket.AI_PASSIVE if passive else 0
+    wanted = (host or None, port, socket.AF_UNSPEC, socket.SOCK_STREAM, 0)
+    try:
+        found = socket.getaddrinfo(*wanted, flags | socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await runtime.offload(socket.getaddrinfo, *wanted, flags)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def bound(address: Address, backlog: int) -> socket.socket:
+    """A socket that listens there."""
+    family, where = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """A socket that is connected to there."""
+    family, where = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        prepare(sock)
+        await loop.sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def prepare(sock: socket.socket) -> None:
+    """Options of a connected socket: no waiting for more to send, and a probe for peers that vanished."""
+    sock.setblocking(False)
+    with contextlib.suppress(OSError):  # the peer may have gone already: the first read will tell
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def socket_calls() -> SocketCalls:
+    """What this system does beside a socket's own methods."""
+    return SocketCalls(os.sendfile, getattr(socket, "MSG_MORE", 0))

@@ -1,0 +1,181 @@
+"""The transport on the ring of the running loop; without one, the same on readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterable
+
+from blumfeld.net.accepting import Acceptor
+from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.readiness import ReadinessOutbound, ReadinessTurn
+from blumfeld.net.readiness_accepting import ReadinessAcceptor
+from blumfeld.net.transport import BaseTransport
+from blumfeld.net.turn import Turn
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
+from blumfeld_net_uring.accepting import UringAcceptor, prepare_listening
+from blumfeld_net_uring.buffers import BUFFER_BYTES, BUFFERS_MAX, BufferGroup
+from blumfeld_net_uring.connections import outbound
+from blumfeld_net_uring.loop import UringLoop
+from blumfeld_net_uring.probe import Probe, probe
+from blumfeld_net_uring.ring import Ring
+from blumfeld_net_uring.sockets import bound, connected, prepare, resolve, socket_calls
+from blumfeld_net_uring.turn import UringTurn
+
+READ_BYTES = 131_072
+"""Taken from a connection at a time where the kernel doesn't pick the buffer."""
+GROUPS_MAX = 64
+"""Transports on one loop."""
+NOT_USED = ("splice", "send bundle")
+"""Features that this transport has no use for: ``sendfile`` costs less than two splices in worker threads."""
+
+
+class UringTransport(BaseTransport):
+    """``Transport`` on the ring of the running loop. If there is none it serves on readiness, and says so.
+
+    :param require: refuse to listen and to dial rather than serve without the ring
+    :param buffer_bytes: of each receive buffer
+    :param buffers: how many there are at most, a power of two
+    :param busy_poll_us: how long to look for completions before sleeping, after something last happened
+    :param without: features of io_uring to do without, as on an older kernel
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        log: EventLog,
+        *,
+        require: bool = False,
+        buffer_bytes: int = BUFFER_BYTES,
+        buffers: int = BUFFERS_MAX,
+        busy_poll_us: int = 0,
+        without: Iterable[str] = (),
+    ) -> None:
+        super().__init__(runtime, log)
+        self._require = require
+        self._buffer_bytes = buffer_bytes
+        self._buffers = buffers
+        self._busy_poll_us = busy_poll_us
+        self._probe = probe((*without, *NOT_USED))
+        self.why_not = why_not(self._probe)
+        """Why the ring can't be used here; None if it is."""
+
+    def driver(self) -> str:
+        """What drives the sockets."""
+        if self.why_not is not None:
+            if self._require:
+                return f"none: io_uring is required and not available: {self.why_not}"
+            return f"epoll (io_uring is not available: {self.why_not})"
+        busy = f", busy poll {self._busy_poll_us} µs" if self._busy_poll_us else ""
+        return self._probe.describe() + busy
+
+    def make_turn(self) -> Turn:
+        """See :meth:`BaseTransport.make_turn`.
+
+        :raises OSError: the ring is required, and not available
+        """
+        loop = asyncio.get_running_loop()
+        if self.why_not is None and isinstance(loop, UringLoop):
+            loop.busy_poll_us = self._busy_poll_us
+            return UringTurn(
+                self.runtime,
+                loop.call_exception_handler,
+                loop.ring,
+                self._group(loop.ring) if self._probe.buffer_ring else None,
+                self._probe.multishot_recv,
+                READ_BYTES,
+                socket_calls(),
+            )
+        if self._require:
+            raise OSError(errno.ENOSYS, f"io_uring is required and not available: {self.why_not}")
+        self.log.warning("io_uring is not available: serving with epoll", reason=self.why_not)
+        return ReadinessTurn(self.runtime, loop.call_exception_handler, loop, READ_BYTES, socket_calls())
+
+    def _group(self, ring: Ring) -> BufferGroup:
+        for number in range(GROUPS_MAX):
+            try:
+                return BufferGroup(ring, number, self._buffer_bytes, count_max=self._buffers)
+            except OSError as error:
+                if error.errno != errno.EEXIST:
+                    raise
+        raise OSError(errno.EEXIST, f"{GROUPS_MAX} transports on one loop")
+
+    async def bind(self, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:
+        """See :meth:`BaseTransport.bind`."""
+        addresses = await resolve(self.runtime, host, port, passive=True)
+        sock = bound(addresses[0], backlog)
+        return sock, sock.getsockname()[1]
+
+    def acceptor(
+        self,
+        turn: Turn,
+        sock: socket.socket,
+        listener: Listener,
+        handler: ConnectionHandler,
+        limits: Limits,
+        byte_layer: Callable[[], ByteLayer] | None,
+    ) -> Acceptor:
+        """See :meth:`BaseTransport.acceptor`."""
+        if isinstance(turn, UringTurn):
+            prepare_listening(sock)
+            acceptor = UringAcceptor(
+                turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
+            )
+            acceptor.multishot = self._probe.multishot_accept
+            return acceptor
+        readiness = ReadinessAcceptor(
+            turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
+        )
+        readiness.prepare = prepare
+        return readiness
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """See :meth:`BaseTransport.connect`."""
+        failure: OSError | None = None
+        for address in await resolve(self.runtime, host, port, passive=False):
+            try:
+                return await connected(asyncio.get_running_loop(), address)
+            except OSError as error:
+                failure = error
+        raise failure if failure is not None else OSError(f"{host} has no address")
+
+    def outbound(
+        self,
+        turn: Turn,
+        sock: socket.socket,
+        receiver: FrameReceiver,
+        limits: Limits,
+        layer: ByteLayer | None,
+    ) -> OutboundConnection:
+        """See :meth:`BaseTransport.outbound`."""
+        if isinstance(turn, UringTurn):
+            return outbound(turn, sock, receiver, limits, layer, self.forget_dialled)
+        assert isinstance(turn, ReadinessTurn)
+        return ReadinessOutbound(turn, sock, receiver, limits, layer, self.forget_dialled)
+
+    async def stop(self, grace_ms: int) -> None:
+        """See :meth:`BaseTransport.stop`. When it returns the kernel holds nothing of this transport's."""
+        await super().stop(grace_ms)
+        for acceptor in self._acceptors:
+            if isinstance(acceptor, UringAcceptor) and acceptor.armed:
+                closed: Completion[None] = Completion()
+                acceptor.when_closed = lambda closed=closed: closed.complete(None)
+                await closed
+        turn, self._turn = self._turn, None
+        if isinstance(turn, UringTurn) and turn.group is not None:
+            turn.group.close()
+
+
+def why_not(found: Probe) -> str | None:
+    """Why the ring can't be used under the running loop."""
+    if found.why_not is not None:
+        return found.why_not
+    if not found.cancel_fd:
+        return f"the io_uring of Linux {found.kernel} can't cancel all of a connection; 5.19 can"
+    if not isinstance(asyncio.get_running_loop(), UringLoop):
+        return "the loop is not the plug-in's own"
+    return None

@@ -1,0 +1,70 @@
+"""What the connections of one transport share on a ring: the group that the kernel receives into, who waits for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from blumfeld.net.receive import ReceivePool
+from blumfeld.net.socket_sending import SocketCalls
+from blumfeld.net.turn import Report, Turn
+from blumfeld.spi.runtime import Runtime
+from blumfeld_net_uring.buffers import BufferGroup
+from blumfeld_net_uring.ring import Ring
+
+
+class Starved(Protocol):
+    """What could not receive because every buffer held a frame of this turn."""
+
+    def fed(self) -> None:
+        """There are buffers again."""
+        ...
+
+
+class UringTurn(Turn):
+    """The turn on a ring. Buffers of the group are given back at its end, when no frame in them is needed any more."""
+
+    __slots__ = ("_grown", "_starved", "calls", "group", "multishot", "read_bytes", "ring")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        report: Report,
+        ring: Ring,
+        group: BufferGroup | None,
+        multishot: bool,
+        read_bytes: int,
+        calls: SocketCalls,
+    ) -> None:
+        super().__init__(runtime, report, ReceivePool(read_bytes))
+        self.ring = ring
+        self.group = group
+        self.multishot = multishot
+        self.read_bytes = read_bytes
+        self.calls = calls
+        self._grown = False
+        self._starved: list[Starved] = []
+
+    def starve(self, stream: Starved) -> bool:
+        """A receive found no buffer: whether to try again at once. If not, ``fed`` is called after this turn.
+
+        The group grows at most once a turn: each doubling is for all that starve in it.
+        """
+        if not self.begun:
+            self.begin()
+        assert self.group is not None
+        if self._grown or self.group.grow():
+            self._grown = True
+            return True
+        self._starved.append(stream)
+        return False
+
+    def _end(self) -> None:
+        group = self.group
+        if group is not None:
+            group.end_turn()
+        self._grown = False
+        super()._end()
+        if self._starved:
+            starved, self._starved = self._starved, []
+            for stream in starved:
+                stream.fed()

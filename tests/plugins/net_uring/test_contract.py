@@ -1,0 +1,73 @@
+"""net_uring passes the transport contract, on each rung of its ladder."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.spi.transport import LoopFactory
+from blumfeld.testing.transport_contract import MakeTransport, TransportContract
+from blumfeld_net_uring.loop import new_loop
+from blumfeld_net_uring.probe import probe
+from blumfeld_net_uring.transport import UringTransport
+from tests.plugins.net_asyncio_tools import NoLog
+
+needs_ring = pytest.mark.skipif(not probe().available, reason=str(probe().why_not))
+
+
+def without(*features: str, buffer_bytes: int = 16_384, buffers: int = 4_096) -> MakeTransport:
+    """Makes a transport without these, as on an older kernel."""
+    return lambda runtime: UringTransport(
+        runtime, NoLog(), without=features, buffer_bytes=buffer_bytes, buffers=buffers
+    )
+
+
+class UringContract(TransportContract):
+    """On its own loop."""
+
+    @pytest.fixture
+    def loop_factory(self) -> LoopFactory:
+        return new_loop
+
+
+@needs_ring
+class TestUringTransport(UringContract):
+    """With all that this kernel has."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return without()
+
+
+@needs_ring
+class TestInSmallBites(UringContract):
+    """Few and small buffers: frames are in pieces, and buffers run out."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return without(buffer_bytes=1_024, buffers=32)
+
+
+@needs_ring
+class TestWithoutMultishot(UringContract):
+    """As Linux 5.19 without its multishot accept."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return without("multishot recv", "multishot accept")
+
+
+@needs_ring
+class TestWithoutBufferGroups(UringContract):
+    """Polled, and received by calls."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return without("buffer ring")
+
+
+class TestWithoutRing(UringContract):
+    """Where the kernel forbids io_uring."""
+
+    @pytest.fixture
+    def make_transport(self) -> MakeTransport:
+        return without("io_uring")
