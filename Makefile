@@ -6,10 +6,14 @@ BIN := $(VENV)/bin
 REFERENCES ?= $(abspath $(CURDIR)/..)/shared
 PEER ?= $(wildcard $(REFERENCES)/peer/kafka/kafka-peer)
 CLIENTS ?=
+# Where bench results go.
+RESULTS ?= bench-results
+WORKLOADS ?= ticks ticks-librdkafka firehose fanout connections catch-up replicated turn
 SEEDS ?= 0-19
 HOURS ?= 1
 
-.PHONY: setup demo test test-all lint format bench startup clients bad-input mutants crash oracle simulation wheel-test clean
+.PHONY: setup demo test test-all lint format bench compare transports instructions codec startup clients bad-input connection-faults \
+  mutants crash oracle simulation wheel-test clean
 
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +46,27 @@ bench: setup  ## closed-loop produce, interleaved with the bare floor and Apache
 	$(BIN)/python -m blumfeld.bench.closed_loop --loadgen $(REFERENCES)/floor/loadgen.c \
 	  --floor $(REFERENCES)/floor/floor_epoll.py $(if $(PEER),--peer $(PEER))
 
+compare: setup  ## every shipped workload, this build beside Apache Kafka; about an hour
+	mkdir -p $(RESULTS)
+	for workload in $(WORKLOADS); do \
+	  $(BIN)/blumfeld bench "default --label blumfeld" \
+	    "kafka://127.0.0.1:0 --start '$(PEER) start {folder}/data {port}' --warm-up 25 --label kafka" \
+	    --workload $$workload --out $(RESULTS)/$$workload.json || exit 1; \
+	done
+
+transports: setup  ## epoll beside io_uring from 1 to 2,000 connections; sendfile beside copying
+	mkdir -p $(RESULTS)
+	$(BIN)/blumfeld bench "default --label epoll" "default --set network.plugin=net_uring --label io_uring" \
+	  --workload turn --rounds 5 --out $(RESULTS)/turn.json
+	$(BIN)/blumfeld bench "default --label sendfile" "default --set network.options.file_regions=copy --label copy" \
+	  --workload catch-up --rounds 5 --out $(RESULTS)/regions.json
+
+instructions: setup  ## instructions and system calls of one produce request, beside the bare servers; needs valgrind and strace
+	$(BIN)/python -m blumfeld.bench.instructions --floor $(REFERENCES)/floor/floor_epoll.py --floor $(REFERENCES)/floor/floor_ring.py
+
+codec: setup  ## the wire codec beside kio's and kafka-python's, on the same bytes
+	$(BIN)/python -m blumfeld.bench.codec
+
 startup: setup  ## start-up to the first answer, and idle memory
 	$(BIN)/python -m blumfeld.bench.startup $(if $(PEER),--peer $(PEER))
 
@@ -50,6 +75,9 @@ clients: setup  ## unmodified clients against this build: the matrix
 
 bad-input: setup  ## what the broker makes of nonsense: the table
 	$(BIN)/python -m blumfeld.testing.bad_input
+
+connection-faults: setup  ## clients killed, slow, half-closed, idle and too many: what leaks, who notices
+	$(BIN)/python -m blumfeld.testing.connection_faults
 
 mutants: setup  ## planted bugs, each of which must turn the tests red
 	$(BIN)/python tools/mutants.py
