@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from blumfeld.bench.report.bars import ratio_ticks
 from blumfeld.bench.report.cells import cells_of
 from blumfeld.bench.report.curves import median_series, short
 from blumfeld.bench.report.drawing import PAGE_VARIABLES, svg_of
@@ -100,6 +102,17 @@ def test_a_median_of_rounds_in_time_needs_half_of_the_rounds() -> None:
 @pytest.mark.parametrize(("value", "text"), [(1_500_000, "1.5M"), (40_000, "40k"), (12, "12"), (0.5, "0.5")])
 def test_counts_on_an_axis_are_short(value: float, text: str) -> None:
     assert short(value) == text
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.97, 1.03), (0.8, 1.3), (0.3, 3), (0.01, 100), (0.9, 40)])
+def test_ticks_of_ratios_have_room_and_hold_1(low: float, high: float) -> None:
+    ticks = ratio_ticks(low, high)
+    assert 1.0 in ticks
+    assert ticks == sorted(ticks)
+    assert low <= ticks[0]
+    assert ticks[-1] <= high
+    steps = [after / before for before, after in itertools.pairwise(ticks)]
+    assert all(step >= (high / low) ** (1 / 8) for step in steps)
 
 
 def test_a_result_without_series_calls_or_ceilings_still_makes_a_page(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ RATIO_MEASURES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUES
 RATIO_TEXTS = "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5 2 3 5 10 20 50 100"
 RATIO_MARKS = tuple(map(float, RATIO_TEXTS.split()))
 INTERVAL_SHOWN = 1.3
+TICKS_MOST = 8
+"""Labels of ratios that fit beside each other."""
 LOG_FROM = 8.0
 """Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
@@ -240,11 +242,20 @@ def _ratio_axis(axes: Axes, values: Sequence[float]) -> None:
     low, high = min([1.0, *values]) / 1.08, max([1.0, *values]) * 1.08
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    shown = [mark for mark in RATIO_MARKS if low <= mark <= high]
-    if high / low > 20:
-        shown = [mark for mark in shown if mark in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)]
-    elif high / low > 4:
-        shown = [mark for mark in shown if mark not in (0.4, 0.6, 0.8, 0.9, 1.1, 1.25)]
+    shown = ratio_ticks(low, high)
     axes.set_xticks(shown, [f"{mark:g}×" for mark in shown])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("ratio (log scale)")
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """1, and on both sides of it what has room for its label."""
+    room = (high / low) ** (1 / TICKS_MOST)
+    shown = [1.0]
+    for mark in (mark for mark in RATIO_MARKS if 1 < mark <= high):
+        if mark / shown[-1] >= room:
+            shown.append(mark)
+    for mark in (mark for mark in reversed(RATIO_MARKS) if low <= mark < 1):
+        if shown[0] / mark >= room:
+            shown.insert(0, mark)
+    return shown

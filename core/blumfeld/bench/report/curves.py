@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from hdrh.histogram import HdrHistogram
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from blumfeld.bench.report.cells import END_TO_END_P99, PRODUCE_P99, RATE, Cell, Round, StepCells
 from blumfeld.bench.report.drawing import INK, MUTED, Plot, colour_of, dash_of
@@ -96,6 +96,7 @@ def _series_plot(
         if earliest < 0:
             axes.axvspan(earliest, 0, color=MUTED, alpha=0.12, linewidth=0, label="warm-up, not counted")
         axes.set_xlabel("seconds of the measured part")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
         axes.margins(x=0)
         if kind == RATE.key:
             axes.set_ylim(0, max(values, default=1) * 1.15)

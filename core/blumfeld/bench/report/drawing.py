@@ -69,6 +69,8 @@ class Plot:
     draw: Callable[[Axes], None]
     height_in: float = HEIGHT_IN
     legend: bool = True
+    step: str = ""
+    """Said on a PNG, which stands alone."""
 
 
 def colour_of(index: int) -> str:
@@ -120,7 +122,8 @@ def _figure(plot: Plot, titled: bool) -> Figure:
     plot.draw(axes)
     axes.tick_params(which="both", length=0)
     if titled:
-        figure.suptitle(plot.title, fontsize=12, x=0.01, ha="left")
+        title = f"{plot.title}: {plot.step}" if plot.step else plot.title
+        figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     handles, labels = axes.get_legend_handles_labels()
     if plot.legend and labels:
         columns = 1 if max(map(len, labels)) > 24 else 2

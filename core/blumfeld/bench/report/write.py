@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
+
 from blumfeld.bench.report.bars import cost_bars, ratio_dots, step_dots, system_call_bars
 from blumfeld.bench.report.cells import (
     CPU_PER_MB,
@@ -70,4 +72,4 @@ def step_plots(cells: StepCells, number: int, findings: Findings) -> list[Plot]:
         cost_bars(cells, f"{at}-cpu-mb", "CPU time for each MB of values", CPU_PER_MB),
         system_call_bars(cells, f"{at}-calls"),
     )
-    return [plot for plot in drawn if plot is not None]
+    return [attrs.evolve(plot, step=cells.step.name) for plot in drawn if plot is not None]
