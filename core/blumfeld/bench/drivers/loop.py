@@ -3,7 +3,7 @@ counted.
 
 ``epoll_wait`` knows milliseconds only. So the loop sleeps in ``select`` on the epoll descriptor, which knows
 microseconds, with the kernel's timer slack set to its least, and asks without sleeping in the last
-:data:`SPIN_NS`: what a sleeping core takes to wake up.
+:attr:`Loop.spin_ns`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 SPIN_NS = 60_000
+"""What a sleeping core takes to wake up, on a virtual machine."""
+SPIN_SHARE = 0.3
+"""Of the time between two requests: a driver that spins takes the core from a server of many threads."""
 COARSE_NS = 2_000_000
 """Further away than this, ``epoll_wait`` is fine enough: it rounds up to a millisecond."""
 CALL_NS = 4_000
@@ -30,6 +33,7 @@ class Loop:
     def __init__(self) -> None:
         self.idle_ns = 0
         """Time in which there was nothing to do; asking in vain is idle too."""
+        self.spin_ns = SPIN_NS
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
 
@@ -72,8 +76,8 @@ class Loop:
             if gap > COARSE_NS:
                 events = self._epoll.poll((gap - COARSE_NS) / 1e9, events_max)
             else:
-                if gap > SPIN_NS:
-                    select.select((self._epoll,), (), (), (gap - SPIN_NS) / 1e9)
+                if gap > self.spin_ns:
+                    select.select((self._epoll,), (), (), (gap - self.spin_ns) / 1e9)
                 events = self._epoll.poll(0, events_max)
             now = monotonic_ns()
         if now - began > CALL_NS:

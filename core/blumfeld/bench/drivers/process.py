@@ -13,7 +13,7 @@ from typing import BinaryIO
 from blumfeld.bench.drivers.connecting import connect, connect_idle, live, say
 from blumfeld.bench.drivers.consuming import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
-from blumfeld.bench.drivers.loop import Loop
+from blumfeld.bench.drivers.loop import SPIN_NS, SPIN_SHARE, Loop
 from blumfeld.bench.drivers.meter import Meter
 from blumfeld.bench.drivers.producing import ProduceSocket, Producing, Schedule
 from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
@@ -78,6 +78,7 @@ class WireLoad:
         mine = share(produce.connections, self._spec.index, self._spec.processes)
         requests_per_s = produce.rate_per_s / produce.batch_records * len(mine) / produce.connections
         seed = self._spec.seed * 1009 + self._spec.index
+        self._loop.spin_ns = min(SPIN_NS, int(SPIN_SHARE * 1e9 / requests_per_s))
         producing.schedule = Schedule(
             seed, requests_per_s, produce.batch_records, begin.begin_ns, begin.end_ns
         )
