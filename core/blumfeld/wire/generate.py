@@ -13,7 +13,7 @@ from typing import Any
 from blumfeld.wire import primitives
 from blumfeld.wire.schema import FIXED_FORMATS, Field, Message, fields_of
 from blumfeld.wire.schema import Struct as WireStruct
-from blumfeld.wire.shapes import PackersByShape
+from blumfeld.wire.shapes import PackersByShape, UnpackersByCount
 
 SHARED_NAMES: dict[str, Any] = {
     "DecodeError": primitives.DecodeError,
@@ -72,6 +72,12 @@ class Source:
         if layout not in self._layouts:
             self._layouts[layout] = self.constant("packers", PackersByShape(layout))
         return self._layouts[layout]
+
+    def unpackers_by_count(self, element: str, compact: bool) -> str:
+        """The name of the unpackers of short arrays of this format, by the count on the wire."""
+        name = f"{'compact' if compact else 'classic'}_array_{element.replace('?', 'o')}"
+        self.names.setdefault(name, UnpackersByCount(element, compact))
+        return name
 
     def is_flexible(self, field: Field) -> bool:
         """Whether the field stands in compact form."""

@@ -130,7 +130,8 @@ class _Writer:
             return value
         source = self.source
         length, stop = source.fresh("size"), source.fresh("stop")
-        null = self.length(length, "B" if compact else "h" if kind == "string" else "i", compact)
+        fmt = "B" if compact else "h" if kind == "string" else "i"
+        null = self.length(length, fmt, compact, long=kind != "string")
         if nullable:
             source.line(f"if {null}:")
             source.line(f"    {value} = None")
@@ -152,20 +153,57 @@ class _Writer:
         source.depth -= nullable
         return value
 
-    def length(self, name: str, fmt: str, compact: bool) -> str:
+    def length(self, name: str, fmt: str, compact: bool, long: bool = False) -> str:
         """Read a length with the run before it; the condition that says null."""
         self.run.append((fmt, name))
         self.flush()
-        if compact:
-            self.source.line(f"if {name} > 127: {name}, pos = uvarint(buf, pos - 1)")
-            return f"not {name}"
-        return f"{name} < 0"
+        return self.rest_of_length(name, compact, long)
+
+    def rest_of_length(self, name: str, compact: bool, long: bool = False) -> str:
+        """What lies behind the first byte of a compact length; the condition that says null.
+
+        ``long`` is for lengths of which most take two bytes: these are read in line.
+        """
+        if not compact:
+            return f"{name} < 0"
+        line = self.source.line
+        if long:
+            line(f"if {name} > 127:")
+            line(f"    if buf[pos] < 128: {name} += (buf[pos] << 7) - 128; pos += 1")
+            line(f"    else: {name}, pos = uvarint(buf, pos - 1)")
+        else:
+            line(f"if {name} > 127: {name}, pos = uvarint(buf, pos - 1)")
+        return f"not {name}"
 
     def array(self, field: Field, nullable: bool, compact: bool, depth: int) -> str:
         """Read an array; its count is checked against what is left before anything is made."""
         source = self.source
         value, count = source.fresh(field.name), source.fresh("count")
-        null = self.length(count, "B" if compact else "i", compact)
+        self.run.append(("B" if compact else "i", count))
+        self.flush()
+        short = field.type.kind in FIXED_FORMATS and field.type.kind != "uuid"
+        if short:
+            self.short_array(field.type.kind, value, count, compact)
+            source.line("else:")
+            source.depth += 1
+        self.any_array(field, value, count, nullable, depth)
+        source.depth -= short
+        return value
+
+    def short_array(self, kind: str, value: str, count: str, compact: bool) -> None:
+        """Read an array of less than 128 elements of a fixed size; ``struct`` checks that they are there."""
+        fmt = FIXED_FORMATS[kind]
+        size = struct.calcsize(">" + fmt)
+        unpackers = self.source.unpackers_by_count(fmt, compact)
+        self.source.line(f"if {'0 <' if compact else '0 <='} {count} < 128:")
+        self.source.line(f"    {value} = [*{unpackers}[{count}](buf, pos)]")
+        self.source.line(f"    pos += {size} * {count}{f' - {size}' if compact else ''}")
+
+    def any_array(self, field: Field, value: str, count: str, nullable: bool, depth: int) -> None:
+        """Read the rest of a count, and the array."""
+        source = self.source
+        compact = source.is_flexible(field)
+        null = self.rest_of_length(count, compact)
         if nullable:
             source.line(f"if {null}:")
             source.line(f"    {value} = None")
@@ -180,7 +218,6 @@ class _Writer:
         source.line(f"    raise DecodeError(f'{field.name}: {{{count}}} elements can not be there')")
         self.elements(field.name, field.type, value, count, compact, depth)
         source.depth -= nullable
-        return value
 
     def elements(self, name: str, kind: FieldType, value: str, count: str, compact: bool, depth: int) -> None:
         """Read ``count`` elements into a new list."""

@@ -1,4 +1,4 @@
-"""Packers for runs of fields in which arrays lie, made once for each set of counts.
+"""Packers for runs of fields in which arrays lie, and unpackers for arrays, made once for each set of counts.
 
 Three replicas, three of them in sync, none offline: that partition and the thousand like it are one
 ``struct.Struct``, fields, counts, elements and all. How long the arrays are is its *shape*. A cluster has few
@@ -65,3 +65,19 @@ def _with_long_counts(pack: Callable[..., bytes], counts: dict[int, bytes]) -> C
         return pack(*replaced)
 
     return pack_long
+
+
+class UnpackersByCount(dict[int, Callable[..., tuple[Any, ...]]]):
+    """By the count on the wire (null excluded), what unpacks the elements behind it.
+
+    A decoder asks for short arrays only, so that what a peer sends makes at most 128 of them.
+    """
+
+    def __init__(self, element: str, compact: bool) -> None:
+        super().__init__()
+        self.element = element
+        self.compact = compact
+
+    def __missing__(self, count: int) -> Callable[..., tuple[Any, ...]]:
+        unpack = self[count] = Packer(f">{count - self.compact}{self.element}").unpack_from
+        return unpack
