@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import socket
+import sys
 from typing import Any, TypeAlias
 
 from blumfeld.net.socket_sending import SocketCalls
 from blumfeld.spi.runtime import Runtime
+
+FDS_FOR_FILES = 64
+"""Kept for what the broker must open to serve those who are connected; of a small limit, a quarter."""
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 """(family, what ``bind`` and ``connect`` take)."""
@@ -68,6 +73,14 @@ def prepare(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):  # the peer may have gone already: the first read will tell
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def connection_fd_max() -> int:
+    """The highest descriptor that an accepted connection may have: those above, up to our limit, are for files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return limit - 1 - min(FDS_FOR_FILES, limit // 4)
 
 
 def socket_calls() -> SocketCalls:

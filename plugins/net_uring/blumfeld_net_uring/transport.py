@@ -23,7 +23,7 @@ from blumfeld_net_uring.connections import outbound
 from blumfeld_net_uring.loop import UringLoop
 from blumfeld_net_uring.probe import Probe, probe
 from blumfeld_net_uring.ring import Ring
-from blumfeld_net_uring.sockets import bound, connected, prepare, resolve, socket_calls
+from blumfeld_net_uring.sockets import bound, connected, connection_fd_max, prepare, resolve, socket_calls
 from blumfeld_net_uring.turn import UringTurn
 
 READ_BYTES = 131_072
@@ -126,11 +126,13 @@ class UringTransport(BaseTransport):
                 turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
             )
             acceptor.multishot = self._probe.multishot_accept
+            acceptor.fd_max = connection_fd_max
             return acceptor
         readiness = ReadinessAcceptor(
             turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
         )
         readiness.prepare = prepare
+        readiness.fd_max = connection_fd_max
         return readiness
 
     async def connect(self, host: str, port: int) -> socket.socket:

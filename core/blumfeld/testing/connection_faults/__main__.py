@@ -28,7 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="blumfeld-faults-") as folder:
-        results = run(wanted, Path(folder), given.set, given.scale, lambda result: _say(console, result))
+        results = run(
+            wanted,
+            Path(folder),
+            given.set,
+            given.scale,
+            lambda line: console.print(escape(line), highlight=False),
+            lambda result: _say(console, result),
+        )
     console.print(_table(results))
     bad = [result for result in results if result.wrong]
     for result in bad:

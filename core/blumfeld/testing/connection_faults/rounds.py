@@ -27,15 +27,21 @@ Said = Callable[[Result], None]
 
 
 def run(
-    faults: Iterable[Fault], folder: Path, settings: Sequence[str], scale: float, said: Said
+    faults: Iterable[Fault],
+    folder: Path,
+    settings: Sequence[str],
+    scale: float,
+    began: Callable[[str], None],
+    said: Said,
 ) -> list[Result]:
-    """All of them, each kind of broker in turn; ``said`` is called after each fault."""
+    """All of them, each kind of broker in turn; ``began`` is called with its ready line, ``said`` after each fault."""
     wanted = list(faults)
     results = []
     for nth, kind in enumerate(dict.fromkeys(tuple(fault.settings) for fault in wanted)):
         home = folder / f"broker-{nth}"
         home.mkdir()
         with scene_of(home, (*settings, *kind), scale) as scene:
+            began(scene.broker.ready_line)
             for fault in wanted:
                 if tuple(fault.settings) == kind:
                     results.append(do(fault, scene))
@@ -100,9 +106,9 @@ def _take_seen(result: Result, seen: Seen) -> None:
 
 
 def grows(rss: Sequence[int]) -> bool:
-    """Whether memory grew in every repetition after the first, which may warm something up."""
+    """Whether memory grew, and not by a few pages, in each repetition after the first, which may warm things up."""
     steps = [after - before for before, after in pairwise(rss[1:])]
-    return bool(steps) and min(steps) > 0 and sum(steps) > RSS_SLACK_BYTES
+    return bool(steps) and min(steps) > RSS_SLACK_BYTES // 4 and sum(steps) > RSS_SLACK_BYTES
 
 
 def at_the_end(scene: Scene) -> list[str]:
