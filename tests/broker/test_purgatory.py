@@ -77,6 +77,17 @@ def test_what_can_complete_at_once_is_not_kept(bench: Bench) -> None:
     assert bench.purgatory.next_deadline_ms() is None
 
 
+def test_what_was_just_tried_is_kept_without_another_try(bench: Bench) -> None:
+    """And a wake tries it as any other."""
+    operation = Operation("a", bench.log)
+    operation.ready = True
+    assert bench.purgatory.park(operation, ["k"], 100, tried=True) is not None
+    assert bench.log == []
+    bench.purgatory.wake("k")
+    bench.purgatory.run_woken()
+    assert bench.log == [("a", "completed")]
+
+
 def test_a_wake_tries_the_watchers_of_its_key_in_park_order(bench: Bench) -> None:
     operations = [bench.park(name, [name % 2 * "k" or "other"]) for name in range(6)]
     for operation in operations:

@@ -13,6 +13,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+from blumfeld_storage_local.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 
@@ -158,9 +159,33 @@ def test_a_read_near_the_end_looks_nothing_up(node: Node) -> None:
     calls(node)
     for offset in range(90, 100):
         log.read_raw_size(offset, 1 << 20)
-    assert calls(node) == {"region": 10}
+    assert calls(node) == {"pread": 10}
     log.read_raw_end(100)
     assert calls(node) == {}
+
+
+def test_who_reads_the_same_end_shares_one_small_read(node: Node) -> None:
+    """Many groups at the end of a log read the same bytes; large ones are sent from the file, and never copied."""
+    log = node.open()
+    log.fill(1, 1)
+    calls(node)
+    assert [log.read_raw_size(1, 1 << 20) for _ in range(5)] == [make_batch().size_bytes] * 5
+    assert calls(node) == {"pread": 1}
+    log.append(make_batch(value_bytes=COPY_BYTES_MAX))
+    calls(node)
+    log.read_raw_size(2, 1 << 20)
+    assert calls(node) == {"region": 1}
+
+
+def test_a_small_read_does_not_outlive_a_truncation(node: Node) -> None:
+    """Other bytes of the same size, in the same place."""
+    log = node.open()
+    log.fill(1, 1)
+    before = log.read(1)
+    log.log.truncate_to(1)
+    log.append(make_batch(seed=1), epoch=1)
+    assert log.read(1) != before
+    assert log.read(1)[0].leader_epoch == 1
 
 
 def test_opening_a_clean_log_reads_headers_at_its_end_only(node: Node) -> None:

@@ -25,6 +25,7 @@ CATCH_UP_RECORD_BYTES = 10_000
 CATCH_UP_RECORDS = 2_000
 FETCH_BYTES_MAX = 1 << 20
 """Of a partition, in one answer: a consumer's default."""
+WAIT_MS = 30_000
 TIMEOUT_S = 300.0
 """For one answer: under valgrind a server is fifty times slower, and the machine may be busy."""
 
@@ -92,7 +93,7 @@ class Reader:
         """Ask for what is behind the offset."""
         partition = FetchPartition(partition=0, fetch_offset=self.offset, partition_max_bytes=FETCH_BYTES_MAX)
         request = FetchRequest(
-            max_wait_ms=int(TIMEOUT_S * 1000),
+            max_wait_ms=WAIT_MS,
             min_bytes=self._min_bytes,
             max_bytes=50 << 20,
             session_id=self._session_id,

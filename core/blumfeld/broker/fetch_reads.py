@@ -28,6 +28,7 @@ class Reader:
         "bytes_max",
         "bytes_min",
         "context",
+        "follower",
         "read_committed",
         "replica_epoch",
         "replica_id",
@@ -47,15 +48,12 @@ class Reader:
         self.broker = broker
         self.context = context
         self.replica_id = replica_id
+        self.follower = replica_id >= 0
+        """Whether a broker replicates by it."""
         self.replica_epoch = replica_epoch
         self.read_committed = read_committed
         self.bytes_max = bytes_max
         self.bytes_min = min(bytes_min, bytes_max)
-
-    @property
-    def follower(self) -> bool:
-        """Whether a broker replicates by it."""
-        return self.replica_id >= 0
 
     def find(self, asked: FetchPartition) -> Partition:
         """The partition, if this node leads it and the reader may read it.
@@ -140,9 +138,9 @@ class PartitionRead:
             code = partition.leader.follower_fetched(reader.replica_id, reader.replica_epoch, offset)
             if code:
                 raise BrokerError(code)
-        else:
-            end = partition.readable_end(reader.read_committed)
         self._tell_ends(partition)
+        if not reader.follower or partition.leader is None:
+            end = self.stable if reader.read_committed else self.high_watermark
         if offset < end and bytes_max > 0:
             outcome = partition.read(
                 offset, min(bytes_max, asked.partition_bytes_max), end, minimum_one_batch
@@ -153,8 +151,7 @@ class PartitionRead:
                 self.read = outcome
 
     def _tell_ends(self, partition: Partition) -> None:
-        self.high_watermark = partition.high_watermark
-        self.stable = partition.last_stable_offset
+        self.high_watermark, self.stable = partition.readable_ends()
         self.log_start_offset = partition.log.log_start_offset
 
     def _diverges(self, partition: Partition, log_end_offset: int) -> bool:
@@ -208,7 +205,10 @@ class FetchAttempt:
             one = PartitionRead(asked)
             self.reads.append(one)
             one.run(reader, left, minimum_one_batch=not self.size_bytes)
-            size = one.size_bytes if one.cold is None else min(left, asked.partition_bytes_max)
+            if one.read is not None:
+                size = one.read.size_bytes
+            else:
+                size = 0 if one.cold is None else min(left, asked.partition_bytes_max)
             self.size_bytes += size
             left -= size
             if one.error or one.diverging is not None:

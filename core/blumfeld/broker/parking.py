@@ -27,11 +27,18 @@ class PurgatoryParking:
         self.keep(operation, keys, timeout_ms)
 
     def keep(
-        self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float
+        self,
+        operation: ParkedOperation,
+        keys: Sequence[Hashable],
+        timeout_ms: float,
+        *,
+        tried: bool = False,
     ) -> Callable[[], None] | None:
-        """As :meth:`park`. Gives what makes the purgatory forget it, or ``None`` if it has ended already."""
+        """As :meth:`park`, unless the caller just ``tried`` it in vain. Gives what makes the purgatory forget
+        it, or ``None`` if it has ended already.
+        """
         deadline_ms = ceil(self._runtime.monotonic_ms() + max(timeout_ms, 0))
-        parked = self.purgatory.park(operation, keys, deadline_ms)
+        parked = self.purgatory.park(operation, keys, deadline_ms, tried=tried)
         if parked is None:
             return None
         self._set_timer(deadline_ms)

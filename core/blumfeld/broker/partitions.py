@@ -274,12 +274,17 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Up to where read_committed reads."""
-        unstable = self.state.producers.first_unstable_offset
+        return self.readable_ends()[1]
+
+    def readable_ends(self) -> tuple[int, int]:
+        """Up to where consumers read: (the high watermark, the last stable offset)."""
         high_watermark = self.high_watermark
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        unstable = self.state.producers.first_unstable_offset
+        stable = high_watermark if unstable is None or unstable > high_watermark else unstable
+        return high_watermark, stable
 
     def readable_end(self, read_committed: bool) -> int:
-        """Up to where a consumer reads."""
+        """The one or the other."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:

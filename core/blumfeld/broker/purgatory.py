@@ -83,8 +83,11 @@ class Purgatory:
         """Keys with a watcher."""
         return len(self._watchers)
 
-    def park(self, operation: ParkedOperation, keys: Sequence[Hashable], deadline_ms: int) -> Parked | None:
-        """Try to complete it now; if it can't be, keep it until a key wakes it or ``deadline_ms`` has come.
+    def park(
+        self, operation: ParkedOperation, keys: Sequence[Hashable], deadline_ms: int, *, tried: bool = False
+    ) -> Parked | None:
+        """Try to complete it now, unless the caller just ``tried`` in vain; if it can't be, keep it until a key wakes
+        it or ``deadline_ms`` has come.
 
         Called from within an operation it is kept, and first tried by the next run. Gives its place, or
         ``None`` if it has ended already: because it completed, or because the purgatory was drained, when
@@ -96,7 +99,7 @@ class Purgatory:
             self._expire(parked)
             return None
         nested = self._calling
-        if not nested and self._tries(parked):
+        if not nested and not tried and self._tries(parked):
             return None
         self._parked[parked] = None
         for key in keys:

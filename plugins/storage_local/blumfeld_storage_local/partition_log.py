@@ -231,7 +231,7 @@ class LocalLog:
             size = bytes_max if first_bytes <= bytes_max or not minimum_one_batch else first_bytes
         if size <= 0:
             return LogRead([], 0, offset)
-        return LogRead([segment.file().region(position, size)], size, end_offset)
+        return LogRead([segment.part(position, size)], size, end_offset)
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Written batches from the one that contains ``offset`` on."""

@@ -17,9 +17,13 @@ class RecentBatches:
     :param floor: the lowest offset that a look-up may ask for: the batch that holds it is remembered, or to come
     """
 
-    __slots__ = ("floor", "lasts", "positions")
+    __slots__ = ("copied_from", "copy", "floor", "lasts", "positions")
 
     def __init__(self, floor: int) -> None:
+        self.copy = b""
+        """What was last read of these: who reads the end of a log is seldom alone."""
+        self.copied_from = -1
+        """Its position."""
         self.floor = floor
         self.lasts: list[int] = []
         self.positions: list[int] = []

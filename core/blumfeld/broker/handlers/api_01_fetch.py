@@ -136,7 +136,7 @@ class Fetch:
         waiting = WaitingFetch(self, reader, plan)
         keys = [one.partition for one in attempt.reads if one.partition is not None]
         attempt.release()
-        forget = self._broker.parking.keep(waiting, keys, max_wait_ms)
+        forget = self._broker.parking.keep(waiting, keys, max_wait_ms, tried=True)
         if forget is not None:
             waiting.wait(forget)
         return waiting.completion
