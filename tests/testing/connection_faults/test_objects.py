@@ -21,9 +21,10 @@ PATIENCE_S = 5.0
 BIG_BATCHES = 4
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(storage="storage_local") as broker:
+@pytest.fixture(scope="module", params=["net_asyncio", "net_uring"])
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """With each transport; ``net_uring`` serves on readiness where there is no ring."""
+    with EmbeddedBroker(storage="storage_local", manifest={"network": {"plugin": request.param}}) as broker:
         yield broker
 
 
