@@ -19,7 +19,7 @@ from blumfeld.bench.session import Options, SessionError
 from blumfeld.bench.variants import VariantSpec
 from blumfeld.bench.watching import Watcher
 from blumfeld.bench.workload import Workload, WorkloadError
-from tests.bench.synthetic import OPEN, synthetic_result
+from tests.bench.synthetic import CATCH_UP, OPEN, synthetic_result
 
 Ran = list[dict[str, Any]]
 
@@ -174,7 +174,7 @@ def test_a_result_is_run_again_as_it_was(ran: Ran) -> None:
 
 
 def test_a_report_is_made_beside_its_result() -> None:
-    save_result(synthetic_result(rounds=1, steps=(OPEN,)), Path("r.json"))
+    save_result(synthetic_result(rounds=1, steps=(CATCH_UP,), labels=("alone",)), Path("r.json"))
     status, output = blumfeld_bench("report", "r.json")
     assert status == 0
     assert output.startswith("r-report/index.html and ")
@@ -183,7 +183,7 @@ def test_a_report_is_made_beside_its_result() -> None:
 
 
 def test_a_report_that_can_not_be_written_is_refused() -> None:
-    save_result(synthetic_result(rounds=1, steps=(OPEN,)), Path("r.json"))
+    save_result(synthetic_result(rounds=1, steps=(CATCH_UP,), labels=("alone",)), Path("r.json"))
     Path("taken").write_text("")
     status, output = blumfeld_bench("report", "r.json", "--out", "taken")
     assert status == 2

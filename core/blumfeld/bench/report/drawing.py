@@ -120,7 +120,8 @@ def _figure(plot: Plot, titled: bool) -> Figure:
     axes = figure.add_subplot()
     axes.set_axisbelow(True)
     plot.draw(axes)
-    axes.tick_params(which="both", length=0)
+    axes.minorticks_off()
+    axes.tick_params(length=0)
     if titled:
         title = f"{plot.title}: {plot.step}" if plot.step else plot.title
         figure.suptitle(title, fontsize=12, x=0.01, ha="left")
