@@ -172,6 +172,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Why they weren't counted; empty where they were, or nobody asked."""
     skipped: dict[str, str] = {}
     """Variant → why it could not run this workload."""
+    left_out: tuple[str, ...] = ()
+    """Steps of the workload that a quick run had no time for; ``workload`` has those that were run, as they were."""
     failures: tuple[Failure, ...] = ()
     interrupted: bool = False
     """Ended before all rounds were run: what is here was measured, and the verdict is of that."""

@@ -29,10 +29,11 @@ from blumfeld.bench.turn import Place, Runner, server_of, shortened
 from blumfeld.bench.variants import VariantSpec
 from blumfeld.bench.verdict import conclude
 from blumfeld.bench.watching import SessionPlan, Turn, Watcher
-from blumfeld.bench.workload import Workload
+from blumfeld.bench.workload import Step, Workload
 
 VERDICT_FROM_ROUNDS = 3
 TRACED_S = 2.0
+QUICK_TRACED_S = 1.0
 EXPECTED = (DriverError, ServerError, OSError, subprocess.SubprocessError)
 """What can go wrong with a server or a driver; anything else is a defect of ours and ends the run."""
 
@@ -144,8 +145,13 @@ class _Session:
             turns=schedule.turns_of(labels, rounds),
             rounds=rounds,
             quick=self._options.quick,
+            left_out=self._left_out(workload),
             estimate_s=schedule.estimate_s(workload, labels, rounds, self._costs),
         )
+
+    def _left_out(self, workload: Workload) -> tuple[str, ...]:
+        kept = {step.name for step in workload.steps}
+        return tuple(step.name for step in self._given.steps if step.name not in kept)
 
     def _preflight(self) -> None:
         """Start each once, make the topic, and learn how long that takes."""
@@ -165,12 +171,20 @@ class _Session:
         self._costs = msgspec.structs.replace(self._costs, turn_s=turn_s)
 
     def _measure_ceilings(self, driver: Driver) -> None:
+        """Once for each shape of load: a ladder of rates has one ceiling."""
+        reached: dict[Step, Ceiling | None] = {}
         for step in self._plan.workload.steps:
-            self._watcher.doing(f"what the driver reaches alone in {step.name}")
-            try:
-                self._ceilings.append(driver.ceiling(step, self._options.seed))
-            except EXPECTED as error:
-                self._watcher.doing(f"no ceiling for {step.name}: {_words(error)}")
+            shape = schedule.shape(step)
+            if shape not in reached:
+                self._watcher.doing(f"measuring what the driver reaches alone in {step.name}")
+                try:
+                    reached[shape] = driver.ceiling(step, self._options.seed)
+                except EXPECTED as error:
+                    reached[shape] = None
+                    self._watcher.doing(f"no ceiling for {step.name}: {_words(error)}")
+            found = reached[shape]
+            if found is not None:
+                self._ceilings.append(msgspec.structs.replace(found, step=step.name))
 
     def _rounds(self, driver: Driver) -> None:
         runner = Runner(self._plan.workload, driver, self._options.seed)
@@ -239,10 +253,11 @@ class _Session:
 
     def _trace(self, runner: Runner, place: Place, label: str) -> None:
         assert place.server is not None
+        traced_s = QUICK_TRACED_S if self._options.quick else TRACED_S
         for nth, step in enumerate(self._plan.workload.steps):
             tracer = system_calls.Tracer(place.server.pids(), place.server.folder / f"calls-{nth}")
             try:
-                outcome = runner.run(place, shortened(step, TRACED_S), 0, tracer, lambda progress: None)
+                outcome = runner.run(place, shortened(step, traced_s), 0, tracer, lambda progress: None)
             finally:
                 tracer.close()
             self._calls.append(
@@ -264,6 +279,7 @@ class _Session:
             system_calls=tuple(self._calls),
             system_calls_missing=self._calls_missing,
             skipped=dict(self._skipped),
+            left_out=self._plan.left_out,
             failures=tuple(self._failures),
             interrupted=self.interrupted,
             pinned=self._cores is not None,

@@ -32,6 +32,8 @@ class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they are run: ABBA…"""
     rounds: int
     quick: bool
+    left_out: tuple[str, ...] = ()
+    """Steps of the workload that a quick run has no time for."""
     estimate_s: float
     """How long all of it takes, preflight and system calls included; a guess until the preflight is over."""
 
