@@ -62,7 +62,7 @@ class UringTransport(BaseTransport):
         self._busy_poll_us = busy_poll_us
         self._probe = probe((*without, *NOT_USED))
         self.why_not = why_not(self._probe)
-        """Why the ring can't be used here; None if it is."""
+        """Why the ring can't be used; None if it can."""
 
     def driver(self) -> str:
         """What drives the sockets."""
@@ -79,6 +79,8 @@ class UringTransport(BaseTransport):
         :raises OSError: the ring is required, and not available
         """
         loop = asyncio.get_running_loop()
+        if self.why_not is None and not isinstance(loop, UringLoop):
+            self.why_not = "the loop is not the plug-in's own"
         if self.why_not is None and isinstance(loop, UringLoop):
             loop.busy_poll_us = self._busy_poll_us
             return UringTurn(
@@ -173,11 +175,9 @@ class UringTransport(BaseTransport):
 
 
 def why_not(found: Probe) -> str | None:
-    """Why the ring can't be used under the running loop."""
+    """Why the ring can't be used, as far as the kernel goes."""
     if found.why_not is not None:
         return found.why_not
     if not found.cancel_fd:
         return f"the io_uring of Linux {found.kernel} can't cancel all of a connection; 5.19 can"
-    if not isinstance(asyncio.get_running_loop(), UringLoop):
-        return "the loop is not the plug-in's own"
     return None
