@@ -5,20 +5,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import resource
 import socket
 import struct
 import sys
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Protocol
 
 import msgspec
 
 from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.bench.drivers.spec import Begin, Failed, ProcessSpec, Ready, Said, share
+from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.headers import put_request_header
 
 CONNECT_TIMEOUT_S = 20.0
+AT_A_TIME = 32
 PR_SET_TIMERSLACK = 29
 
 
@@ -96,31 +101,39 @@ def go_first() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
 
 
-def connect(address: tuple[str, int]) -> socket.socket:
-    """A connection, ready for an event loop.
+def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
+    """Connections, in order, ready for an event loop; each said hello (ApiVersions) and was answered.
 
-    :raises DriverError: it was refused
+    A few at a time: more would overflow the server's backlog, and wait for the kernel to try again a second later.
+
+    :raises DriverError: one was refused, or the server hung up
     """
-    sock = _connect(address)
-    sock.setblocking(False)
-    return sock
+    hello = put_request_header(ApiKey.API_VERSIONS, 0, 1, CLIENT_ID)
+    socks: list[socket.socket] = []
+    for some in _chunks(addresses):
+        fresh = [_connect(address) for address in some]
+        for sock in fresh:
+            sock.sendall(struct.pack(">i", len(hello)) + hello)
+        for sock in fresh:
+            _hear(sock)
+            sock.setblocking(False)
+        socks += fresh
+    return socks
 
 
 def connect_idle(spec: ProcessSpec) -> list[socket.socket]:
-    """This process's share of the step's idle connections: each said hello and was answered.
+    """This process's share of the step's idle connections.
 
-    :raises DriverError: the server refused one, or hung up
+    :raises DriverError: as :func:`connect`
     """
-    hello = put_request_header(18, 0, 1, None)
-    socks = []
-    for _ in share(spec.step.idle_connections, spec.index, spec.processes):
-        sock = _connect((spec.host, spec.port))
-        sock.sendall(struct.pack(">i", len(hello)) + hello)
-        socks.append(sock)
-    for sock in socks:
-        _hear(sock)
-        sock.setblocking(False)
-    return socks
+    mine = share(spec.step.idle_connections, spec.index, spec.processes)
+    return connect([(spec.host, spec.port)] * len(mine))
+
+
+def _chunks(addresses: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    rest = iter(addresses)
+    while some := list(itertools.islice(rest, AT_A_TIME)):
+        yield some
 
 
 def _connect(address: tuple[str, int]) -> socket.socket:
@@ -140,8 +153,8 @@ def _hear(sock: socket.socket) -> None:
         while left:
             part = sock.recv(left)
             if not part:
-                raise DriverError("the server hung up on an idle connection")
+                raise DriverError("the server hung up on a new connection")
             data += part
             left = 4 + int.from_bytes(data[:4], "big") - len(data) if len(data) >= 4 else 4 - len(data)
     except OSError as error:
-        raise DriverError(f"an idle connection: {error}") from error
+        raise DriverError(f"a new connection: {error}") from error

@@ -6,6 +6,7 @@ One thread, one epoll, no garbage collection while it measures.
 
 from __future__ import annotations
 
+import itertools
 import time
 from time import monotonic_ns
 from typing import BinaryIO
@@ -162,21 +163,17 @@ class WireLoad:
         now_ms = time.time_ns() // 1_000_000
         seed = spec.seed * 7919 + spec.index
         pools = [produce_pool(spec.topic, led, produce, seed, now_ms) for led in self._led]
-        lanes = [
-            [
+        socks = iter(connect(self._leaders * count))
+
+        def lane() -> list[ProduceSocket]:
+            return [
                 ProduceSocket(
-                    self._loop,
-                    self._meter,
-                    connect(leader),
-                    spec.topic,
-                    produce.in_flight,
-                    produce.acks,
-                    stamping,
+                    self._loop, self._meter, sock, spec.topic, produce.in_flight, produce.acks, stamping
                 )
-                for leader in self._leaders
+                for sock in itertools.islice(socks, len(self._leaders))
             ]
-            for _ in range(count)
-        ]
+
+        lanes = [lane() for _ in range(count)]
         return Producing(lanes, pools)
 
     def _connect_readers(self) -> list[FetchSocket]:
@@ -197,7 +194,8 @@ class WireLoad:
                 frame, places = fetch_frame(
                     spec.topic, dealt, consume.max_wait_ms, consume.min_bytes, consume.partition_max_bytes
                 )
-                readers.append(FetchSocket(self._loop, self._meter, connect(leader), frame, places))
+                (sock,) = connect([leader])
+                readers.append(FetchSocket(self._loop, self._meter, sock, frame, places))
         return readers
 
     def close(self) -> None:
