@@ -18,7 +18,7 @@ from blumfeld.kernel.event_log import EventLogs
 from blumfeld.kernel.manifest import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.plan import make_plan
-from blumfeld.kernel.process import Process, settle
+from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process, settle
 from tests.kernel import fakes
 from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered
 
@@ -40,6 +40,14 @@ def process(data_dir: Path, ready: Callable[[Node], None], rendered: Rendered | 
     logs = EventLogs((rendered or Rendered()).prepare)
     plan = make_plan(manifest, "test.toml", fakes.registry())
     return Process(plan, logs, ready, cast("Any", FakeBroker))
+
+
+@pytest.fixture(autouse=True)
+def _collector_as_before() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -110,3 +118,17 @@ def test_a_failed_start_is_raised_after_all_is_undone(tmp_path: Path) -> None:
 def test_settling_takes_what_start_up_left_out_of_the_collectors_sight() -> None:
     settle()
     assert gc.get_freeze_count() > 1000
+
+
+def test_a_process_does_not_collect_what_was_imported(tmp_path: Path) -> None:
+    """So nothing is looked at when it settles but what start-up made: the pause is a millisecond, not forty."""
+    seen = []
+
+    def ready(node: Node) -> None:
+        seen.append((gc.get_freeze_count(), len(gc.get_objects()), gc.get_threshold()[0]))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    process(tmp_path, ready).run()
+    [(frozen, left, threshold)] = seen
+    assert frozen > 4 * left
+    assert threshold == COLLECT_AFTER_OBJECTS
