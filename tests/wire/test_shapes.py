@@ -70,4 +70,7 @@ def test_records_of_every_size_and_kind_are_the_same_bytes(version: int, size: i
         message = ProduceRequest(
             topic_data=[TopicProduceData(name="t", partition_data=[partition, partition])]
         )
-        assert codec.encode(message, version) == interpreted.encode(message, version)
+        data = codec.encode(message, version)
+        assert data == interpreted.encode(message, version)
+        decoded = codec.decode(ProduceRequest, data, version).topic_data[0].partition_data
+        assert [one.records for one in decoded] == [content, content]
