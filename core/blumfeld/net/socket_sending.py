@@ -38,9 +38,9 @@ class SocketCalls:
 
     __slots__ = ("more_flag", "sendfile")
 
-    def __init__(self, sendfile: Callable[[int, int, int, int], int], more_flag: int = 0) -> None:
+    def __init__(self, sendfile: Callable[[int, int, int, int], int] | None, more_flag: int = 0) -> None:
         self.sendfile = sendfile
-        """``os.sendfile``: (socket, file, position, count) to the count sent."""
+        """``os.sendfile``: (socket, file, position, count) to the count sent. None: regions are read and copied."""
         self.more_flag = more_flag
         """``MSG_MORE``, where there is one."""
 
@@ -106,12 +106,16 @@ class SocketSendQueue(SendQueue):
         if left == 0:
             self._release_head(region)
             return True
+        sendfile = self._calls.sendfile
+        if sendfile is None:
+            self._read_region(region)
+            return True
         try:
             fd = region.fileno()
         except OSError:
             self._read_region(region)
             return True
         asked = min(left, PUSH_BYTES_MAX)
-        sent = self._calls.sendfile(self._socket.fileno(), fd, region.position + at, asked)
+        sent = sendfile(self._socket.fileno(), fd, region.position + at, asked)
         self._region_taken(region, sent)
         return sent == asked

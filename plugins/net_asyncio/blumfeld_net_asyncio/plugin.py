@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,6 +21,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Connections accepted before those that are there are served again."""
     busy_poll_us: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     """Poll without waiting for so long after something last happened: latency, at the cost of a core."""
+
+    file_regions: Literal["sendfile", "copy"] = "sendfile"
+    """``copy`` reads file regions into memory and sends that: for comparison, and for file systems without ``sendfile``."""
 
 
 class Plugin:
@@ -45,4 +48,5 @@ class Plugin:
             options.read_bytes,
             options.accepts_per_turn_max,
             options.busy_poll_us,
+            copies_regions=options.file_regions == "copy",
         )

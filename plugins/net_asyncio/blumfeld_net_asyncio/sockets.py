@@ -83,6 +83,6 @@ def connection_fd_max() -> int:
     return limit - 1 - min(FDS_FOR_FILES, limit // 4)
 
 
-def socket_calls() -> SocketCalls:
+def socket_calls(copies_regions: bool) -> SocketCalls:
     """What this system does beside a socket's own methods."""
-    return SocketCalls(os.sendfile, getattr(socket, "MSG_MORE", 0))
+    return SocketCalls(None if copies_regions else os.sendfile, getattr(socket, "MSG_MORE", 0))

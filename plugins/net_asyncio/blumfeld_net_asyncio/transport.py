@@ -24,6 +24,7 @@ class AsyncioTransport(BaseTransport):
 
     :param read_bytes: at most that much is taken from one connection in a turn, large frames excepted
     :param busy_poll_us: how long to poll without waiting after something last happened
+    :param copies_regions: read file regions and send what was read, instead of ``sendfile``
     """
 
     def __init__(
@@ -33,15 +34,19 @@ class AsyncioTransport(BaseTransport):
         read_bytes: int,
         accepts_per_turn_max: int,
         busy_poll_us: int = 0,
+        *,
+        copies_regions: bool = False,
     ) -> None:
         super().__init__(runtime, log)
         self._read_bytes = read_bytes
         self._accepts_per_turn_max = accepts_per_turn_max
         self._busy_poll_us = busy_poll_us
+        self._copies_regions = copies_regions
 
     def driver(self) -> str:
         """What drives the sockets."""
-        return f"epoll, busy poll {self._busy_poll_us} µs" if self._busy_poll_us else "epoll"
+        busy = f", busy poll {self._busy_poll_us} µs" if self._busy_poll_us else ""
+        return "epoll" + busy + (", regions copied" if self._copies_regions else "")
 
     def make_turn(self) -> ReadinessTurn:
         """See :meth:`BaseTransport.make_turn`."""
@@ -49,7 +54,11 @@ class AsyncioTransport(BaseTransport):
         if isinstance(loop, TurnLoop):
             loop.readiness.busy_poll_us = self._busy_poll_us
         return ReadinessTurn(
-            self.runtime, loop.call_exception_handler, readiness_of(loop), self._read_bytes, socket_calls()
+            self.runtime,
+            loop.call_exception_handler,
+            readiness_of(loop),
+            self._read_bytes,
+            socket_calls(self._copies_regions),
         )
 
     async def bind(self, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:

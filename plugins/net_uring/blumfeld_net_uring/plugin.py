@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Receive buffers at most, a power of two. They are made as they are needed."""
     busy_poll_us: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     """Look for completions for so long after the last one before sleeping: latency, at the cost of a core."""
+    file_regions: Literal["sendfile", "copy"] = "sendfile"
+    """``copy`` reads file regions into memory and sends that: for comparison, and for file systems without ``sendfile``."""
     without: tuple[str, ...] = ()
     """Features of io_uring to do without, as on an older kernel: ``multishot_recv``, ``multishot_accept``,
     ``buffer_ring``, or ``io_uring`` itself.
@@ -56,5 +58,6 @@ class Plugin:
             buffer_bytes=options.buffer_bytes,
             buffers=options.buffers,
             busy_poll_us=options.busy_poll_us,
+            copies_regions=options.file_regions == "copy",
             without=options.without,
         )

@@ -41,6 +41,7 @@ class UringTransport(BaseTransport):
     :param buffer_bytes: of each receive buffer
     :param buffers: how many there are at most, a power of two
     :param busy_poll_us: how long to look for completions before sleeping, after something last happened
+    :param copies_regions: read file regions and send what was read, instead of ``sendfile``
     :param without: features of io_uring to do without, as on an older kernel
     """
 
@@ -53,6 +54,7 @@ class UringTransport(BaseTransport):
         buffer_bytes: int = BUFFER_BYTES,
         buffers: int = BUFFERS_MAX,
         busy_poll_us: int = 0,
+        copies_regions: bool = False,
         without: Iterable[str] = (),
     ) -> None:
         super().__init__(runtime, log)
@@ -60,6 +62,7 @@ class UringTransport(BaseTransport):
         self._buffer_bytes = buffer_bytes
         self._buffers = buffers
         self._busy_poll_us = busy_poll_us
+        self._copies_regions = copies_regions
         self._probe = probe((*without, *NOT_USED))
         self.why_not = why_not(self._probe)
         """Why the ring can't be used; None if it can."""
@@ -71,7 +74,7 @@ class UringTransport(BaseTransport):
                 return f"none: io_uring is required and not available: {self.why_not}"
             return f"epoll (io_uring is not available: {self.why_not})"
         busy = f", busy poll {self._busy_poll_us} µs" if self._busy_poll_us else ""
-        return self._probe.describe() + busy
+        return self._probe.describe() + busy + (", regions copied" if self._copies_regions else "")
 
     def make_turn(self) -> Turn:
         """See :meth:`BaseTransport.make_turn`.
@@ -90,12 +93,14 @@ class UringTransport(BaseTransport):
                 self._group(loop.ring) if self._probe.buffer_ring else None,
                 self._probe.multishot_recv,
                 READ_BYTES,
-                socket_calls(),
+                socket_calls(self._copies_regions),
             )
         if self._require:
             raise OSError(errno.ENOSYS, f"io_uring is required and not available: {self.why_not}")
         self.log.warning("io_uring is not available: serving with epoll", reason=self.why_not)
-        return ReadinessTurn(self.runtime, loop.call_exception_handler, loop, READ_BYTES, socket_calls())
+        return ReadinessTurn(
+            self.runtime, loop.call_exception_handler, loop, READ_BYTES, socket_calls(self._copies_regions)
+        )
 
     def _group(self, ring: Ring) -> BufferGroup:
         for number in range(GROUPS_MAX):

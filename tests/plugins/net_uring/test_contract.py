@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from blumfeld.spi.transport import LoopFactory
 from blumfeld.testing.transport_contract import MakeTransport, TransportContract
+from blumfeld.testing.transport_contract.regions import RegionContract
 from blumfeld_net_uring.loop import new_loop
 from blumfeld_net_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport
@@ -71,3 +74,17 @@ class TestWithoutRing(UringContract):
     @pytest.fixture
     def make_transport(self) -> MakeTransport:
         return without("io_uring")
+
+
+@needs_ring
+class TestCopiedRegions(RegionContract):
+    """Read and sent from memory instead of by ``sendfile``."""
+
+    @pytest.fixture
+    def loop_factory(self) -> LoopFactory:
+        return new_loop
+
+    @pytest.fixture
+    def make_transport(self, monkeypatch: pytest.MonkeyPatch) -> MakeTransport:
+        monkeypatch.setattr(os, "sendfile", None)  # calling it would fail
+        return lambda runtime: UringTransport(runtime, NoLog(), copies_regions=True)
