@@ -32,7 +32,8 @@ class UringSelector(selectors.BaseSelector):
     """A selector for asyncio that waits in ``io_uring_enter``. It owns the ring and closes it.
 
     ``busy_poll_us`` may be set at any time: before the thread sleeps it looks for completions for so long
-    after the last one. It saves the wake-up of an idle core, and costs a core.
+    after the last one. It saves the wake-up of an idle core, and costs a core; workers of ``offload`` share
+    its time.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -47,7 +48,7 @@ class UringSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> Ready:
         """Submit, wait, call the callbacks of the completions, and give back which of the others are ready."""
         timeout_ns = None if timeout is None else int(timeout * 1e9)
-        if self.busy_poll_us and timeout_ns != 0:
+        if self.busy_poll_us:
             self._select_busily(timeout_ns)
         else:
             self.ring.enter(timeout_ns)
@@ -61,20 +62,20 @@ class UringSelector(selectors.BaseSelector):
 
     def _select_busily(self, timeout_ns: int | None) -> None:
         ring = self.ring
-        ring.enter(0)
-        if not ring.reap():
+        found = 0
+        if ring.queued or not ring.idle:
+            ring.enter(0)
+            found = ring.reap()
+        if not found:
             now_ns = time.monotonic_ns()
-            end_ns = self._busy_until_ns
             deadline_ns = None if timeout_ns is None else now_ns + timeout_ns
-            if deadline_ns is not None:
-                end_ns = min(end_ns, deadline_ns)
+            end_ns = self._busy_until_ns if deadline_ns is None else min(self._busy_until_ns, deadline_ns)
             while now_ns < end_ns and ring.idle:
                 now_ns = time.monotonic_ns()
-            left_ns = None if deadline_ns is None else max(0, deadline_ns - now_ns)
-            ring.enter(left_ns)
-            if not ring.reap():
-                return
-        self._busy_until_ns = time.monotonic_ns() + self.busy_poll_us * 1000
+            ring.enter(None if deadline_ns is None else max(0, deadline_ns - now_ns))
+            found = ring.reap()
+        if found:
+            self._busy_until_ns = time.monotonic_ns() + self.busy_poll_us * 1000
 
     def _on_others(self, result: int, flags: int) -> None:
         self._others_ready = True

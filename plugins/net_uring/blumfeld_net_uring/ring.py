@@ -49,7 +49,13 @@ class Ring(Queues):
 
     def recv(self, token: int, fd: int, address: int, size: int, flags: int = 0, mode: int = 0) -> None:
         """Receive into memory of the caller. ``mode``: ``RECVSEND_POLL_FIRST`` when nothing is expected yet."""
-        _pack(self._sqes, self._slot(), abi.OP_RECV, 0, mode, fd, 0, address, size, flags, token)
+        # As _slot, without the call: this is every request's.
+        tail = self._tail
+        if tail - self._submitted > self._sq_mask:
+            self.submit()
+        self._tail = tail + 1
+        at = (tail & self._sq_mask) << 6
+        _pack(self._sqes, at, abi.OP_RECV, 0, mode, fd, 0, address, size, flags, token)
 
     def recv_group(self, token: int, fd: int, group: int, mode: int = abi.RECV_MULTISHOT) -> None:
         """Receive into buffers that the kernel picks from a group, whose id is ``flags >> CQE_BUFFER_SHIFT``.
@@ -78,7 +84,12 @@ class Ring(Queues):
         """Send bytes. ``flags`` as in ``send(2)``; ``entry_flags``: ``SQE_IO_LINK`` starts the next entry only
         when this one has succeeded in full (with ``MSG_WAITALL``).
         """
-        _pack(self._sqes, self._slot(), abi.OP_SEND, entry_flags, 0, fd, 0, address, size, flags, token)
+        tail = self._tail
+        if tail - self._submitted > self._sq_mask:
+            self.submit()
+        self._tail = tail + 1
+        at = (tail & self._sq_mask) << 6
+        _pack(self._sqes, at, abi.OP_SEND, entry_flags, 0, fd, 0, address, size, flags, token)
 
     def sendmsg(self, token: int, fd: int, header: int, flags: int = 0, entry_flags: int = 0) -> None:
         """Gather and send: ``header`` is the address of a ``struct msghdr``. It, its vector and the bytes stay."""
