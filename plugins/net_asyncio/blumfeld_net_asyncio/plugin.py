@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Poll without waiting for so long after something last happened: latency, at the cost of a core."""
 
     file_regions: Literal["sendfile", "copy"] = "sendfile"
-    """``copy`` reads file regions into memory and sends that: for comparison, and for file systems without ``sendfile``."""
+    """``copy``: read file regions and send what was read; for comparison, and file systems without ``sendfile``."""
 
 
 class Plugin:

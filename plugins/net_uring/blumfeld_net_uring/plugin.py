@@ -24,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     busy_poll_us: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     """Look for completions for so long after the last one before sleeping: latency, at the cost of a core."""
     file_regions: Literal["sendfile", "copy"] = "sendfile"
-    """``copy`` reads file regions into memory and sends that: for comparison, and for file systems without ``sendfile``."""
+    """``copy``: read file regions and send what was read; for comparison, and file systems without ``sendfile``."""
     without: tuple[str, ...] = ()
     """Features of io_uring to do without, as on an older kernel: ``multishot_recv``, ``multishot_accept``,
     ``buffer_ring``, or ``io_uring`` itself.
