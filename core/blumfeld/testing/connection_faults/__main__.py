@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in result.wrong:
             console.print(f"[red]✗ {escape(result.fault.name)}: {escape(line)}[/]", highlight=False)
     console.print(
-        f"{len(results)} faults, {REPETITIONS} times each, in {time.monotonic() - started:.0f} s:"
+        f"{len(results)} faults, {REPETITIONS} times or more each, in {time.monotonic() - started:.0f} s:"
         f" {len(bad)} left something behind or were noticed by others",
         highlight=False,
     )
@@ -67,7 +67,7 @@ def _say(console: Console, result: Result) -> None:
 
 def _table(results: Iterable[Result]) -> Table:
     table = Table(title="Before → after each fault, with the load of others at rest", title_justify="left")
-    for column in ("", "fault", "each of 3 times"):
+    for column in ("", "fault", "each time"):
         table.add_column(column, overflow="fold")
     for column in (
         "sockets",
