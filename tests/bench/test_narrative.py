@@ -5,6 +5,7 @@ import pytest
 
 from blumfeld.bench.narrative import (
     ack_words,
+    brief,
     cautions,
     ceiling_words,
     load_words,
@@ -135,6 +136,19 @@ def test_a_cell_says_its_marks_and_shares() -> None:
     assert offered_words(open_cells.cells[0]) == "100.0%"
     assert offered_words(closed_cells.cells[0]) == ""
     assert ceiling_words(open_cells.cells[0]) == "100%"
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("page cache: survives the process; a power cut doesn't", "page cache"),
+        ("net_uring (io_uring (6.18: single issuer, buffer ring))", "net_uring (io_uring (6.18))"),
+        ("net_asyncio (epoll)", "net_asyncio (epoll)"),
+        ("saturated; 3 errors", "saturated"),
+    ],
+)
+def test_a_cell_has_room_for_the_first_clause(text: str, head: str) -> None:
+    assert brief(text) == head
 
 
 def test_a_run_is_said_in_a_line() -> None:

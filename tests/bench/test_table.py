@@ -7,7 +7,7 @@ from rich.console import Console
 
 from blumfeld.bench.report.cells import cells_of
 from blumfeld.bench.report.findings import Findings, Interval
-from blumfeld.bench.report.rows import figure_text, rows_of
+from blumfeld.bench.report.rows import figure_text, ratio_text, rows_of
 from blumfeld.bench.result import Result
 from blumfeld.bench.table import result_table
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
@@ -23,7 +23,7 @@ def test_the_table_names_each_measure_and_what_an_ack_is() -> None:
     text = printed(synthetic_result())
     for part in ("records/s", "ack p99.9 µs", "e2e p99 µs", "CPU/MB ms", "system calls/request", "an ack is"):
         assert part in text
-    assert text.count("page cache") == 4
+    assert text.count("page cache") == 4 + 2, "on each variant's row in both steps, and once in full"
     assert "saturated" in text
     assert "uring (made up)" in text
 
@@ -51,6 +51,24 @@ def test_all_steps_stand_in_one_table_if_there_are_several() -> None:
     assert overview[0].split()[:3] == ["step", "variant", "records/s"]
     assert [line.split()[:2] for line in overview[1:3]] == [["1,000/s", "epoll"], ["uring", "1,000"]]
     assert "All steps" not in printed(synthetic_result(steps=(OPEN,)))
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(0.5, 0.1, 10.0), "0.50× (0.10–10.00)"),
+        (Interval(1.0, 0.0001, 4000), "1.00× (<0.1–>10)"),
+    ],
+)
+def test_an_interval_that_says_nothing_has_no_digits(interval: Interval, text: str) -> None:
+    assert ratio_text(interval) == text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_of_all_steps_fits_a_terminal(width: int) -> None:
+    overview = printed(synthetic_result(effect=0.8), width).partition("All steps")[2].partition("Verdict")[0]
+    for part in ("1,000", "as fast as", "740", "0.79×", "31.7", "CPU/request"):
+        assert part in overview
 
 
 def test_rows_that_nobody_has_are_left_out() -> None:

@@ -6,6 +6,7 @@ interrupted. Every file is checked before a server is started.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from blumfeld.bench.result import Result
     from blumfeld.bench.session import Options
     from blumfeld.bench.variants import VariantSpec
@@ -24,6 +27,7 @@ RUN = "run"
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
+FILE_COLUMNS = 120
 LIBRARIES = ("hdrh", "numpy", "matplotlib")
 
 
@@ -167,11 +171,9 @@ def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
 def show(result: ResultFile) -> None:
     """Print a result's table and verdict again."""
     _need_libraries()
-    from rich.console import Console
-
     from blumfeld.bench.table import result_table
 
-    Console().print(result_table(_load(result)))
+    _console().print(result_table(_load(result)))
 
 
 @app.command()
@@ -195,15 +197,13 @@ def workloads() -> None:
 
 def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options, path: Path) -> None:
     """Run it, save it, show it; the file is written before anything is shown, and of an interrupted run as well."""
-    from rich.console import Console
-
     from blumfeld.bench.drivers import make_driver
     from blumfeld.bench.live import watching
     from blumfeld.bench.result import save_result
     from blumfeld.bench.session import SessionError, run_session
     from blumfeld.bench.table import result_table
 
-    console = Console()
+    console = _console()
     try:
         with watching(console) as watcher:
             result = run_session(specs, workload, make_driver, options, watcher)
@@ -284,6 +284,14 @@ def _existing(folder: Path | None) -> Path | None:
     if folder is not None and not folder.is_dir():
         _refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
     return folder
+
+
+def _console() -> Console:
+    """As wide as the terminal; where there is none, wide enough for a table."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=FILE_COLUMNS)
 
 
 def _result_path(out: Path | None, workload: str) -> Path:

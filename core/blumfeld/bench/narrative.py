@@ -13,7 +13,7 @@ from blumfeld.bench.report.cells import (
     Cell,
     StepCells,
 )
-from blumfeld.bench.result import Machine, Result
+from blumfeld.bench.result import Machine, Result, Variant
 from blumfeld.bench.workload import Consume, Produce, Step
 
 ROUNDS_FEW = 5
@@ -47,6 +47,19 @@ def machine_words(machine: Machine) -> str:
         f"{machine.cpu}, {machine.cores} cores ({kind}), {machine.memory_bytes / 2**30:.0f} GiB, {machine.kernel}, "
         f"Python {machine.python}; load before the run {machine.load_before:.2f}"
     )
+
+
+def variant_words(variant: Variant) -> str:
+    """What drives its sockets and what its acks are, in full."""
+    return (
+        f"{variant.label}: {variant.network or variant.kind}; an ack is {variant.durability or 'not known'}"
+    )
+
+
+def brief(text: str) -> str:
+    """Its first clause, for a cell of a table: the whole stands elsewhere."""
+    head = min((text.partition(mark)[0] for mark in (": ", "; ")), key=len)
+    return head + ")" * (head.count("(") - head.count(")"))
 
 
 def load_words(step: Step) -> str:

@@ -9,12 +9,22 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from blumfeld.bench.narrative import cautions, load_words, machine_words, marks_legend, run_words
+from blumfeld.bench.narrative import (
+    brief,
+    cautions,
+    load_words,
+    machine_words,
+    marks_legend,
+    run_words,
+    variant_words,
+)
 from blumfeld.bench.report.cells import RATE, StepCells, cells_of
 from blumfeld.bench.report.findings import Findings, findings_of
 from blumfeld.bench.report.rows import Figure, headline_rows, rows_of
 from blumfeld.bench.result import Result
 
+NAME_COLUMNS, FIGURE_COLUMNS = 13, 11
+"""Of all steps in one table: four figures fit into 80."""
 WORDS_COLUMNS = 36
 """What is said in words is broken here, so that figures of two variants stand near each other."""
 
@@ -29,6 +39,7 @@ def result_table(result: Result) -> RenderableType:
 def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> Iterator[RenderableType]:
     yield Text(run_words(result), style="bold")
     yield Text(machine_words(result.machine), style="dim")
+    yield from (_item(variant_words(variant), "dim") for variant in result.variants)
     for cells in steps:
         yield Text()
         yield Text(cells.step.name, style="bold")
@@ -72,11 +83,11 @@ def _step_table(cells: StepCells, findings: Findings) -> Table:
 def _overview(steps: Sequence[StepCells], findings: Findings) -> Table:
     measures, rows = headline_rows(steps, findings)
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("step", overflow="fold")
-    table.add_column("variant", overflow="fold")
+    for title in ("step", "variant"):
+        table.add_column(title, overflow="fold", max_width=NAME_COLUMNS)
     for measure in measures:
         unit = "" if measure is RATE else f" {measure.unit}"
-        table.add_column(f"{measure.title}{unit}", justify="right", no_wrap=True)
+        table.add_column(f"{measure.title}{unit}", justify="right", overflow="fold", min_width=FIGURE_COLUMNS)
     last = ""
     for row in rows:
         figures = (Text.assemble(one.text, (_short(one), "cyan")) for one in row.figures)
@@ -90,4 +101,5 @@ def _short(one: Figure) -> str:
 
 
 def _figure(one: Figure) -> Text:
-    return Text.assemble(one.text, (f"  {one.ratio}" if one.ratio else "", "cyan"))
+    text = one.text if one.number else brief(one.text)
+    return Text.assemble(text, (f"  {one.ratio}" if one.ratio else "", "cyan"))

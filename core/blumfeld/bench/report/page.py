@@ -13,6 +13,7 @@ from blumfeld.bench.narrative import (
     machine_words,
     marks_legend,
     run_words,
+    variant_words,
 )
 from blumfeld.bench.report.cells import StepCells
 from blumfeld.bench.report.drawing import Plot, svg_of
@@ -171,8 +172,7 @@ def _variant(variant: Variant) -> str:
         f"<p>Its manifest:</p><pre>{escape(variant.manifest)}</pre>" if variant.manifest is not None else ""
     )
     return (
-        f"<details><summary>{escape(variant.label)}: {escape(variant.network or variant.kind)}; an ack is "
-        f"{escape(variant.durability or 'not known')}</summary>"
+        f"<details><summary>{escape(variant_words(variant))}</summary>"
         f'<div class="scroll"><table>{rows}</table></div>{manifest}</details>'
     )
 

@@ -11,7 +11,6 @@ from blumfeld.bench.report.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P99,
     MEASURES,
-    PRODUCE_P50,
     PRODUCE_P99,
     RATE,
     Cell,
@@ -21,7 +20,9 @@ from blumfeld.bench.report.cells import (
 from blumfeld.bench.report.findings import Findings, Interval
 
 NOTHING = "–"
-HEADLINES = (RATE, PRODUCE_P50, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
+RATIO_LEAST, RATIO_MOST = 0.1, 10.0
+"""Ends of an interval beyond are no figures: nothing is known."""
+HEADLINES = (RATE, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 
 
 @attrs.frozen
@@ -101,7 +102,9 @@ def figure_text(value: float) -> str:
 
 def ratio_text(interval: Interval) -> str:
     """As a reader of a table wants it: 0.71× (0.66–0.78)."""
-    return f"{interval.ratio:.2f}× ({interval.low:.2f}–{interval.high:.2f})"
+    low = f"{interval.low:.2f}" if interval.low >= RATIO_LEAST else f"<{RATIO_LEAST:g}"
+    high = f"{interval.high:.2f}" if interval.high <= RATIO_MOST else f">{RATIO_MOST:g}"
+    return f"{interval.ratio:.2f}× ({low}–{high})"
 
 
 def _figure(cell: Cell, measure: Measure, findings: Findings) -> Figure:
