@@ -9,6 +9,7 @@ import time
 from types import TracebackType
 
 from blumfeld.bench.drivers.null_server import NullServer
+from blumfeld.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 TOPIC = "t"
 
@@ -18,7 +19,8 @@ class ScriptedServer(NullServer):
 
     :param stall_at_s: seconds after the first produce request, stop doing anything for ``stall_s``
     :param fail_every: each n-th produce request is answered NOT_LEADER_OR_FOLLOWER
-    :param hang_up_after: produce requests, then the connection that sends the next is cut
+    :param nonsense_at: the produce request that gets no proper answer
+    :param peer: port of another server that leads every second partition
     """
 
     def __init__(
@@ -28,11 +30,12 @@ class ScriptedServer(NullServer):
         stall_at_s: float = 0.0,
         stall_s: float = 0.0,
         fail_every: int = 0,
-        hang_up_after: int = 0,
+        nonsense_at: int = 0,
+        peer: int = 0,
     ) -> None:
         super().__init__(TOPIC, partitions, 0)
         self._stall_at_s, self._stall_s = stall_at_s, stall_s
-        self._fail_every, self._hang_up_after = fail_every, hang_up_after
+        self._fail_every, self._nonsense_at, self._peer = fail_every, nonsense_at, peer
         self._first = 0.0
         self.produced = 0
         self._stop_from, self._stop_to = os.pipe()
@@ -59,9 +62,17 @@ class ScriptedServer(NullServer):
             time.sleep(self._stall_s)
             self._stall_s = 0.0
         answer = super().produce_answer(number)
-        if self._hang_up_after and self.produced > self._hang_up_after:
-            return b"\0\0\0\4none"  # no answer that a producer takes: it hangs up
+        if self.produced == self._nonsense_at:
+            return b"\0\0\0\4none"
         if self._fail_every and self.produced % self._fail_every == 0:
             at = 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
             return answer[:at] + struct.pack(">h", 6) + answer[at + 2 :]
         return answer
+
+    def _metadata(self) -> MetadataResponse:
+        metadata = super()._metadata()
+        if self._peer:
+            metadata.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=self._peer))
+            for partition in metadata.topics[0].partitions[1::2]:
+                partition.leader_id = 2
+        return metadata

@@ -31,7 +31,10 @@ class Load(Protocol):
     """A process's part of a step, with all its connections made."""
 
     def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and say what was seen."""
+        """Warm up, measure, drain, and say what was seen.
+
+        :raises DriverError: the server went away for good
+        """
         ...
 
     def close(self) -> None:
@@ -68,7 +71,10 @@ def live(make_load: MakeLoad) -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
-        load.run(msgspec.json.decode(told, type=Begin))
+        try:
+            load.run(msgspec.json.decode(told, type=Begin))
+        except DriverError as error:
+            say(out, Failed(message=str(error)))
     load.close()
 
 

@@ -11,6 +11,7 @@ import time
 from time import monotonic_ns
 from typing import BinaryIO
 
+from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.connecting import connect, connect_idle, live, say
 from blumfeld.bench.drivers.consuming import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
@@ -118,6 +119,8 @@ class WireLoad:
         self._loop.serve(until, EVENTS_OPEN)
 
     def _lap(self, now_ns: int) -> None:
+        if self._producing is not None and self._producing.all_broken:
+            raise DriverError(f"no connection is left: {self._meter.error}")
         self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
         say(self._out, self._meter.lap(now_ns, self._step.produce is not None))
 
