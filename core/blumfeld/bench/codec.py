@@ -8,7 +8,7 @@ stretches of CPU time, so that a neighbour who takes the core away is not counte
 in ``timeit``: that favours those whose objects it would have to look at, and ours it needn't. A ratio is of the
 rounds' ratios; its interval is :mod:`blumfeld.bench.statistics`'s.
 
-``--instructions N`` has callgrind count in processes of their own: (I(2N) - I(N)) / N, which no neighbour changes.
+``--instructions N`` has callgrind count, in a process of its own: (I(2N) - I(N)) / N, which no neighbour changes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import gc
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,9 +29,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from blumfeld.bench.codec_counted import Count, counting
 from blumfeld.bench.codec_messages import cases
 from blumfeld.bench.codec_rivals import Contestant, contestants
-from blumfeld.bench.counted import CALLGRIND, total_instructions
 from blumfeld.bench.machine import this_machine
 from blumfeld.bench.statistics import paired
 
@@ -42,7 +40,6 @@ STRETCH_S = 0.005
 STRETCHES = 4
 DIRECTIONS = ("encode", "decode")
 WIDTH = 120
-COUNT_TIMEOUT_S = 300.0
 
 
 @attrs.frozen
@@ -74,10 +71,6 @@ def main() -> None:
     """Parse arguments, measure, print the table; write it with ``--out``."""
     options = _arguments()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if options.repeat:
-        name, case_name, direction, times = options.repeat
-        repeat(name, case_name, direction, int(times))
-        return
     chosen = [case for case in cases() if options.only.lower() in case.name.lower()]
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     rows: list[Row] = []
@@ -85,9 +78,10 @@ def main() -> None:
     for case in track(chosen, "Timing", console=Console(stderr=True), transient=True):
         ours, rivals, absent = contestants(case)
         missing += absent
-        for direction in DIRECTIONS:
-            row = measure(case.name, direction, ours, rivals, options.rounds)
-            rows.append(counted(row, case.name, options.instructions) if options.instructions else row)
+        rows += [measure(case.name, direction, ours, rivals, options.rounds) for direction in DIRECTIONS]
+    if options.instructions:
+        with counting() as count:
+            rows = [counted(row, count, options.instructions) for row in rows]
     console.print(table(rows, options.rounds))
     for line in missing:
         console.print(f"[dim]{line}[/dim]")
@@ -104,7 +98,6 @@ def _arguments() -> argparse.Namespace:
         "--instructions", type=int, default=0, metavar="N", help="count them, too, over N and 2N"
     )
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    parser.add_argument("--repeat", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -155,46 +148,16 @@ def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside
     return Beside(name, statistics.median(theirs) * 1e6, found.ratio, found.interval())
 
 
-def repeat(name: str, case_name: str, direction: str, times: int) -> None:
-    """Do one thing so many times; for callgrind, which counts the whole process."""
-    case = next(case for case in cases() if case.name == case_name)
-    ours, rivals, _ = contestants(case)
-    call = next(getattr(one, direction) for one in (ours, *rivals) if one.name == name)
-    gc.disable()
-    for _ in range(times):
-        call()
-
-
-def counted(row: Row, case_name: str, times: int) -> Row:
+def counted(row: Row, count: Count, times: int) -> Row:
     """The row, with instructions."""
     return attrs.evolve(
         row,
-        instructions=instructions("blumfeld", case_name, row.direction, times),
+        instructions=count("blumfeld", row.case, row.direction, times),
         rivals=[
-            attrs.evolve(one, instructions=instructions(one.name, case_name, row.direction, times))
+            attrs.evolve(one, instructions=count(one.name, row.case, row.direction, times))
             for one in row.rivals
         ],
     )
-
-
-def instructions(name: str, case_name: str, direction: str, times: int) -> float:
-    """Of one call, by (I(2N) - I(N)) / N."""
-    once, twice = (_total(name, case_name, direction, count) for count in (times, 2 * times))
-    return (twice - once) / times
-
-
-def _total(name: str, case_name: str, direction: str, times: int) -> int:
-    work = [sys.executable, "-m", "blumfeld.bench.codec", "--repeat", name, case_name, direction, str(times)]
-    with tempfile.TemporaryDirectory(prefix="blumfeld-codec-") as folder:
-        subprocess.run(
-            [*CALLGRIND, *work],
-            cwd=folder,
-            env=os.environ | {"PYTHONHASHSEED": "0"},
-            check=True,
-            capture_output=True,
-            timeout=COUNT_TIMEOUT_S,
-        )
-        return total_instructions(Path(folder) / "callgrind.out")
 
 
 def table(rows: Sequence[Row], rounds: int) -> Table:
