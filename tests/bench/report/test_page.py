@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import itertools
 import re
 from pathlib import Path
@@ -45,6 +46,28 @@ def test_the_page_asks_nothing_of_a_network(folder: Path) -> None:
     assert not re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', page)
     assert "<script" not in page
     assert "@import" not in page
+
+
+def test_what_was_looked_for_and_not_found_is_not_hidden() -> None:
+    """Two steps of equal variants: each sentence stands open; "too noisy to tell" is not "no difference"."""
+    result = synthetic_result(rounds=4, steps=(OPEN, CLOSED))
+    steps = cells_of(result)
+    findings = findings_of(result, steps)
+    page = page_of(result, steps, findings, [], [[], []])
+    summary = page[page.index("What came out") :]
+    assert findings.others
+    assert all(html.escape(one.sentence) in summary for one in findings.others)
+    assert "<details>" not in summary.partition('id="setting"')[0]
+
+
+def test_a_cell_in_words_holds_the_whole_of_them() -> None:
+    result = synthetic_result(rounds=3, steps=(OPEN,))
+    long = "acks=1: page cache: gone with the power; acks=all: the same"
+    variants = tuple(msgspec.structs.replace(one, durability=long) for one in result.variants)
+    result = msgspec.structs.replace(result, variants=variants)
+    steps = cells_of(result)
+    page = page_of(result, steps, findings_of(result, steps), [], [[]])
+    assert '<td class="words" title="page cache: gone with the power">page cache</td>' in page
 
 
 def test_what_a_user_typed_stays_text(folder: Path) -> None:

@@ -8,6 +8,7 @@ from importlib import resources
 
 from blumfeld.bench.narrative import (
     NOT_CLAIMED,
+    brief,
     cautions,
     load_words,
     machine_words,
@@ -21,6 +22,9 @@ from blumfeld.bench.report.findings import Findings
 from blumfeld.bench.report.rows import Figure, rows_of
 from blumfeld.bench.result import Result, Variant
 from blumfeld.bench.watching import Verdict
+
+VERDICTS_OPEN = 24
+"""A longer list of what was not found is folded."""
 
 
 def page_of(
@@ -84,8 +88,9 @@ def _verdicts(findings: Findings, several: bool) -> Iterator[str]:
     if not findings.others:
         return
     others = _list(said(findings.others), "verdicts")
-    if findings.differences and several:
-        yield f"<details><summary>{len(findings.others)} figures without a difference</summary>{others}</details>"
+    if len(findings.others) > VERDICTS_OPEN:
+        summary = f"{len(findings.others)} figures in which no difference was found"
+        yield f"<details><summary>{summary}</summary>{others}</details>"
     else:
         yield others
 
@@ -134,7 +139,9 @@ def _figures(cells: StepCells, findings: Findings) -> str:
 
 def _figure(one: Figure) -> str:
     ratio = f'<span class="ratio">{escape(one.ratio)}</span>' if one.ratio else ""
-    return f'<td class="{"number" if one.number else "words"}">{escape(one.text)}{ratio}</td>'
+    if one.number:
+        return f'<td class="number">{escape(one.text)}{ratio}</td>'
+    return f'<td class="words" title="{escape(one.text)}">{escape(brief(one.text))}</td>'
 
 
 def _plots(plots: Sequence[Plot]) -> str:
