@@ -99,10 +99,10 @@ def quick(
 
 
 def _spread(workload: Workload, number: int) -> Workload:
-    """So many of its steps, from the first on at even distances; a single one is from the middle."""
+    """So many of its steps, from the first on at even distances; a single one is from the lighter ones."""
     steps = workload.steps
     if number == 1:
-        return msgspec.structs.replace(workload, steps=(steps[(len(steps) - 1) // 2],))
+        return msgspec.structs.replace(workload, steps=(steps[(len(steps) - 1) // 4],))
     kept = tuple(steps[nth * len(steps) // number] for nth in range(number))
     return msgspec.structs.replace(workload, steps=kept)
 

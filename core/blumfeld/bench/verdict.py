@@ -191,7 +191,7 @@ def _comparison(pair: _Pair, decided: tuple[bool, float] | None) -> Comparison:
     elif reach <= TELLING:
         said = f"no difference larger than {_percent(reach)} at this power ({_power(detectable)})"
     else:
-        said = f"too noisy to tell: {seen.ratio:.2f}×, 95 % CI {_bounds(low, high)}; {_power(detectable)}"
+        said = f"too noisy to tell: {seen.ratio:.2f}×, 95 % CI {_bounds(low, high)} ({_power(detectable)})"
     return _made(pair, seen.ratio, (low, high), level, detectable, different=different, said=said)
 
 
@@ -231,7 +231,7 @@ def _made(
 
 
 def _power(detectable: float) -> str:
-    return f"{_percent(detectable)} would be found in {POWER * 100:.0f} of 100 such runs"
+    return f"one of {_percent(detectable)} would be found in {POWER * 100:.0f} of 100 such runs"
 
 
 def _percent(share: float) -> str:
