@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from blumfeld.bench import codec_rivals
 from blumfeld.bench.codec import Beside, Row, measure, table
+from blumfeld.bench.codec_counted import counting
 from blumfeld.bench.codec_messages import Case, cases, metadata_response
 from blumfeld.bench.codec_rivals import Contestant, IncomparableError, contestants
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
@@ -92,3 +94,17 @@ def test_the_command_times_and_writes_what_it_found(tmp_path: Path) -> None:
     assert [row["direction"] for row in found["rows"]] == ["encode", "decode"]
     assert all(row["ours_us"] > 0 and len(row["rivals"]) == 2 for row in found["rows"])
     assert found["machine"]["cores"] >= 1
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts with valgrind")
+@pytest.mark.slow
+def test_instructions_are_those_of_the_call_alone() -> None:
+    """Twice as much to do is about twice as much; what start-up takes is in neither."""
+    name = "FetchRequest v16, 100 partitions"
+    with counting() as count:
+        small = count("blumfeld", "ResponseHeader v1", "encode", 50)
+        large = count("blumfeld", name, "encode", 50)
+        again = count("blumfeld", name, "encode", 100)
+    assert 500 < small < 20_000
+    assert large > 10 * small
+    assert again == pytest.approx(large, rel=0.05)
