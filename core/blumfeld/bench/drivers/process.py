@@ -17,7 +17,8 @@ from blumfeld.bench.drivers.consuming import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
 from blumfeld.bench.drivers.loop import SPIN_NS, SPIN_SHARE, Loop
 from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.drivers.producing import ProduceSocket, Producing, Schedule
+from blumfeld.bench.drivers.offering import Producing, Schedule
+from blumfeld.bench.drivers.producing import ProduceSocket
 from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
 from blumfeld.bench.wire_client import EARLIEST, LATEST, Leader, WireClient
 
