@@ -42,9 +42,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## closed-loop produce, interleaved with the bare floor and Apache Kafka where they are there
+bench: setup  ## closed-loop produce, interleaved with the bare servers and Apache Kafka where they are there
 	$(BIN)/python -m blumfeld.bench.closed_loop --loadgen $(REFERENCES)/floor/loadgen.c \
-	  --floor $(REFERENCES)/floor/floor_epoll.py $(if $(PEER),--peer $(PEER))
+	  --variant "default --label epoll" --variant "default --set network.plugin=net_uring --label io_uring" \
+	  --floor $(REFERENCES)/floor/floor_epoll.py --small-floor $(REFERENCES)/floor/floor_ring.py $(if $(PEER),--peer $(PEER))
 
 compare: setup  ## every shipped workload, this build beside Apache Kafka; about an hour
 	mkdir -p $(RESULTS)

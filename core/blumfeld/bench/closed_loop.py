@@ -1,8 +1,8 @@
 """Closed-loop produce load at several connection counts, rivals interleaved in one run.
 
 ``python -m blumfeld.bench.closed_loop --loadgen loadgen.c --floor floor_epoll.py --peer kafka-peer``. The
-load generator is a C program that takes PORT CONNS SIZE SECONDS and prints one line with req/s, MB/s, p50 and
-p99.
+load generator is a C program that takes PORT CONNS SIZE SECONDS and prints one line with req/s, MB/s, p50, p99 and
+p99.9.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.rivals import Rival, Running, floor, kafka, this_build
+from blumfeld.bench.rivals import Rival, Running, composition, floor, kafka, this_build
+from blumfeld.bench.variants import VariantError, parse_variants
 
 TOPIC = "t"
 WIDTH = 120
@@ -29,7 +30,7 @@ WIDTH = 120
 SMALL_BYTES = 100
 BIG_BYTES = 1_000_000
 BIG_CONNECTIONS = 4
-LINE = re.compile(r"req/s=(\d+) MB/s=([\d.]+) p50=([\d.]+)us p99=([\d.]+)us")
+LINE = re.compile(r"req/s=(\d+) MB/s=([\d.]+) p50=([\d.]+)us p99=([\d.]+)us p99\.9=([\d.]+)us")
 
 
 @attrs.frozen
@@ -40,6 +41,7 @@ class Sample:
     megabytes_per_s: float
     p50_us: float
     p99_us: float
+    p999_us: float
     cpu_us_per_request: float
 
 
@@ -58,8 +60,12 @@ def main() -> None:
     """Parse arguments, run, print the table; write all samples with ``--out``."""
     options = _arguments()
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    rivals = [this_build(manifest) for manifest in options.manifest] or [this_build()]
+    try:
+        rivals = [composition(spec) for spec in parse_variants(options.variant)] or [this_build()]
+    except VariantError as error:
+        sys.exit(f"blumfeld.bench.closed_loop: {error}")
     rivals += [floor(script.resolve()) for script in options.floor]
+    rivals += [floor(script.resolve(), large_requests=False) for script in options.small_floor]
     if options.peer:
         rivals.append(kafka(options.peer.resolve()))
     loads = [Load(int(count), SMALL_BYTES) for count in options.connections.split(",")]
@@ -69,6 +75,8 @@ def main() -> None:
         loadgen = _compile(options.loadgen.resolve(), Path(folder))
         samples = _measure(console, rivals, loads, loadgen, Path(folder), options.rounds, options.seconds)
     console.print(_table(rivals, loads, samples, options.rounds, options.seconds))
+    for rival in rivals:
+        console.print(f"[dim]{rival.name}: {rival.durability}[/dim]")
     if options.out:
         options.out.write_text(json.dumps(_as_json(samples), indent=1))
 
@@ -77,9 +85,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Closed-loop produce load, rivals interleaved in one run.")
     parser.add_argument("--loadgen", type=Path, required=True, help="C source of the load generator")
     parser.add_argument(
-        "--manifest", type=Path, action="append", default=[], help="a composition of this build"
+        "--variant", action="append", default=[], help="a composition, as `blumfeld bench` takes it"
     )
     parser.add_argument("--floor", type=Path, action="append", default=[], help="a bare server: SCRIPT PORT")
+    parser.add_argument(
+        "--small-floor", type=Path, action="append", default=[], help="the same, without the 1 MB requests"
+    )
     parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
     parser.add_argument("--connections", default="1,16,128,500")
     parser.add_argument("--rounds", type=int, default=3)
@@ -114,12 +125,16 @@ def _measure(
         for rival in rivals:
             server = rival.start(folder / rival.name.replace(" ", "-"))
             running.append(server)
-            _create_topic(server.port)
+            if not rival.bare:
+                _create_topic(server.port)
             _load(loadgen, server, Load(16, SMALL_BYTES), rival.warm_up_s)
             console.print(f"[dim]{rival.name} is warm[/dim]")
         for number in range(rounds):
             for load in loads:
-                for server in running if number % 2 == 0 else reversed(running):
+                able = [
+                    server for server in running if server.rival.large_requests or load.size_bytes < BIG_BYTES
+                ]
+                for server in able if number % 2 == 0 else reversed(able):
                     sample = _load(loadgen, server, load, seconds)
                     samples[server.rival.name, load].append(sample)
             console.print(f"[dim]round {number + 1} of {rounds}[/dim]")
@@ -135,8 +150,6 @@ def _create_topic(port: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    if TOPIC in admin.list_topics(timeout=20).topics:
-        return  # a bare server has it from the start, and no client's manners
     admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(timeout=20)
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
     producer.produce(TOPIC, b"ready", partition=0)
@@ -150,9 +163,9 @@ def _load(loadgen: Path, server: Running, load: Load, seconds: float) -> Sample:
     found = LINE.search(done.stdout)
     if found is None:
         raise RuntimeError(f"{server.rival.name}, {load}: {done.stdout}{done.stderr}")
-    rate, megabytes, p50, p99 = (float(value) for value in found.groups())
+    rate, megabytes, p50, p99, p999 = (float(value) for value in found.groups())
     cpu_us = (server.cpu_s() - cpu) * 1e6 / max(1.0, rate * seconds)
-    return Sample(rate, megabytes, p50, p99, cpu_us)
+    return Sample(rate, megabytes, p50, p99, p999, cpu_us)
 
 
 def _table(rivals: list[Rival], loads: list[Load], samples: Samples, rounds: int, seconds: float) -> Table:
@@ -168,18 +181,23 @@ def _table(rivals: list[Rival], loads: list[Load], samples: Samples, rounds: int
         "MB/s",
         "p50 µs",
         "p99 µs",
+        "p99.9 µs",
         "CPU µs",
-        "an ack is",
     ):
-        table.add_column(column, justify="left" if column in ("load", "server", "an ack is") else "right")
+        table.add_column(column, justify="left" if column in ("load", "server") else "right")
     for load in loads:
         first = _median(samples[rivals[0].name, load], "requests_per_s")
         for rival in rivals:
             series = samples[rival.name, load]
+            if not series:
+                continue
             rate = _median(series, "requests_per_s")
             cells = [f"{rate:,.0f}", f"{rate / first:.2f}×", f"{_median(series, 'megabytes_per_s'):,.1f}"]
-            cells += [f"{_median(series, name):,.0f}" for name in ("p50_us", "p99_us", "cpu_us_per_request")]
-            table.add_row(str(load) if rival is rivals[0] else "", rival.name, *cells, rival.durability)
+            cells += [
+                f"{_median(series, name):,.0f}"
+                for name in ("p50_us", "p99_us", "p999_us", "cpu_us_per_request")
+            ]
+            table.add_row(str(load) if rival is rivals[0] else "", rival.name, *cells)
         table.add_section()
     return table
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.servers import Server, start_server
+from blumfeld.bench.servers import Server, answers, listens, start_server
+from blumfeld.bench.variants import MANIFEST_FILE, VariantSpec
 
 
 @attrs.frozen
@@ -22,13 +23,20 @@ class Rival:
     """Load before the first measured round: a JVM needs it to compile."""
     durability: str
     """What an acknowledged record survives."""
+    files: Mapping[str, str] = attrs.field(factory=dict)
+    """Written to its folder before it starts."""
+    bare: bool = False
+    """It has the topic from the start, and may answer nothing but Produce."""
+    large_requests: bool = True
+    """Whether it takes requests of a megabyte."""
 
     def start(self, folder: Path) -> Running:
         """Start it with fresh data below ``folder``, and return when it answers ApiVersions.
 
         :raises ServerError: it stopped or never answered; the message ends with what it printed
         """
-        return Running(self, start_server(self.name, self.command, folder))
+        ready = listens if self.bare else answers
+        return Running(self, start_server(self.name, self.command, folder, files=self.files, is_ready=ready))
 
 
 @attrs.frozen
@@ -61,18 +69,24 @@ class Running:
         self.server.stop()
 
 
-def this_build(manifest: Path | None = None) -> Rival:
+def this_build() -> Rival:
     """The broker of this checkout, as `blumfeld run` starts it."""
-    given = [str(manifest.resolve())] if manifest else []
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run", *given]
+    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
-    name = f"blumfeld {manifest.stem}" if manifest else "blumfeld"
-    return Rival(name, command, 1.0, "page cache")
+    return Rival("blumfeld", command, 1.0, "page cache")
 
 
-def floor(script: Path) -> Rival:
+def composition(spec: VariantSpec) -> Rival:
+    """A composition of this build."""
+    variant = spec.variant
+    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
+    return Rival(spec.label, variant.command, 1.0, variant.durability or "page cache", files)
+
+
+def floor(script: Path, large_requests: bool = True) -> Rival:
     """A bare server: frames cut, CRC checked, batch written, answer sent."""
-    return Rival(script.stem, [sys.executable, str(script), "{port}"], 1.0, "page cache")
+    command = [sys.executable, str(script), "{port}"]
+    return Rival(script.stem, command, 1.0, "page cache", bare=True, large_requests=large_requests)
 
 
 def kafka(peer: Path) -> Rival:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -85,6 +85,7 @@ def start_server(
     port: int = 0,
     files: Mapping[str, str] | None = None,
     cores: frozenset[int] | None = None,
+    is_ready: Callable[[int], bool] | None = None,
 ) -> Server:
     """Start it with fresh data below ``folder``, and return when it answers ApiVersions.
 
@@ -92,6 +93,7 @@ def start_server(
     :param port: 0 for any free one
     :param files: written to the folder first
     :param cores: bind all of it to these
+    :param is_ready: whether what listens on the port serves; unless told otherwise, that ApiVersions is answered
     :raises ServerError: it did not start
     """
     folder.mkdir(parents=True)
@@ -109,7 +111,7 @@ def start_server(
             raise ServerError(f"{name} did not start: {filled[0]}: {error.strerror}") from error
     server = Server(name, process, port, folder)
     try:
-        while not answers(port):
+        while not (is_ready or answers)(port):
             if not server.is_up or time.perf_counter() - began > READY_TIMEOUT_S:
                 raise ServerError(f"{name} did not start:\n{server.printed()}")
             time.sleep(POLL_S)
@@ -155,5 +157,14 @@ def answers(port: int) -> bool:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
             client.sendall(API_VERSIONS_V0)
             return len(client.recv(4)) == 4
+    except OSError:
+        return False
+
+
+def listens(port: int) -> bool:
+    """Whether a connection is accepted there now."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
     except OSError:
         return False
