@@ -201,12 +201,11 @@ class Queues:
     def enter(self, timeout_ns: int | None) -> None:
         """Submit what is queued, then wait for one completion: for ever (None), so long, or (0) not at all.
 
-        A send's completion ends the wait too, though it mostly comes with the submission. (A wait for one
-        more than those halves the system calls of a single connection, but its round trip was a third slower:
-        the completions are work for while the peer thinks.)
-
-        One call brings what has completed by itself and up to 20 of those that waited (a limit of Linux since
-        6.14); the others come with the next, at once.
+        A send's completion ends the wait too, though it mostly comes with the submission. (To wait for one
+        more than those halves the system calls of a single connection, and its round trips became no shorter:
+        those completions are work for while the peer thinks.) One call brings what completed at once and up
+        to 20 of those that waited, a limit of newer kernels; the others come with the next call. (Asking for
+        more in one call took no less time.)
 
         Returns early when a signal came. Then, and after the timeout, there may be nothing to reap.
 
