@@ -54,14 +54,14 @@ def test_refused_requests_are_counted_and_named() -> None:
 
 
 def test_what_is_due_on_a_connection_that_has_ended_is_an_error() -> None:
-    """One of two connections goes at the 11th request; the 44 or 45 that are left of its 50 are lost."""
+    """One of two connections goes at the 11th request; what is left of its 50 is lost."""
     step = Step(name="gone", produce=Produce(connections=2, rate_per_s=200), warm_up_s=0, measure_s=0.5)
     with ScriptedServer(nonsense_at=11) as server:
         outcome = run(server.port, step)
     assert outcome.error is not None
     assert "connection ended" in outcome.error
-    assert outcome.errors == pytest.approx(45, abs=1)
-    assert outcome.records + outcome.errors == 100
+    assert 40 <= outcome.errors < 50
+    assert count(outcome.produce_ack) + outcome.errors == 100
 
 
 def test_a_server_that_went_away_is_told_at_once() -> None:
