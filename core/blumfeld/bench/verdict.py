@@ -52,7 +52,9 @@ NEGLIGIBLE = 0.01
 TELLING = 0.25
 """An interval that reaches further from 1 tells nothing worth saying."""
 FAR = 9.0
-"""Beyond ten times, a figure is not spelt out."""
+"""A difference beyond it is not spelt out."""
+FAR_TIMES = 100.0
+"""Nor is a bound beyond it, either way."""
 
 
 @attrs.frozen
@@ -191,7 +193,9 @@ def _comparison(pair: _Pair, decided: tuple[bool, float] | None) -> Comparison:
     elif reach <= TELLING:
         said = f"no difference larger than {_percent(reach)} at this power ({_power(detectable)})"
     else:
-        said = f"too noisy to tell: {seen.ratio:.2f}×, 95 % CI {_bounds(low, high)} ({_power(detectable)})"
+        said = (
+            f"too noisy to tell: {seen.ratio:.2f}×, 95 % CI {_bounds(low, high)} (only {_power(detectable)})"
+        )
     return _made(pair, seen.ratio, (low, high), level, detectable, different=different, said=said)
 
 
@@ -208,7 +212,7 @@ def _made(
     low, high = interval
     title = pair.measure.title
     if different:
-        digits = 2 if high - low >= 0.02 and abs(ratio - 1) >= 0.05 else 3
+        digits = 2 if high - low >= 0.02 and abs(ratio - 1) >= 0.05 and ratio >= 0.2 else 3
         figures = f"{ratio:.{digits}f}× {pair.baseline}'s (95 % CI {_bounds(low, high, digits)})"
         sentence = f"{pair.variant}'s {title} is {figures}"
     else:
@@ -231,7 +235,7 @@ def _made(
 
 
 def _power(detectable: float) -> str:
-    return f"one of {_percent(detectable)} would be found in {POWER * 100:.0f} of 100 such runs"
+    return f"a difference of {_percent(detectable)} would be found in {POWER * 100:.0f} of 100 such runs"
 
 
 def _percent(share: float) -> str:
@@ -241,6 +245,6 @@ def _percent(share: float) -> str:
 
 
 def _bounds(low: float, high: float, digits: int = 2) -> str:
-    lowest, highest = 1 / (1 + FAR), 1 + FAR
-    below = f"{low:.{digits}f}" if low > lowest else f"less than {lowest:.1f}"
-    return f"{below}–{high:.{digits}f}" if high < highest else f"{below} to more than {highest:.0f}"
+    below = f"{low:.{digits}f}" if low > 1 / FAR_TIMES else f"less than {1 / FAR_TIMES:.2f}"
+    above = f"{high:.{digits}f}" if high < FAR_TIMES else f"more than {FAR_TIMES:.0f}"
+    return f"{below}–{above}" if below[0] != "l" and above[0] != "m" else f"{below} to {above}"
