@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -54,7 +55,11 @@ class MakeLoad(Protocol):
 
 
 def live(make_load: MakeLoad) -> None:
-    """The life of a driver process: read a spec, connect, wait for the start, run."""
+    """The life of a driver process: read a spec, connect, wait for the start, run.
+
+    Ctrl-C is the parent's to deal with: it ends its children, and this one notices that nobody listens.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines, out = sys.stdin.buffer, sys.stdout.buffer
     raise_descriptor_limit()
     sleep_precisely()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import signal
 import socket
 import struct
 import sys
@@ -288,6 +289,7 @@ def _needed(data: bytearray) -> int:
 
 def main() -> None:
     """Serve one topic."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise_descriptor_limit()
     server = NullServer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     print(server.port, flush=True)
