@@ -23,6 +23,8 @@ from blumfeld.bench.counted import CALLGRIND_LATER, Counted
 Count = Callable[[str, str, str, int], float]
 """Of codec, case, direction, and N: instructions of one call."""
 STOP_TIMEOUT_S = 60.0
+WARM_UP_CALLS = 200
+"""The interpreter specialises bytecode in the first few dozen."""
 
 
 def serve() -> None:
@@ -69,7 +71,7 @@ def counting() -> Iterator[Count]:
 
 
 def _count(running: Counted, name: str, case: str, direction: str, times: int) -> float:
-    _ask(running.process, name, case, direction, 2)
+    _ask(running.process, name, case, direction, min(times, WARM_UP_CALLS))
     ask = partial(_ask, running.process, name, case, direction)
     once, twice = (running.instructions(partial(ask, count)) for count in (times, 2 * times))
     return (twice - once) / times
