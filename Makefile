@@ -66,7 +66,7 @@ instructions: setup  ## instructions and system calls of one produce request, be
 	$(BIN)/python -m blumfeld.bench.instructions --floor $(REFERENCES)/floor/floor_epoll.py --floor $(REFERENCES)/floor/floor_ring.py
 
 codec: setup  ## the wire codec beside kio's and kafka-python's, on the same bytes
-	$(BIN)/python -m blumfeld.bench.codec
+	$(BIN)/python -m blumfeld.bench.codec $(if $(COUNT),--instructions $(COUNT))
 
 startup: setup  ## start-up to the first answer, and idle memory
 	$(BIN)/python -m blumfeld.bench.startup $(if $(PEER),--peer $(PEER))
