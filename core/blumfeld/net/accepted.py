@@ -13,6 +13,11 @@ from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
 
+AT_ONCE_MAX = 4
+"""Requests of one connection in a turn, once the first of them was answered at once: each has had its work, and others
+wait. Those that wait for the turn's write (Produce) are cheap together: ``in_flight_max`` is theirs.
+"""
+
 _NO_ANSWER: tuple[Part, ...] = (b"no answer",)
 """Told from every answer by identity."""
 _pack_size = SIZE.pack
@@ -119,7 +124,13 @@ class AcceptedConnection(Stream):
 
     def held(self) -> bool:
         """Whether the next request must wait: for the one before it, for a limit, or for good."""
-        return not self._newest.passed or len(self.open) >= self._in_flight_max or self._stall != 0
+        opened = len(self.open)
+        return (
+            not self._newest.passed
+            or self._stall != 0
+            or opened >= self._in_flight_max
+            or (self.dirty and opened >= AT_ONCE_MAX)
+        )
 
     def busy(self) -> bool:
         """Whether answers are still to come."""
@@ -148,7 +159,12 @@ class AcceptedConnection(Stream):
                 self._defect(error)
                 return end
             at = after
-            if not exchange.passed or self._stall or len(opened) >= self._in_flight_max:
+            if (
+                not exchange.passed
+                or self._stall
+                or len(opened) >= self._in_flight_max
+                or (self.dirty and len(opened) >= AT_ONCE_MAX)
+            ):
                 break
         return at
 

@@ -14,17 +14,23 @@ from blumfeld.testing.connection_faults.frames import (
     connect,
     correlation_id_of,
     fetch,
+    framed,
     produce,
     receive_frame,
     reset,
     source_of,
 )
+from blumfeld.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 READERS = 20
 READ_BYTES_PER_S = 1_024
 READS_PER_S = 4
 RSS_GROWTH_BYTES_MAX = 48 << 20
 """While they read: 20 answers of 50 MB are 1 GB."""
+BROKER_RESOURCE = 4
+DESCRIBE_CONFIGS_VERSION = 4
+SETTINGS_ASKED = 500
+"""By each reader: answers of some 17 KB."""
 WRITE_EVERY_S = 0.05
 ANSWER_TIMEOUT_S = 20.0
 
@@ -35,9 +41,18 @@ def readers_of_much(scene: Scene) -> str:
 
 
 def readers_of_many(scene: Scene) -> str:
-    """Each pipelines requests whose answers are large parts of memory or many small ones, and hardly reads."""
+    """Each pipelines requests whose answers are parts of files, small, or lie in memory, and hardly reads."""
     some = fetch(scene.big_topic, 0, 1_000_000) + api_versions() * 20
     return _read_slowly(scene, some * scene.times(300, least=30), READERS)
+
+
+def readers_of_memory(scene: Scene) -> str:
+    """Each pipelines requests whose answers lie in memory: all settings of the broker, with their documentation."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    return _read_slowly(scene, framed(request, DESCRIBE_CONFIGS_VERSION) * SETTINGS_ASKED, READERS)
 
 
 def _read_slowly(scene: Scene, data: bytes, readers: int) -> str:
@@ -105,5 +120,7 @@ def faults() -> Iterator[Fault]:
     """All of them."""
     yield Fault("slow readers of a large answer", readers_of_much)
     yield Fault("slow readers of many answers", readers_of_many)
+    # They ask for work, 2 ms an answer, and get their share: others wait for a few of each, not for all.
+    yield Fault("slow readers of much memory", readers_of_memory, stall_ms=4_000.0)
     yield Fault("slow writers", writers)
     yield Fault("slow writers who give up", writers_who_give_up)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld.testing.transport_contract.fixtures import TransportFixtures
-from blumfeld.testing.transport_contract.kit import QUIET_S, Net, hold, hold_and_let_next_start
+from blumfeld.testing.transport_contract.kit import QUIET_S, Handler, Net, hold, hold_and_let_next_start
 
 
 class OrderContract(TransportFixtures):
@@ -31,6 +32,23 @@ class OrderContract(TransportFixtures):
             assert client.is_quiet(0.01)
             net.answer(exchange, body)
         assert [client.frame() for _ in range(3)] == [b"a", b"b", b"c"]
+
+    def test_who_sends_many_at_once_does_not_keep_others_waiting_for_all(self, net: Net) -> None:
+        """Each is answered at once, and takes a while: between two turns of the many, others have theirs."""
+
+        def dear(exchange: Exchange, frame: memoryview) -> None:
+            time.sleep(0.002)
+            exchange.answer([bytes(frame)])
+
+        handler = Handler(dear)
+        port = net.listen(handler)
+        many, other = net.connect(port), net.connect(port)
+        bodies = [b"%d" % nth for nth in range(56)] + [bytes([nth]) * 20_000 for nth in range(4)]
+        many.send(*bodies)
+        other.send(b"other")
+        assert other.frame() == b"other"
+        assert handler.frames.index(b"other") < 40
+        assert [many.frame() for _ in bodies] == bodies
 
     def test_the_next_request_may_be_let_in_later(self, net: Net) -> None:
         handler, client = net.serve(hold)
