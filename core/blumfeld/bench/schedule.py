@@ -87,7 +87,7 @@ def quick(
 
     several = (_spread(shortest, number) for number in range(len(workload.steps), 1, -1))
     kept = next((some for some in several if fits(some, QUICK_ROUNDS)), _spread(shortest, 1))
-    candidates = range(QUICK_ROUNDS_MAX, QUICK_ROUNDS_MIN, -1)
+    candidates = range(QUICK_ROUNDS_MAX, QUICK_ROUNDS_MIN, -2)  # as often forward as back
     rounds = next((number for number in candidates if fits(kept, number)), QUICK_ROUNDS_MIN)
     left_s = max(0.0, seconds - estimate_s(kept, labels, rounds, costs))
     longer_s = left_s / (rounds * max(1, len(labels)) * len(kept.steps))
