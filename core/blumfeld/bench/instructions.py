@@ -105,12 +105,13 @@ def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> S
     command += [part for value in overrides for part in ("--set", value)]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
     name = f"blumfeld {manifest.stem}" if manifest else "blumfeld"
-    return Server(" ".join([name, *overrides]), command, bare=False)
+    on_ring = "net_uring" in " ".join([*overrides, manifest.read_text() if manifest else ""])
+    return Server(" ".join([name, *overrides]), command, whole=on_ring, bare=False)
 
 
 def bare(script: Path) -> Server:
     """A floor: frames cut, CRC checked, batch written, answer sent."""
-    return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
+    return Server(script.stem, [sys.executable, str(script), "{port}"], whole=True, bare=True)
 
 
 def measure(
@@ -118,7 +119,7 @@ def measure(
 ) -> list[Cost]:
     """Both passes over one server. Bare ones take :class:`~blumfeld.bench.lockstep.Produce` only."""
     counts = [(count, whole_turns(requests, count)) for count in connections]
-    found = _bare_passes(server, counts, folder) if server.bare else _passes(make, server, counts, folder)
+    found = (_whole_passes if server.whole else _passes)(make, server, counts, folder)
     return [
         Cost(server.name, count, instructions, calls)
         for (count, _), (instructions, calls) in zip(counts, found, strict=True)
@@ -165,11 +166,13 @@ def _difference(
         return count(lambda: run(n)), count(lambda: run(2 * n))
 
 
-def _bare_passes(server: Server, counts: Counts, folder: Path) -> Found:
+def _whole_passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
     """A process for each count, from its start to its end."""
 
     def work(connections: int, requests: int, port: int) -> None:
-        with _warm(Produce, port, connections) as run:
+        if not server.bare:
+            make_topic(port)
+        with _warm(make, port, connections) as run:
             run(requests)
 
     for connections, n in counts:
