@@ -56,8 +56,8 @@ def test_all_steps_stand_in_one_table_if_there_are_several() -> None:
 @pytest.mark.parametrize(
     ("interval", "text"),
     [
-        (Interval(0.5, 0.1, 10.0), "0.50× (0.10–10.00)"),
-        (Interval(1.0, 0.0001, 4000), "1.00× (<0.1–>10)"),
+        (Interval(0.5, 0.01, 100.0), "0.50× (0.01–100.00)"),
+        (Interval(1.0, 0.0001, 4000), "1.00× (<0.01–>100)"),
     ],
 )
 def test_an_interval_that_says_nothing_has_no_digits(interval: Interval, text: str) -> None:

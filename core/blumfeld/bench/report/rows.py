@@ -20,7 +20,7 @@ from blumfeld.bench.report.cells import (
 from blumfeld.bench.report.findings import Findings, Interval
 
 NOTHING = "–"
-RATIO_LEAST, RATIO_MOST = 0.1, 10.0
+RATIO_LEAST, RATIO_MOST = 0.01, 100.0
 """Ends of an interval beyond are no figures: nothing is known."""
 HEADLINES = (RATE, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 
