@@ -78,7 +78,7 @@ bad-input: setup  ## what the broker makes of nonsense: the table
 	$(BIN)/python -m blumfeld.testing.bad_input
 
 connection-faults: setup  ## clients killed, slow, half-closed, idle and too many: what leaks, who notices
-	$(BIN)/python -m blumfeld.testing.connection_faults
+	$(BIN)/python -m blumfeld.testing.connection_faults $(if $(TRANSPORT),--set network.plugin=$(TRANSPORT))
 
 mutants: setup  ## planted bugs, each of which must turn the tests red
 	$(BIN)/python tools/mutants.py
