@@ -94,6 +94,7 @@ class Sender:
 
 
 def consumer_config(spec: ProcessSpec, consume: Consume, group: str) -> dict[str, Any]:
+    """Settings of one consumer of a group: it commits nothing, and hears of the end of a partition."""
     return {
         "bootstrap.servers": f"{spec.host}:{spec.port}",
         "group.id": group,
