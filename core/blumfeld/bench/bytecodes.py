@@ -111,7 +111,7 @@ def measure(
     out = folder / "shares"
     run = ours.command[ours.command.index("run") :]
     command = [sys.executable, "-m", "blumfeld.bench.bytecodes", "--serve", str(out), *run]
-    running = start(Server(ours.name, command, whole=False, bare=False), folder / "run")
+    running = start(Server(ours.name, command, bare=False), folder / "run")
     try:
         make_topic(running.port)
         load = make(running.port, connections)

@@ -1,8 +1,8 @@
 """A server whose work is counted: instructions by valgrind's callgrind, system calls by strace.
 
 Neither looks at time, so that the figures hold on a busy machine. Both are told from outside when to begin and to end,
-and interrupt a system call of the server for that. One that waits in a ring, or takes that for its end, is counted from
-its start to its end instead.
+and interrupt a system call of the server for that. A bare server, which may take that for its end, is counted from its
+start to its end instead.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ class Server:
     name: str
     command: Sequence[str]
     """``{port}`` and ``{folder}`` stand for what a run gives it."""
-    whole: bool
-    """It can't be told to count from now on: under valgrind nothing interrupts a wait in a ring."""
     bare: bool
-    """It has its topic from the start, and may answer nothing but Produce."""
+    """It has its topic from the start, may answer nothing but Produce, and may not survive an interrupted call."""
 
 
 @attrs.define

@@ -38,6 +38,8 @@ from blumfeld.bench.lockstep import CatchUp, Load, Produce, Tail, make_topic
 
 T = TypeVar("T")
 
+COMMAND = "blumfeld.cli.main"
+RING_IN_BITES = "blumfeld.bench.ring_in_bites"
 WARM_UP_REQUESTS = 512
 MakeLoad = Callable[[int, int], Load]
 """(port, connections)."""
@@ -100,18 +102,17 @@ def _arguments() -> argparse.Namespace:
 
 def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Server:
     """The broker of this checkout, as `blumfeld run` starts it."""
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+    command = [sys.executable, "-m", COMMAND, "run"]
     command += [str(manifest.resolve())] if manifest else []
     command += [part for value in overrides for part in ("--set", value)]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
     name = f"blumfeld {manifest.stem}" if manifest else "blumfeld"
-    on_ring = "net_uring" in " ".join([*overrides, manifest.read_text() if manifest else ""])
-    return Server(" ".join([name, *overrides]), command, whole=on_ring, bare=False)
+    return Server(" ".join([name, *overrides]), command, bare=False)
 
 
 def bare(script: Path) -> Server:
     """A floor: frames cut, CRC checked, batch written, answer sent."""
-    return Server(script.stem, [sys.executable, str(script), "{port}"], whole=True, bare=True)
+    return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
 
 
 def measure(
@@ -119,7 +120,7 @@ def measure(
 ) -> list[Cost]:
     """Both passes over one server. Bare ones take :class:`~blumfeld.bench.lockstep.Produce` only."""
     counts = [(count, whole_turns(requests, count)) for count in connections]
-    found = (_whole_passes if server.whole else _passes)(make, server, counts, folder)
+    found = _whole_passes(server, counts, folder) if server.bare else _passes(make, server, counts, folder)
     return [
         Cost(server.name, count, instructions, calls)
         for (count, _), (instructions, calls) in zip(counts, found, strict=True)
@@ -139,13 +140,21 @@ Found = Iterable[tuple[float, dict[str, float]]]
 
 def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
     """One process for each tool, which is switched on and off."""
-    with _running(server, folder / "valgrind", CALLGRIND_LATER) as running:
+    with _running(_in_bites(server), folder / "valgrind", CALLGRIND_LATER) as running:
         running.switch_on()
         instructions = [_difference(make, running, running.instructions, count, n) for count, n in counts]
     with _running(server, folder / "strace") as running:
         calls = [_difference(make, running, running.system_calls, count, n) for count, n in counts]
     for (_, n), (once, twice), (calls_once, calls_twice) in zip(counts, instructions, calls, strict=True):
         yield (twice - once) / n, per_request(calls_once, calls_twice, n)
+
+
+def _in_bites(server: Server) -> Server:
+    """What valgrind can run: of a build on io_uring, one that doesn't wait in the ring."""
+    if not any("net_uring" in part for part in server.command):
+        return server
+    command = [RING_IN_BITES if part == COMMAND else part for part in server.command]
+    return attrs.evolve(server, command=command)
 
 
 @contextmanager
@@ -166,13 +175,11 @@ def _difference(
         return count(lambda: run(n)), count(lambda: run(2 * n))
 
 
-def _whole_passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
+def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
     """A process for each count, from its start to its end."""
 
     def work(connections: int, requests: int, port: int) -> None:
-        if not server.bare:
-            make_topic(port)
-        with _warm(make, port, connections) as run:
+        with _warm(Produce, port, connections) as run:
             run(requests)
 
     for connections, n in counts:

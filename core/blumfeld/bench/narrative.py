@@ -34,6 +34,7 @@ def run_words(result: Result) -> str:
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     order = ", interleaved" if len(result.variants) > 1 else ""
     order += ", server and driver on cores of their own" if result.pinned else ""
+    order += ", the driver's processes first on a core" if result.driver_first else ""
     return (
         f"{result.workload.name}: {rounds}{order}, {result.workload.driver} driver, seed {result.seed}{quick}, "
         f"{result.created}, blumfeld {result.blumfeld}"

@@ -179,6 +179,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Ended before all rounds were run: what is here was measured, and the verdict is of that."""
     pinned: bool = False
     """The server was bound to one core and the driver to the others; otherwise the kernel placed both."""
+    driver_first: bool = False
+    """The driver's processes ran before the server's whenever they had something to do (SCHED_RR), so that its waiting for
+    a core is not taken for the server's latency. Needs a privilege; without it the kernel is fair to both."""
 
 
 def save_result(result: Result, path: Path) -> None:

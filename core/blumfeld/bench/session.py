@@ -22,6 +22,7 @@ import msgspec
 from blumfeld import __version__
 from blumfeld.bench import schedule, system_calls
 from blumfeld.bench.driver import Driver, DriverError, MakeDriver
+from blumfeld.bench.drivers.connecting import may_go_first
 from blumfeld.bench.machine import this_machine
 from blumfeld.bench.result import Ceiling, Failure, Machine, Measured, Result, SystemCalls
 from blumfeld.bench.servers import ServerError
@@ -283,6 +284,7 @@ class _Session:
             failures=tuple(self._failures),
             interrupted=self.interrupted,
             pinned=self._cores is not None,
+            driver_first=may_go_first(),
         )
 
 

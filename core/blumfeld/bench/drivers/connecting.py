@@ -109,7 +109,22 @@ def go_first() -> None:
     would not do: the kernel weighs it within one session's processes only.
     """
     with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+        _run_first()
+
+
+def may_go_first() -> bool:
+    """Whether :func:`go_first` is allowed to this process, and so to those that it starts."""
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        _run_first()
+    except PermissionError:
+        return False
+    os.sched_setscheduler(0, policy, priority)
+    return True
+
+
+def _run_first() -> None:
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
 
 
 def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
