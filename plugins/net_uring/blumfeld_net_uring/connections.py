@@ -83,5 +83,4 @@ def _attach(
     else:
         stream._recv_into = sock.recv_into
         stream._read_bytes = stream.turn.read_bytes
-        stream._reader = stream._readable if stream._layer is None else stream._readable_layered
     stream.attach(sock, queue)

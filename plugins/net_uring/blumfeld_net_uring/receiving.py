@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import errno
 import select
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from blumfeld.net.readiness import ReadableStream
 from blumfeld.net.receive import LargeFrame
+from blumfeld.net.sending import LayeredSendQueue
 from blumfeld.net.stream import CLOSING
 from blumfeld_net_uring import abi
 from blumfeld_net_uring.buffers import address_of
@@ -24,7 +24,7 @@ receive. Less is copied."""
 _AGAIN = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR)
 
 GROUP_SLOTS = (*SLOTS, "_direct", "_expects_large")
-POLLED_SLOTS = (*SLOTS, "_read_bytes", "_reader", "_recv_into")
+POLLED_SLOTS = (*SLOTS, "_read_bytes", "_recv_into")
 
 
 class GroupStream(UringStream):
@@ -200,8 +200,6 @@ class PolledStream(UringStream, ReadableStream):
     if not TYPE_CHECKING:
         __slots__ = ()
 
-    _reader: Callable[[], None]
-
     def resume_reading(self) -> None:
         """Receive, from now on."""
         if not self._reading and not self.dead:
@@ -229,6 +227,9 @@ class PolledStream(UringStream, ReadableStream):
             self.die(f"receive: {error_of(result).strerror}")
             return
         if self._reading and result > 0:
-            self._reader()
+            if isinstance(self._sending, LayeredSendQueue):
+                self._readable_layered()
+            else:
+                self._readable()
         if self._reading and not self._armed and not self.dead:
             self._arm()

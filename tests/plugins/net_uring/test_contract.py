@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from blumfeld.spi.transport import LoopFactory
 from blumfeld.testing.transport_contract import MakeTransport, TransportContract
+from blumfeld.testing.transport_contract.kit import Net, eventually
 from blumfeld.testing.transport_contract.regions import RegionContract
-from blumfeld_net_uring.loop import new_loop
+from blumfeld_net_uring.loop import UringLoop, new_loop
 from blumfeld_net_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport
 from tests.plugins.net_asyncio_tools import NoLog
@@ -31,6 +33,26 @@ class UringContract(TransportContract):
     def loop_factory(self) -> LoopFactory:
         return new_loop
 
+    @pytest.fixture(autouse=True)
+    def nothing_is_left(self, net: Net) -> Iterator[None]:
+        """After each test of the contract, whatever it did: no entry in flight, no token, no buffer, no region.
+
+        The loop's own poll of other descriptors stays.
+        """
+        before = held(net)
+        yield
+        net.run(net.transport.stop(0))
+        assert eventually(lambda: held(net) == before)
+
+
+def held(net: Net) -> tuple[int, ...]:
+    """Of the loop's ring: entries in flight, callbacks, things kept for the kernel, completions of nobody."""
+    loop = net._loop
+    if not isinstance(loop, UringLoop):
+        return ()
+    ring = loop.ring
+    return (ring.in_flight, len(ring._callbacks), len(ring._kept), ring.strays)
+
 
 @needs_ring
 class TestUringTransport(UringContract):
@@ -51,6 +73,7 @@ class TestInSmallBites(UringContract):
 
 
 @needs_ring
+@pytest.mark.slow
 class TestWithoutMultishot(UringContract):
     """As Linux 5.19 without its multishot accept."""
 
@@ -60,6 +83,7 @@ class TestWithoutMultishot(UringContract):
 
 
 @needs_ring
+@pytest.mark.slow
 class TestWithoutBufferGroups(UringContract):
     """Polled, and received by calls."""
 
