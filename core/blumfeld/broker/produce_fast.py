@@ -70,7 +70,7 @@ class FastProduce:
             self._generation = self._manager.generation
         try:
             end = position + self._prefix_bytes + frame[position + self._name_length_at]
-            prefix = bytes(frame[position:end])
+            prefix = frame[position:end].tobytes()
             target = self._targets.get(prefix) or self._resolve(prefix)
             at = self._records(frame, end)
         except (IndexError, struct.error):  # the frame is cut off
