@@ -1,7 +1,7 @@
 """A result file: all that a run saw, so that a report needs nothing else and the run can be made again.
 
-One JSON document. Histograms are whole (HdrHistogram's compressed V2 form, base64, in nanoseconds): percentiles are
-made from them, never stored instead of them.
+One JSON document. Histograms are whole (HdrHistogram's compressed V2 form, base64, in nanoseconds):
+percentiles are made from them, never stored instead of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """Unique in the run; on every row."""
     kind: str
-    """``manifest``, ``foreign``, or ``running``: a foreign one that somebody else started, with data of its own."""
+    """``manifest``, ``foreign``, or ``running``: a foreign one that somebody else started, with data of its own.
+    """
     given: str
     """As it was typed."""
     manifest: str | None = None
@@ -173,15 +174,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, str] = {}
     """Variant → why it could not run this workload."""
     left_out: tuple[str, ...] = ()
-    """Steps of the workload that a quick run had no time for; ``workload`` has those that were run, as they were."""
+    """Steps of the workload that a quick run had no time for; ``workload`` has those that were run, as they
+    were.
+    """
     failures: tuple[Failure, ...] = ()
     interrupted: bool = False
     """Ended before all rounds were run: what is here was measured, and the verdict is of that."""
     pinned: bool = False
     """The server was bound to one core and the driver to the others; otherwise the kernel placed both."""
     driver_first: bool = False
-    """The driver's processes ran before the server's whenever they had something to do (SCHED_RR), so that its waiting for
-    a core is not taken for the server's latency. Needs a privilege; without it the kernel is fair to both."""
+    """The driver's processes ran before the server's whenever they had something to do (SCHED_RR), so that its
+    waiting for a core is not taken for the server's latency. Needs a privilege; without it the kernel is fair
+    to both.
+    """
 
 
 def save_result(result: Result, path: Path) -> None:
