@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from blumfeld.bench import steps
 from blumfeld.bench.counted import calls_by_name, total_instructions
 from blumfeld.bench.instructions import Cost, MakeLoad, per_request, table, whole_turns
 from blumfeld.bench.lockstep import CatchUp, Produce, Tail, make_topic
@@ -84,6 +86,22 @@ def test_an_error_in_an_answer_is_not_counted_as_work() -> None:
         with pytest.raises(RuntimeError, match="error 3"):
             load.run(1)
         load.close()
+
+
+def test_steps_add_up_to_the_whole() -> None:
+    """Each function is a step once and is taken off one other, so that nothing is counted twice or left out."""
+    taken = [function for step in steps.STEPS for function in step.less]
+    functions = [step.function for step in steps.STEPS]
+    assert sorted([*taken, steps.ALL]) == sorted(functions)
+
+
+def test_steps_are_functions_that_there_are() -> None:
+    """A step whose function has another name now would count nothing."""
+    for step in steps.STEPS:
+        if step.function != steps.ALL:
+            module, _, path = step.function.partition(":")
+            owner, _, name = path.rpartition(".")
+            assert name in vars(getattr(importlib.import_module(module), owner))
 
 
 @pytest.mark.slow

@@ -140,11 +140,11 @@ Found = Iterable[tuple[float, dict[str, float]]]
 
 def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
     """One process for each tool, which is switched on and off."""
-    with _running(_in_bites(server), folder / "valgrind", CALLGRIND_LATER) as running:
+    with running_server(_in_bites(server), folder / "valgrind", CALLGRIND_LATER) as running:
         running.switch_on()
-        instructions = [_difference(make, running, running.instructions, count, n) for count, n in counts]
-    with _running(server, folder / "strace") as running:
-        calls = [_difference(make, running, running.system_calls, count, n) for count, n in counts]
+        instructions = [difference(make, running, running.instructions, count, n) for count, n in counts]
+    with running_server(server, folder / "strace") as running:
+        calls = [difference(make, running, running.system_calls, count, n) for count, n in counts]
     for (_, n), (once, twice), (calls_once, calls_twice) in zip(counts, instructions, calls, strict=True):
         yield (twice - once) / n, per_request(calls_once, calls_twice, n)
 
@@ -158,7 +158,8 @@ def _in_bites(server: Server) -> Server:
 
 
 @contextmanager
-def _running(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
+def running_server(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
+    """This build with its topic, stopped at the end."""
     running = start(server, folder, under)
     try:
         make_topic(running.port)
@@ -167,7 +168,7 @@ def _running(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterato
         running.stop()
 
 
-def _difference(
+def difference(
     make: MakeLoad, running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
 ) -> tuple[T, T]:
     """What N requests cost, and 2N."""
