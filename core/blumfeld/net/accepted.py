@@ -56,7 +56,9 @@ class RequestExchange:
         """The next request may start although this one is open."""
         if not self.passed:
             self.passed = True
-            self.connection.wake()
+            connection = self.connection
+            if connection._rest is not None or not connection._reading:  # else nothing waits
+                connection.wake()
 
 
 _NOBODY: Any = RequestExchange(None)  # type: ignore[arg-type]
@@ -206,6 +208,13 @@ class AcceptedConnection(Stream):
         if self.dead:
             return
         opened = self.open
+        if len(opened) == 1 and (parts := opened[0].parts) is not None and len(parts) == 1:
+            part = parts[0]
+            if type(part) is bytes and parts is not _NO_ANSWER:  # nearly always, and worth its lines
+                opened.pop().parts = _NO_ANSWER
+                size = len(part)
+                self._send([_pack_size(size), part], size + 4, False)
+                return
         out: list[Part] = []
         total = 0
         has_regions = False
@@ -224,6 +233,9 @@ class AcceptedConnection(Stream):
             out.append(_pack_size(size))
             out += parts
             total += size + 4
+        self._send(out, total, has_regions)
+
+    def _send(self, out: list[Part], total: int, has_regions: bool) -> None:
         if out:
             try:
                 self._sending.send(out, total, has_regions)

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from blumfeld.net.receive import ReceivePool
 from blumfeld.spi.runtime import Phase, Runtime
 
+_ANSWER = Phase.ANSWER
+"""Looked up once: members of an enumeration cost a call on Python 3.11."""
+
 Report = Callable[[dict[str, Any]], None]
 """Takes what a loop's ``call_exception_handler`` takes: ``message`` and ``exception``."""
 
@@ -41,7 +44,7 @@ class Turn:
         """Something happens in this turn: be called at its end."""
         self.begun = True
         self.now_ms = self.runtime.monotonic_ms()
-        self.runtime.at_end_of_turn(Phase.ANSWER, self._end)
+        self.runtime.at_end_of_turn(_ANSWER, self._end)
 
     def flush_at_end(self, connection: Flushable) -> None:
         """Let the connection send at the end of this turn. The caller sees to it that it is called once a turn."""
