@@ -77,15 +77,13 @@ class GroupStream(UringStream):
     def _received(self, result: int, flags: int) -> None:
         if flags & 1:  # CQE_F_BUFFER
             turn = self.turn
-            group = turn.group
-            assert group is not None
             buffer_id = flags >> 16
-            group.taken.append(buffer_id)
+            turn.taken.append(buffer_id)
             if not turn.begun:
                 turn.begin()
             if result > 0 and not self.dead:
                 self._active_ms = turn.now_ms
-                view = group.views[buffer_id]
+                view = turn.views[buffer_id]
                 if self._rest is None and self._large is None:
                     used = self.consume(view, 0, result)
                     if used != result:

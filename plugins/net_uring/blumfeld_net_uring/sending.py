@@ -29,24 +29,23 @@ def error_of(result: int) -> OSError:
 class UringSendQueue(SocketSendQueue):
     """Parts on their way into one socket, at most one entry of them in flight."""
 
-    __slots__ = ("_fd", "_ring", "flight", "flight_bytes", "token")
+    __slots__ = ("_fd", "_ring_send", "flight", "token")
 
     def __init__(self, sock: Socket, calls: SocketCalls, ring: Ring) -> None:
         super().__init__(sock, calls)
-        self._ring = ring
+        self._ring_send = ring.send
         self._fd = sock.fileno()
         self.token = 0
         """Of the entries; whoever owns the queue sets it."""
         self.flight: bytes | None = None
         """What the kernel reads from: held until the entry has completed, also when the connection dies meanwhile."""
-        self.flight_bytes = 0
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
         """See :meth:`SendQueue.send`."""
         if self.flight is None and not has_regions and size_bytes <= RING_SEND_BYTES_MAX and not self._items:
             self.flight = data = b"".join(parts)  # type: ignore[arg-type]
-            self.flight_bytes = self.unsent_bytes = size_bytes
-            self._ring.send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
+            self.unsent_bytes = size_bytes
+            self._ring_send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
             return
         self._items.extend(parts)
         self.unsent_bytes += size_bytes
@@ -63,8 +62,7 @@ class UringSendQueue(SocketSendQueue):
                 for _ in gathered:
                     self._items.popleft()
                 self.flight = data = b"".join(gathered)
-                self.flight_bytes = size_bytes
-                self._ring.send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
+                self._ring_send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
                 return
         super().push()
 
@@ -81,5 +79,5 @@ class UringSendQueue(SocketSendQueue):
                 raise error_of(result)
             result = 0  # the socket is full, and the kernel would not wait for it
         self.unsent_bytes -= result
-        if result < self.flight_bytes:
+        if result < len(data):
             self._items.appendleft(memoryview(data)[result:])

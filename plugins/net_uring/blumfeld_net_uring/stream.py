@@ -59,7 +59,7 @@ class UringStream(Stream):
         self._reason = ""
         self._recv_token = ring.attach(self._received)
         self._poll_token = ring.attach(self._writable)
-        queue.token = ring.attach(self._sent)
+        queue.token = ring.attach(self._sent if queue is self._sending else self._sent_in_part)
 
     def _received(self, result: int, flags: int) -> None:
         raise NotImplementedError
@@ -74,16 +74,16 @@ class UringStream(Stream):
 
     def _sent(self, result: int, flags: int) -> None:
         queue = self._queue
-        if result == queue.unsent_bytes and queue is self._sending and not self.dead:
-            queue.flight = None
-            queue.unsent_bytes = 0
-            if self._stall or self._ending is not None:
-                self.drained()
-                self.check_ending()
+        if result != queue.unsent_bytes or self.dead:
+            self._sent_in_part(result, flags)
             return
-        self._sent_in_part(result)
+        queue.flight = None
+        queue.unsent_bytes = 0
+        if self._stall or self._ending is not None:
+            self.drained()
+            self.check_ending()
 
-    def _sent_in_part(self, result: int) -> None:
+    def _sent_in_part(self, result: int, flags: int) -> None:
         queue = self._queue
         if self.dead:
             queue.flight = None

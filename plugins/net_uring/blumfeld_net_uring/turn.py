@@ -23,7 +23,7 @@ class Starved(Protocol):
 class UringTurn(Turn):
     """The turn on a ring. Buffers of the group are given back at its end, when no frame in them is needed any more."""
 
-    __slots__ = ("_grown", "_starved", "calls", "group", "multishot", "read_bytes", "ring")
+    __slots__ = ("_grown", "_starved", "calls", "group", "multishot", "read_bytes", "ring", "taken", "views")
 
     def __init__(
         self,
@@ -38,6 +38,9 @@ class UringTurn(Turn):
         super().__init__(runtime, report, ReceivePool(read_bytes))
         self.ring = ring
         self.group = group
+        self.views: list[memoryview] = [] if group is None else group.views
+        self.taken: list[int] = [] if group is None else group.taken
+        """The group's own lists, at hand."""
         self.multishot = multishot
         self.read_bytes = read_bytes
         self.calls = calls
