@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import gc
 import os
 import socket
@@ -182,6 +183,40 @@ def test_asyncio_works_on_the_loop_as_on_its_own() -> None:
         runner.run(main())
     gc.collect()
     assert seen == ["ValueError('planted')"]
+
+
+def test_a_turn_ends_after_all_callbacks_of_the_poll_and_before_what_was_queued() -> None:
+    """From elsewhere there is no poll to end: then it is ``call_soon``."""
+    seen: list[str] = []
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, TurnLoop)
+        pairs = [socket.socketpair() for _ in range(2)]
+        finished = loop.create_future()
+
+        def readable(left: socket.socket) -> None:
+            left.recv(1)
+            loop.call_soon(seen.append, "queued")
+            loop.call_after_poll(lambda: seen.append("end"))
+            seen.append("read")
+            if seen.count("read") == 2:
+                loop.call_later(0.01, finished.set_result, None)
+
+        async def main() -> None:
+            loop.call_after_poll(lambda: seen.append("soon"))
+            assert seen == []
+            await asyncio.sleep(0)
+            for left, right in pairs:
+                loop.readiness.add_reader(left.fileno(), functools.partial(readable, left))
+                right.send(b"x")
+            await asyncio.wait_for(finished, 5)
+            for left, _ in pairs:
+                loop.readiness.remove_reader(left.fileno())
+
+        runner.run(main())
+        for sock in (sock for pair in pairs for sock in pair):
+            sock.close()
+    assert seen == ["soon", "read", "read", "end", "end", "queued", "queued"]
 
 
 def test_the_busy_poll_is_told() -> None:

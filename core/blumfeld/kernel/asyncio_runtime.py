@@ -1,7 +1,8 @@
 """The runtime on a running asyncio loop: the world as it is.
 
 An edge module: it reads the clock and draws chance. The end of a turn is one ``call_soon``: made from a reader's
-callback, it runs after all readers of that poll, so that all requests of one poll share their system calls.
+callback, it runs after all readers of that poll, so that all requests of one poll share their system calls. A loop that
+calls the readers itself can end the turn itself too (``TurnEndingLoop``), which saves a turn of its queue.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.spi.runtime import TURN_ROUNDS_MAX, Files, Phase, Random, Timer
+from blumfeld.spi.transport import TurnEndingLoop
 
 T = TypeVar("T")
 Callback = Callable[[], None]
@@ -52,6 +54,9 @@ class AsyncioRuntime:
         self._loop = loop if loop is not None else asyncio.get_running_loop()
         self._on_defect = on_defect
         self._phases: list[list[Callback]] = [[] for _ in Phase]
+        self._soon: Callable[[Callback], object] = self._loop.call_soon
+        if isinstance(self._loop, TurnEndingLoop):
+            self._soon = self._loop.call_after_poll
         self._armed = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._executor: Executor | None = None
@@ -107,7 +112,7 @@ class AsyncioRuntime:
         self._phases[phase].append(callback)
         if not self._armed:
             self._armed = True
-            self._loop.call_soon(self._end_turn)
+            self._soon(self._end_turn)
 
     def _end_turn(self) -> None:
         phases = self._phases

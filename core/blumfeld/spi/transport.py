@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -216,3 +216,14 @@ class Transport(Protocol):
 
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+@runtime_checkable
+class TurnEndingLoop(Protocol):
+    """What a transport's loop may offer beyond asyncio's: the end of a turn without a detour through its queue."""
+
+    def call_after_poll(self, callback: Callable[[], None], /) -> object:
+        """From a callback that the loop calls while it polls: call ``callback()`` once, after all callbacks of this
+        poll and before anything that was queued. From elsewhere: as ``call_soon``.
+        """
+        ...

@@ -35,6 +35,8 @@ class TurnSelector(selectors.BaseSelector):
         self._readers: dict[int, Callback] = {}
         self._writers: dict[int, Callback] = {}
         self._masks: dict[int, int] = {}
+        self._polling = False
+        self._after_poll: list[Callback] = []
         self.on_error: Callable[[Exception], None] | None = None
         self.busy_poll_us = 0
         """Poll without waiting for so long after something last happened."""
@@ -73,6 +75,12 @@ class TurnSelector(selectors.BaseSelector):
         elif mask != old:
             self._epoll.modify(fd, mask)
 
+    def after_poll(self, callback: Callback) -> bool:
+        """Call ``callback()`` once, after all callbacks of this poll; False if there is no poll under way."""
+        if self._polling:
+            self._after_poll.append(callback)
+        return self._polling
+
     # asyncio's side.
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -80,21 +88,36 @@ class TurnSelector(selectors.BaseSelector):
         readers, writers = self._readers, self._writers
         out, into = select.EPOLLOUT, select.EPOLLIN
         ready: list[tuple[selectors.SelectorKey, int]] = []
-        for fd, event in (
-            self._busy_poll(timeout) if self.busy_poll_us else self._epoll.poll(timeout, EVENTS_MAX)
-        ):
+        events = self._busy_poll(timeout) if self.busy_poll_us else self._epoll.poll(timeout, EVENTS_MAX)
+        self._polling = True
+        for fd, event in events:
             try:
                 if event & ~out and (callback := readers.get(fd)) is not None:
                     callback()
                 if event & ~into and (callback := writers.get(fd)) is not None:
                     callback()
             except Exception as error:
-                if self.on_error is None:
-                    raise
-                self.on_error(error)
+                self._raised(error)
             if fd == self._others_fd:
                 ready = self._others.select(0)
+        self._polling = False
+        if self._after_poll:
+            self._call_after_poll()
         return ready
+
+    def _call_after_poll(self) -> None:
+        callbacks, self._after_poll = self._after_poll, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:
+                self._raised(error)
+
+    def _raised(self, error: Exception) -> None:
+        if self.on_error is None:
+            self._polling = False
+            raise error
+        self.on_error(error)
 
     def _busy_poll(self, timeout: float | None) -> list[tuple[int, int]]:
         """As ``epoll.poll``, but awake for the first of the wait. A turn in which something happened comes here
@@ -146,6 +169,11 @@ class TurnLoop(asyncio.SelectorEventLoop):
         self.readiness = TurnSelector()
         super().__init__(self.readiness)
         self.readiness.on_error = self._report
+
+    def call_after_poll(self, callback: Callback, /) -> None:
+        """See ``blumfeld.spi.transport.TurnEndingLoop``."""
+        if not self.readiness.after_poll(callback):
+            self.call_soon(callback)
 
     def _report(self, error: Exception) -> None:
         self.call_exception_handler({"message": "a readiness callback raised", "exception": error})

@@ -17,7 +17,7 @@ import asyncio
 import select
 import selectors
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -40,6 +40,8 @@ class UringSelector(selectors.BaseSelector):
         self.ring = ring
         self.busy_poll_us = 0
         self._busy_until_ns = 0
+        self._polling = False
+        self._after_poll: list[Callable[[], None]] = []
         self._others = selectors.DefaultSelector()
         self._others_ready = False
         self._others_token = ring.attach(self._on_others)
@@ -48,17 +50,40 @@ class UringSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> Ready:
         """Submit, wait, call the callbacks of the completions, and give back which of the others are ready."""
         timeout_ns = None if timeout is None else int(timeout * 1e9)
-        if self.busy_poll_us:
-            self._select_busily(timeout_ns)
-        else:
-            self.ring.enter(timeout_ns)
-            self.ring.reap()
+        self._polling = True
+        try:
+            if self.busy_poll_us:
+                self._select_busily(timeout_ns)
+            else:
+                self.ring.enter(timeout_ns)
+                self.ring.reap()
+        finally:
+            self._polling = False
+        if self._after_poll:
+            self._call_after_poll()
         if not self._others_ready:
             return []
         self._others_ready = False
         ready = self._others.select(0)
         self._watch_others()
         return ready
+
+    def after_poll(self, callback: Callable[[], None]) -> bool:
+        """Call ``callback()`` once, after all callbacks of this poll; False if there is no poll under way."""
+        if self._polling:
+            self._after_poll.append(callback)
+        return self._polling
+
+    def _call_after_poll(self) -> None:
+        callbacks, self._after_poll = self._after_poll, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:
+                on_error = self.ring.on_error
+                if on_error is None:
+                    raise
+                on_error(error)
 
     def _select_busily(self, timeout_ns: int | None) -> None:
         ring = self.ring
@@ -122,6 +147,11 @@ class UringLoop(asyncio.SelectorEventLoop):
         self.turns = UringSelector(self.ring)
         super().__init__(self.turns)
         self.ring.on_error = self._report
+
+    def call_after_poll(self, callback: Callable[[], None], /) -> None:
+        """See ``blumfeld.spi.transport.TurnEndingLoop``."""
+        if not self.turns.after_poll(callback):
+            self.call_soon(callback)
 
     @property
     def busy_poll_us(self) -> int:

@@ -133,6 +133,24 @@ class TestAsyncio:
         loop.run_until_complete(asyncio.wait_for(done, 5))
         loop.remove_reader(near)
 
+    def test_a_turn_ends_after_all_completions_and_before_what_was_queued(self, loop: UringLoop) -> None:
+        """From elsewhere there is no poll to end: then it is ``call_soon``."""
+        seen: list[str] = []
+        done = loop.create_future()
+
+        def completed(result: int, flags: int) -> None:
+            seen.append("completed")
+            loop.call_soon(seen.append, "queued")
+            loop.call_after_poll(lambda: seen.append("end"))
+            if seen.count("completed") == 2:
+                loop.call_later(0.01, done.set_result, None)
+
+        loop.call_after_poll(lambda: seen.append("soon"))
+        for _ in range(2):
+            loop.ring.nop(loop.ring.attach(completed))
+        loop.run_until_complete(asyncio.wait_for(done, 5))
+        assert seen == ["completed", "completed", "end", "end", "soon", "queued", "queued"]
+
     def test_registration_is_a_selectors(self, loop: UringLoop, pair: Pair) -> None:
         near, _ = pair
         turns = loop.turns
