@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import accepted, readiness, receive, sending, socket_sending, turn
+from blumfeld.net import accepted, readiness, receive, sending, socket_sending
 from blumfeld.net.stream import Stream
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
@@ -24,7 +24,13 @@ def make_transport(runtime: Runtime) -> transport.AsyncioTransport:
 
 
 def answers_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turn.Turn, "flush_at_end", lambda self, connection: connection.flush())
+    original = accepted.RequestExchange.answer
+
+    def answer(self: accepted.RequestExchange, parts: Parts) -> None:
+        original(self, parts)
+        self.connection.flush()
+
+    patch.setattr(accepted.RequestExchange, "answer", answer)
 
 
 def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -39,13 +45,10 @@ def answers_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    original = accepted.RequestExchange.__init__
+    class Passed(accepted.RequestExchange, gc=False):
+        passed: bool = True
 
-    def init(self: accepted.RequestExchange, of: accepted.AcceptedConnection) -> None:
-        original(self, of)
-        self.passed = True
-
-    patch.setattr(accepted.RequestExchange, "__init__", init)
+    patch.setattr(accepted, "RequestExchange", Passed)
 
 
 def recycles_memory_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from blumfeld.net.sending import BUFFERS, SendQueue
 from blumfeld.net.stream import CLOSING, FULL, MUTED, SIZE, Stream
 from blumfeld.net.turn import Turn
@@ -24,16 +26,17 @@ _pack_size = SIZE.pack
 _unpack_size = SIZE.unpack_from
 
 
-class RequestExchange:
-    """One request and the place of its answer. See ``blumfeld.spi.transport.Exchange``."""
+class RequestExchange(msgspec.Struct, eq=False, gc=False):
+    """One request and the place of its answer. See ``blumfeld.spi.transport.Exchange``.
 
-    __slots__ = ("connection", "parts", "passed")
+    Made for each request: garbage collection doesn't look at it, since what it holds lets go of it in ``gone``.
+    """
 
-    def __init__(self, connection: AcceptedConnection) -> None:
-        self.connection = connection
-        self.parts: Parts | None = None
-        self.passed = False
-        """Whether the next request may start."""
+    connection: Any
+    """The :class:`AcceptedConnection`."""
+    parts: Parts | None = None
+    passed: bool = False
+    """Whether the next request may start."""
 
     def answer(self, parts: Parts) -> None:
         """Put the answer in its place; it leaves at the end of the turn, behind all before it."""
@@ -46,7 +49,10 @@ class RequestExchange:
             release(parts)
         elif not connection.dirty and connection.open[0] is self:
             connection.dirty = True
-            connection.turn.flush_at_end(connection)
+            turn = connection.turn
+            turn.dirty.append(connection)
+            if not turn.begun:
+                turn.begin()
 
     def no_answer(self) -> None:
         """The request has none."""
@@ -61,7 +67,7 @@ class RequestExchange:
                 connection.wake()
 
 
-_NOBODY: Any = RequestExchange(None)  # type: ignore[arg-type]
+_NOBODY = RequestExchange(None)
 """The newest request of a connection that has gone: nothing may start behind it."""
 
 
@@ -238,15 +244,15 @@ class AcceptedConnection(Stream):
     def _send(self, out: list[Part], total: int, has_regions: bool) -> None:
         if out:
             try:
-                self._sending.send(out, total, has_regions)
+                waits = self._sending.send(out, total, has_regions)
             except OSError as error:
                 self.die(f"send: {error.strerror or error}")
                 return
             self._active_ms = self.turn.now_ms
-        if self._sending.unsent_bytes or self._writing:
-            self.watch_sending()
-            if self._sending.unsent_bytes > self._unsent_bytes_max:
-                self._stall |= FULL
+            if waits or self._writing:
+                self.watch_sending()
+                if self._sending.unsent_bytes > self._unsent_bytes_max:
+                    self._stall |= FULL
         if self._rest is not None or not self._reading:
             self._after_flush()
 

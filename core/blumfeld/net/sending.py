@@ -36,10 +36,11 @@ class SendQueue:
         """Of the region at the head."""
         self.unsent_bytes = 0
 
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
+    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """Send the parts behind all that is queued; what the socket does not take now is queued.
 
-        The queue owns the regions from here on, also when it raises.
+        Whether something is unsent that must be watched (:meth:`Stream.watch_sending`). The queue owns the regions from
+        here on, also when it raises.
 
         :raises OSError: the peer has gone
         """
@@ -133,11 +134,12 @@ class LayeredSendQueue(SendQueue):
         self._raw = raw
         self._plain_bytes = 0
 
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
+    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """As :meth:`SendQueue.send`."""
         self._items.extend(parts)
         self._plain_bytes += size_bytes
         self.push()
+        return self.unsent_bytes != 0
 
     def send_raw(self, data: bytes) -> None:
         """Send bytes of the layer itself: a handshake's, a closing alert's.

@@ -55,13 +55,13 @@ class SocketSendQueue(SendQueue):
         self._socket = sock
         self._calls = calls
 
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
+    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """See :meth:`SendQueue.send`."""
         if self._items or has_regions:
             self._items.extend(parts)
             self.unsent_bytes += size_bytes
             self.push()
-            return
+            return self.unsent_bytes != 0
         try:
             if size_bytes <= JOIN_BYTES_MAX:
                 sent = self._socket.send(b"".join(parts))  # type: ignore[arg-type]
@@ -69,12 +69,14 @@ class SocketSendQueue(SendQueue):
                 sent = self._socket.sendmsg(parts[:IOV_MAX])
         except (BlockingIOError, InterruptedError):
             sent = 0
-        if sent != size_bytes:
-            self._items.extend(parts)
-            self.unsent_bytes = size_bytes
-            self._taken(sent)
-            if len(parts) > IOV_MAX:
-                self.push()
+        if sent == size_bytes:
+            return False
+        self._items.extend(parts)
+        self.unsent_bytes = size_bytes
+        self._taken(sent)
+        if len(parts) > IOV_MAX:
+            self.push()
+        return self.unsent_bytes != 0
 
     def push(self) -> None:
         """See :meth:`SendQueue.push`."""

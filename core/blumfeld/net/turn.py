@@ -29,7 +29,7 @@ class Turn:
     ``begin`` is called once a turn, by the first connection that receives or has an answer.
     """
 
-    __slots__ = ("_dirty", "_report", "begun", "now_ms", "pool", "runtime")
+    __slots__ = ("_report", "begun", "dirty", "now_ms", "pool", "runtime")
 
     def __init__(self, runtime: Runtime, report: Report, pool: ReceivePool) -> None:
         self.runtime = runtime
@@ -38,7 +38,8 @@ class Turn:
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
         """When this turn began: precise enough for idle time-outs, and one look at the clock for all."""
-        self._dirty: list[Flushable] = []
+        self.dirty: list[Flushable] = []
+        """Who sends at the end of this turn. Who joins them calls :meth:`begin`, unless it has ``begun``."""
 
     def begin(self) -> None:
         """Something happens in this turn: be called at its end."""
@@ -48,7 +49,7 @@ class Turn:
 
     def flush_at_end(self, connection: Flushable) -> None:
         """Let the connection send at the end of this turn. The caller sees to it that it is called once a turn."""
-        self._dirty.append(connection)
+        self.dirty.append(connection)
         if not self.begun:
             self.begin()
 
@@ -57,7 +58,7 @@ class Turn:
         self._report({"message": f"{what} raised", "exception": error})
 
     def _end(self) -> None:
-        dirty, self._dirty = self._dirty, []
+        dirty, self.dirty = self.dirty, []
         self.begun = False
         self.pool.end_turn()
         for connection in dirty:

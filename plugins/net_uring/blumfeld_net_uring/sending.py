@@ -40,17 +40,18 @@ class UringSendQueue(SocketSendQueue):
         self.flight: bytes | None = None
         """What the kernel reads from: held until the entry has completed, also when the connection dies meanwhile."""
 
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> None:
+    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """See :meth:`SendQueue.send`."""
         if self.flight is None and not has_regions and size_bytes <= RING_SEND_BYTES_MAX and not self._items:
             self.flight = data = b"".join(parts)  # type: ignore[arg-type]
             self.unsent_bytes = size_bytes
             self._ring_send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
-            return
+            return False
         self._items.extend(parts)
         self.unsent_bytes += size_bytes
         if self.flight is None and len(self._items) == len(parts):
             self.push()
+        return self.unsent_bytes != 0
 
     def push(self) -> None:
         """See :meth:`SendQueue.push`. Does nothing while an entry is in flight: its completion pushes on."""
