@@ -52,7 +52,9 @@ def objects(broker: EmbeddedBroker) -> Counter[str]:
         return Counter(
             f"{kind.__module__}.{kind.__qualname__}"
             for kind in types
-            if kind.__module__.startswith(("blumfeld", "socket"))
+            if str(kind.__module__).startswith(
+                ("blumfeld", "socket")
+            )  # a foreign type may have a property there
         )
 
     counted: Counter[str] = broker.call(count)
