@@ -64,6 +64,8 @@ transports: setup  ## epoll beside io_uring from 1 to 2,000 connections; sendfil
 
 instructions: setup  ## instructions and system calls of one produce request, beside the bare servers; needs valgrind and strace
 	$(BIN)/python -m blumfeld.bench.instructions --floor $(REFERENCES)/floor/floor_epoll.py --floor $(REFERENCES)/floor/floor_ring.py
+	$(BIN)/python -m blumfeld.bench.instructions --set network.plugin=net_uring
+	$(BIN)/python -m blumfeld.bench.steps
 
 codec: setup  ## the wire codec beside kio's and kafka-python's, on the same bytes
 	$(BIN)/python -m blumfeld.bench.codec $(if $(COUNT),--instructions $(COUNT))

@@ -48,14 +48,9 @@ def objects(broker: EmbeddedBroker) -> Counter[str]:
     """What the collector knows of ours and of sockets, by type."""
 
     def count() -> Counter[str]:
-        types = (type(thing) for thing in gc.get_objects())
-        return Counter(
-            f"{kind.__module__}.{kind.__qualname__}"
-            for kind in types
-            if str(kind.__module__).startswith(
-                ("blumfeld", "socket")
-            )  # a foreign type may have a property there
-        )
+        # Of a foreign type, __module__ may be a property.
+        names = (f"{kind.__module__}.{kind.__qualname__}" for kind in map(type, gc.get_objects()))
+        return Counter(name for name in names if name.startswith(("blumfeld", "socket")))
 
     counted: Counter[str] = broker.call(count)
     return counted
