@@ -9,7 +9,7 @@ from blumfeld.net.dialled import OutboundConnection
 from blumfeld.net.socket_sending import Socket
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 from blumfeld_net_uring.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
-from blumfeld_net_uring.sending import SilentSendQueue, UringSendQueue
+from blumfeld_net_uring.sending import UringSendQueue
 from blumfeld_net_uring.turn import UringTurn
 
 
@@ -49,7 +49,7 @@ def accepted(
     forget: Callable[[AcceptedConnection], None],
 ) -> AcceptedConnection:
     """An accepted connection of the kind that fits. A byte layer is fed as it asks for bytes, so it is polled."""
-    queue = _queue(turn, sock, layer)
+    queue = UringSendQueue(sock, turn.calls, turn.ring)
     kind = GroupAccepted if turn.group is not None and layer is None else PolledAccepted
     stream = kind(turn, queue, peer, identity, listener, handler, limits, layer, forget)
     _attach(stream, sock, queue)
@@ -65,17 +65,11 @@ def outbound(
     forget: Callable[[OutboundConnection], None],
 ) -> OutboundConnection:
     """A dialled connection of the kind that fits."""
-    queue = _queue(turn, sock, layer)
+    queue = UringSendQueue(sock, turn.calls, turn.ring)
     kind = GroupOutbound if turn.group is not None and layer is None else PolledOutbound
     stream = kind(turn, queue, receiver, limits, layer, forget)
     _attach(stream, sock, queue)
     return stream
-
-
-def _queue(turn: UringTurn, sock: Socket, layer: ByteLayer | None) -> UringSendQueue:
-    if turn.flights is None or layer is not None:
-        return UringSendQueue(sock, turn.calls, turn.ring)
-    return SilentSendQueue(sock, turn.calls, turn.ring, turn.flights)
 
 
 def _attach(

@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """``copy``: read file regions and send what was read; for comparison, and file systems without ``sendfile``."""
     without: tuple[str, ...] = ()
     """Features of io_uring to do without, as on an older kernel: ``multishot_recv``, ``multishot_accept``,
-    ``buffer_ring``, ``silent_send``, or ``io_uring`` itself.
+    ``buffer_ring``, or ``io_uring`` itself.
     """
 
     def __post_init__(self) -> None:

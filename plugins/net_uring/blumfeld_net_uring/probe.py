@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from blumfeld_net_uring import abi
-from blumfeld_net_uring.buffers import BufferGroup, address_of_bytes
+from blumfeld_net_uring.buffers import BufferGroup
 from blumfeld_net_uring.ring import Ring, RingUnavailable
 from blumfeld_net_uring.system import SETUP_NAMES, register
 
@@ -29,7 +29,6 @@ FEATURES = (
     "splice",
     "cancel by descriptor",
     "send bundle",
-    "silent send",
 )
 """In the order in which :meth:`Probe.describe` names them. An underscore may stand for a space in ``without``."""
 
@@ -42,9 +41,6 @@ _NEEDED = {
     "async_cancel": abi.OP_ASYNC_CANCEL,
 }
 _OPERATIONS_MAX = 256
-_TOO_MUCH_BYTES = 16 << 20
-SILENT_FLAGS = socket.MSG_DONTWAIT | socket.MSG_WAITALL | socket.MSG_NOSIGNAL
-"""Of a silent send: it is over when it has been submitted, and anything less than all of it is a failure."""
 _ANSWER_SECONDS_MAX = 1.0
 
 
@@ -89,11 +85,6 @@ class Probe:
     def cancel_fd(self) -> bool:
         """``Ring.cancel_fd`` works (5.19). Without it cancel by token."""
         return self.has("cancel by descriptor")
-
-    @property
-    def silent_send(self) -> bool:
-        """A send that must not wait gives a completion only if it has not sent all (6.0, tried)."""
-        return self.has("silent send")
 
     def describe(self) -> str:
         """For ``plan``, the log and a bench row."""
@@ -160,8 +151,6 @@ def _features_of(ring: Ring) -> set[str]:
         found.add("buffer ring")
         if _receives_multishot(ring, group):
             found.add("multishot recv")
-    if ring.features & abi.FEAT_CQE_SKIP and _sends_silently(ring):
-        found.add("silent send")
     if _cancels_by_descriptor(ring):
         found.add("cancel by descriptor")
     return found
@@ -195,31 +184,6 @@ def _receives_multishot(ring: Ring, group: BufferGroup) -> bool:
         far.send(b"?")
         result, flags = _first(ring, lambda token: ring.recv_group(token, near.fileno(), group.group))
         return result == 1 and bool(flags & abi.CQE_F_MORE) and bool(flags & abi.CQE_F_BUFFER)
-
-
-def _sends_silently(ring: Ring) -> bool:
-    """What doesn't fit must be told, and how much of it has gone; what fits must not."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as near:
-        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-        near.connect(listener.getsockname())
-        far, _ = listener.accept()
-        with far:
-            results: list[int] = []
-            token = ring.attach(lambda result, flags: results.append(result))
-            for data in (b"fits", bytes(_TOO_MUCH_BYTES)):
-                fd, address = near.fileno(), address_of_bytes(data)
-                ring.send(token, fd, address, len(data), SILENT_FLAGS, abi.SQE_CQE_SKIP_SUCCESS)
-                ring.enter(0)
-                ring.reap()
-            ring.completed_silently(2 - len(results))
-            sent = sum(max(0, result) for result in results)
-            return len(results) == 1 and 0 < sent < _TOO_MUCH_BYTES and _arrived(near, far) == 4 + sent
-
-
-def _arrived(near: socket.socket, far: socket.socket) -> int:
-    near.shutdown(socket.SHUT_WR)
-    far.settimeout(_ANSWER_SECONDS_MAX)
-    return sum(iter(lambda: len(far.recv(1 << 20)), 0))
 
 
 def _cancels_by_descriptor(ring: Ring) -> bool:

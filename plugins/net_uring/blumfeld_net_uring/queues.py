@@ -64,7 +64,6 @@ class Queues:
         "_left",
         "_maps",
         "_next_token",
-        "_reaped",
         "_sq_flags_at",
         "_sq_head_at",
         "_sq_mask",
@@ -105,7 +104,6 @@ class Queues:
         self._kept: list[Any] = []
         self._tail: int = 0
         self._submitted: int = 0
-        self._reaped: int = 0
         self._finals: int = 0
         self._cq_head: int = 0
         self._map(params)
@@ -146,20 +144,6 @@ class Queues:
     def queued(self) -> int:
         """Operations that wait to be submitted."""
         return self._tail - self._submitted
-
-    @property
-    def queued_so_far(self) -> int:
-        """Operations since the ring was made: what ``reaped`` will be when these have been submitted and reaped."""
-        return self._tail
-
-    @property
-    def reaped(self) -> int:
-        """Operations that were submitted before the last :meth:`reap`: what they completed at once has been told."""
-        return self._reaped
-
-    def completed_silently(self, count: int) -> None:
-        """So many operations with ``SQE_CQE_SKIP_SUCCESS`` have succeeded: no completion will come of them."""
-        self._finals += count
 
     @property
     def closed(self) -> bool:
@@ -285,10 +269,7 @@ class Queues:
         Callbacks may queue operations; what those complete at once comes in the next call.
         """
         head = self._cq_head
-        words = self._words
-        tail = words[self._cq_tail_at]
-        if not words[self._sq_flags_at] & abi.SQ_CQ_OVERFLOW:
-            self._reaped = self._submitted
+        tail = self._words[self._cq_tail_at]
         if head != tail:
             at = self._cq_base + ((head & self._cq_mask) << 4)
             if tail - head == 1:
@@ -296,7 +277,7 @@ class Queues:
             else:
                 self._take_run(head, tail, at)
             # All are taken before the first callback: there is room again, whatever it queues.
-            words[self._cq_head_at] = self._cq_head = tail
+            self._words[self._cq_head_at] = self._cq_head = tail
         elif not self._left:
             return 0
         return self._dispatch()

@@ -13,9 +13,7 @@ import os
 from blumfeld.net.sending import BUFFERS
 from blumfeld.net.socket_sending import Socket, SocketCalls, SocketSendQueue
 from blumfeld.spi.parts import Part
-from blumfeld_net_uring.abi import SQE_CQE_SKIP_SUCCESS
 from blumfeld_net_uring.buffers import address_of_bytes
-from blumfeld_net_uring.probe import SILENT_FLAGS
 from blumfeld_net_uring.ring import Ring
 
 RING_SEND_BYTES_MAX = 65_536
@@ -31,7 +29,7 @@ def error_of(result: int) -> OSError:
 class UringSendQueue(SocketSendQueue):
     """Parts on their way into one socket, at most one entry of them in flight."""
 
-    __slots__ = ("_fd", "_ring_send", "flight", "silent", "token")
+    __slots__ = ("_fd", "_ring_send", "flight", "token")
 
     def __init__(self, sock: Socket, calls: SocketCalls, ring: Ring) -> None:
         super().__init__(sock, calls)
@@ -41,12 +39,10 @@ class UringSendQueue(SocketSendQueue):
         """Of the entries; whoever owns the queue sets it."""
         self.flight: bytes | None = None
         """What the kernel reads from: held until the entry has completed, also when the connection dies meanwhile."""
-        self.silent: bytes | None = None
-        """What it reads from for a :class:`SilentSendQueue`."""
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """See :meth:`SendQueue.send`."""
-        if self.flight is None and not has_regions and size_bytes <= RING_SEND_BYTES_MAX and not self.waits:
+        if self.flight is None and not has_regions and size_bytes <= RING_SEND_BYTES_MAX and not self._items:
             self.flight = data = b"".join(parts)  # type: ignore[arg-type]
             self.unsent_bytes = size_bytes
             self._ring_send(self.token, self._fd, address_of_bytes(data), size_bytes, MSG_NOSIGNAL)
@@ -57,14 +53,9 @@ class UringSendQueue(SocketSendQueue):
             self.push()
         return self.unsent_bytes != 0
 
-    @property
-    def waits(self) -> bool:
-        """Whether something is before what would be sent now."""
-        return bool(self._items) or self.silent is not None
-
     def push(self) -> None:
         """See :meth:`SendQueue.push`. Does nothing while an entry is in flight: its completion pushes on."""
-        if self.flight is not None or self.silent is not None or not self._items:
+        if self.flight is not None or not self._items:
             return
         if isinstance(self._items[0], BUFFERS):
             gathered, size_bytes, file_follows = self._gather()
@@ -83,10 +74,7 @@ class UringSendQueue(SocketSendQueue):
         """
         data, self.flight = self.flight, None
         if data is None:
-            data, self.silent = self.silent, None
-            if data is None:
-                raise RuntimeError("nothing was in flight")
-            self.unsent_bytes += len(data)
+            raise RuntimeError("nothing was in flight")
         if result < 0:
             if result != -errno.EAGAIN:
                 raise error_of(result)
@@ -94,57 +82,3 @@ class UringSendQueue(SocketSendQueue):
         self.unsent_bytes -= result
         if result < len(data):
             self._items.appendleft(memoryview(data)[result:])
-
-
-class Flights:
-    """The silent sends of one transport that may not be over yet."""
-
-    __slots__ = ("open", "queues")
-
-    def __init__(self) -> None:
-        self.queues: list[UringSendQueue] = []
-        self.open = False
-        """Whether what is sent now may be silent."""
-
-    def land(self) -> int:
-        """All that were submitted are over: let go of what they read from. How many gave no completion."""
-        over = 0
-        for queue in self.queues:
-            if queue.silent is not None:
-                queue.silent = None
-                over += 1
-        self.queues.clear()
-        return over
-
-
-class SilentSendQueue(UringSendQueue):
-    """Sends without a completion, unless something went wrong: an answer then costs no look at its end.
-
-    Such an entry doesn't wait for the socket: it is over when it was submitted. So what it reads from is held until the
-    submission has been reaped (:meth:`UringTurn.land`). It counts as sent before that; a completion says otherwise.
-    """
-
-    __slots__ = ("_flights",)
-
-    def __init__(self, sock: Socket, calls: SocketCalls, ring: Ring, flights: Flights) -> None:
-        super().__init__(sock, calls, ring)
-        self._flights = flights
-
-    def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
-        """See :meth:`SendQueue.send`. Called at the end of a turn only."""
-        flights = self._flights
-        if (
-            has_regions
-            or not flights.open
-            or size_bytes > RING_SEND_BYTES_MAX
-            or self.unsent_bytes
-            or self.silent is not None
-            or self.flight is not None
-        ):
-            return super().send(parts, size_bytes, has_regions)
-        self.silent = data = b"".join(parts)  # type: ignore[arg-type]
-        flights.queues.append(self)
-        self._ring_send(
-            self.token, self._fd, address_of_bytes(data), size_bytes, SILENT_FLAGS, SQE_CQE_SKIP_SUCCESS
-        )
-        return False

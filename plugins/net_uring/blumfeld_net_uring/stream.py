@@ -17,7 +17,6 @@ from blumfeld_net_uring.turn import UringTurn
 SLOTS = (
     "_armed",
     "_cancelled",
-    "_closed",
     "_fd",
     "_polling",
     "_queue",
@@ -48,7 +47,6 @@ class UringStream(Stream):
     """Whether that entry is on its way out."""
     _polling: bool
     """Whether an entry waits for the socket to be writable."""
-    _closed: bool
     _reason: str
 
     def attach(self, sock: Socket, queue: UringSendQueue) -> None:
@@ -57,7 +55,7 @@ class UringStream(Stream):
         self._socket = sock
         self._fd = sock.fileno()
         self._queue = queue
-        self._armed = self._cancelled = self._polling = self._closed = False
+        self._armed = self._cancelled = self._polling = False
         self._reason = ""
         self._recv_token = ring.attach(self._received)
         self._poll_token = ring.attach(self._writable)
@@ -70,23 +68,9 @@ class UringStream(Stream):
 
     def watch_sending(self) -> None:
         """Wait for the socket to be writable, if something is unsent that no entry in flight takes care of."""
-        queue = self._queue
-        if queue.flight is not None or not self._sending.unsent_bytes or self._polling or self.dead:
-            return
-        if queue.silent is not None:
-            self.turn.tell_when_landed(self)
-            return
-        self._polling = True
-        self.turn.ring.poll_add(self._poll_token, self._fd, select.POLLOUT)
-
-    def landed(self) -> None:
-        """The silent send is over: go on with what waited for that."""
-        if self.dead:
-            self._let_go()
-            return
-        if self._sending.unsent_bytes and self._queue.flight is None and not self._polling:
-            self._writable(select.POLLOUT, 0)
-        self.check_ending()
+        if self._queue.flight is None and self._sending.unsent_bytes and not self._polling and not self.dead:
+            self._polling = True
+            self.turn.ring.poll_add(self._poll_token, self._fd, select.POLLOUT)
 
     def _sent(self, result: int, flags: int) -> None:
         queue = self._queue
@@ -102,7 +86,7 @@ class UringStream(Stream):
     def _sent_in_part(self, result: int, flags: int) -> None:
         queue = self._queue
         if self.dead:
-            queue.flight = queue.silent = None
+            queue.flight = None
             self._let_go()
             return
         try:
@@ -147,13 +131,6 @@ class UringStream(Stream):
 
     # Ending.
 
-    def check_ending(self) -> None:
-        """Close, if that was all; whether it was is known when a silent send is over."""
-        if self._queue.silent is None:
-            super().check_ending()
-        elif self._ending is not None and not self.dead:
-            self.turn.tell_when_landed(self)
-
     def hang_up(self, reason: str) -> None:
         """Cancel what is in flight, and close when all of that has completed."""
         self._reason = reason
@@ -165,18 +142,12 @@ class UringStream(Stream):
             ring.cancel(IGNORED, self._poll_token)
         if self._queue.flight is not None:
             ring.cancel(IGNORED, self._queue.token)
-        if self._queue.silent is not None:
-            self.turn.tell_when_landed(self)
         self._let_go()
 
     def _let_go(self) -> None:
         """A completion came on a dead stream: if it was the last, close."""
-        queue = self._queue
-        if self._armed or self._polling or queue.flight is not None or queue.silent is not None:
+        if self._armed or self._polling or self._queue.flight is not None:
             return
-        if self._closed:
-            return
-        self._closed = True
         ring = self.turn.ring
         for token in (self._recv_token, self._poll_token, self._queue.token):
             ring.detach(token)

@@ -92,7 +92,6 @@ class UringTransport(BaseTransport):
                 loop.ring,
                 self._group(loop.ring) if self._probe.buffer_ring else None,
                 self._probe.multishot_recv,
-                self._probe.silent_send,
                 READ_BYTES,
                 socket_calls(self._copies_regions),
             )

@@ -79,7 +79,7 @@ class TestWithoutMultishot(UringContract):
 
     @pytest.fixture
     def make_transport(self) -> MakeTransport:
-        return without("multishot recv", "multishot accept", "silent send")
+        return without("multishot recv", "multishot accept")
 
 
 @needs_ring
