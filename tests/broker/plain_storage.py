@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import (
     LogDirInfo,
     LogListener,
+    LogMove,
     LogRead,
     LogReadOutcome,
     SegmentInfo,
+    StorageWatcher,
     TimestampOffset,
     TopicPartition,
     WriteOutcome,
@@ -47,6 +50,8 @@ class PlainLog:
         self.placed_end_offset = 0
         self.written_end_offset = 0
         self.flushed_end_offset = 0
+        self.cleaned_end_offset = 0
+        self.directory_id = b"d" * 16
         self.aux = PlainAux()
         self.listener: LogListener | None = None
         self.fail_next_write = False
@@ -139,6 +144,10 @@ class PlainLog:
                     best = TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
         return best
 
+    def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
+        """Not done here: every record stays."""
+        raise NotImplementedError("this storage does not compact")
+
     def segments(self) -> Sequence[SegmentInfo]:
         ends = [*self._bases[1:], self.written_end_offset]
         return [self._segment(base, end) for base, end in zip(self._bases, ends, strict=True)]
@@ -194,6 +203,8 @@ class PlainLog:
 class PlainStorage:
     """``LogStorage`` of :class:`PlainLog`; survives the broker that uses it."""
 
+    compacts = False
+
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, PlainLog] = {}
         self.deleted: list[TopicPartition] = []
@@ -201,6 +212,18 @@ class PlainStorage:
         self.refuse_to_open: Exception | None = None
         self.open_slowly: Completion[None] | None = None
         self.stopped_at_epoch: int | None = None
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Nothing fails or moves here."""
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """There is nowhere else to move to."""
+        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+            raise LookupError(f"no log directory {directory_id.hex()}")
+
+    def moves(self) -> Sequence[LogMove]:
+        """None."""
+        return ()
 
     def promise(self) -> str:
         return "memory"
@@ -215,7 +238,13 @@ class PlainStorage:
         return ()
 
     async def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
     ) -> PlainLog:
         if self.open_slowly is not None:
             await self.open_slowly

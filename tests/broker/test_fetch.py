@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.log.aborted_transactions import AbortedTransaction
 from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import (

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.log.aborted_transactions import AbortedTransaction, AbortedTransactions, decode_aborted
+from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborted
+from blumfeld.spi.compaction import AbortedTransaction
 
 GOLDEN = bytes.fromhex("0000000000000000004d000000000000000500000000000000090000000000000007")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.log.aborted_transactions import AbortedTransaction
 from blumfeld.log.producer_snapshot import CorruptSnapshot
 from blumfeld.log.producer_state import Duplicate, ProducerState
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import RecordBatch
 from tests.log.batches import data_batch, marker

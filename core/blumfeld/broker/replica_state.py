@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from blumfeld.log.aborted_transactions import AbortedTransaction, AbortedTransactions, decode_aborted
+from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborted
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producer_snapshot import CorruptSnapshot
 from blumfeld.log.producer_state import ProducerState
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.record_batch import RecordBatch

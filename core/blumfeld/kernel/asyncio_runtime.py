@@ -99,6 +99,10 @@ class AsyncioRuntime:
             self._executor = ThreadPoolExecutor(OFFLOAD_THREADS_MAX, thread_name_prefix="blumfeld-offload")
         return self._loop.run_in_executor(self._executor, work, *args)
 
+    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Run ``work(files, *args)`` beside the loop."""
+        return self.offload(work, self.files, *args)
+
     def in_thread(self, callback: Callback) -> None:
         """From another thread: call ``callback()`` on the loop soon. Does nothing once the loop is closed."""
         try:

@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
+READ_AHEAD_BYTES = 1 << 20
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+"""A read that would wait for the device fails instead (Linux)."""
 
 
 class RealFileRegion:
@@ -92,6 +95,29 @@ class RealFile:
         if self.size() == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether the first and the last of these bytes are in the page cache; ``True`` if the kernel can't say."""
+        if size <= 0 or _NOWAIT is None:
+            return True
+        byte = bytearray(1)
+        try:
+            os.preadv(self._fd, (byte,), position, _NOWAIT)
+            os.preadv(self._fd, (byte,), position + size - 1, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
+    def read_ahead(self, position: int, size: int) -> None:
+        """Bring these bytes into the page cache. Blocks."""
+        fd = self._fd
+        os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
+        end = position + size
+        while position < end and (data := os.pread(fd, min(READ_AHEAD_BYTES, end - position), position)):
+            position += len(data)
 
     def region(self, position: int, size: int) -> RealFileRegion:
         """A part for an answer, which holds the descriptor."""
@@ -193,6 +219,11 @@ class RealFiles:
         """Set that time."""
         time_ns = time_ms * 1_000_000
         os.utime(path, ns=(time_ns, time_ns))
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that holds ``path``."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
         """Hold a lock file exclusively, by both kinds of lock that Linux has; the function that releases it.

@@ -9,23 +9,12 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 
-import msgspec
+from blumfeld.spi.compaction import AbortedTransaction
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
 """34: version, producer id, first offset, last offset, last stable offset."""
-
-
-class AbortedTransaction(msgspec.Struct, frozen=True):
-    """One transaction with data that was aborted."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """Of the abort marker."""
-    last_stable_offset: int
-    """Of the log when the marker came: no transaction below it was open any more."""
 
 
 class AbortedTransactions:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.log.aborted_transactions import AbortedTransaction
 from blumfeld.log.end_marker import EndMarker, end_marker_of
 from blumfeld.log.producer_rules import (
     TRANSACTIONS_V2,
@@ -27,6 +26,7 @@ from blumfeld.log.producer_rules import (
     check_marker,
 )
 from blumfeld.log.producer_snapshot import NO_OFFSET, ProducerEntry, decode_snapshot, encode_snapshot
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.wire.record_batch import RecordBatch
 
 

@@ -106,6 +106,17 @@ class File(Protocol):
         """The whole file, read-only; for sealed files, which no one changes any more."""
         ...
 
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether to read these bytes would not wait for a device, as far as a look at their ends can tell.
+
+        Never blocks. ``True`` where the operating system can't say.
+        """
+        ...
+
+    def read_ahead(self, position: int, size: int) -> None:
+        """Bring these bytes into the page cache. Blocks: call it through ``Runtime.offload``."""
+        ...
+
     def region(self, position: int, size: int) -> FileRegion:
         """A part for an answer. The file stays open, also after :meth:`close`, until the region is released."""
         ...
@@ -170,6 +181,10 @@ class Files(Protocol):
         """Set that time: for a segment rewritten by the cleaner."""
         ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that holds ``path``."""
+        ...
+
     def lock(self, path: str) -> Callable[[], None]:
         """Hold a lock file exclusively; gives back the function that releases it.
 
@@ -207,6 +222,17 @@ class Runtime(Protocol):
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
         """Run what may block in a worker thread (in the simulation: at once). ``work`` touches no state of the
         loop.
+        """
+        ...
+
+    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Run ``work(files, *args)`` in a process of its own (in the simulation: at once, on the node's files).
+
+        For what computes long: a thread would take the interpreter from the loop. ``work`` is a module's function;
+        arguments, result and exceptions are plain values that can be pickled. One piece of work at a time, in order;
+        the worker ends with this process, whatever ends it.
+
+        :raises OSError: the worker died, or could not be started
         """
         ...
 

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
@@ -129,6 +130,12 @@ class PartitionLog(Protocol):
     """The log end offset: only what is written is seen by Fetch, followers, ListOffsets and the high watermark.
     """
     flushed_end_offset: int
+    cleaned_end_offset: int
+    """Below it the log was compacted: as of the last :meth:`compact`, kept over restarts (Kafka's
+    ``cleaner-offset-checkpoint``), lowered by a truncation; 0 where it never was.
+    """
+    directory_id: bytes
+    """Of the log directory that it lies in now; a finished move changes it (``StorageWatcher.moved``)."""
     aux: AuxFiles
 
     def place(self, batch: RecordBatch, leader_epoch: int) -> int:
@@ -191,7 +198,7 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def max_timestamp(self) -> TimestampOffset | Completion[TimestampOffset | None] | None:
         """The record with the highest timestamp, the first such; ``None`` in an empty log."""
         ...
 
@@ -232,6 +239,19 @@ class PartitionLog(Protocol):
         """
         ...
 
+    def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
+        """Rewrite the sealed segments below ``request.end_offset`` so that every key keeps its newest record.
+
+        Works off the loop, one round at a time; appends and reads go on. What comes of it takes its place at
+        once: a reader, or a crash, sees the old segments or the new ones, never both or none. Base and last
+        offsets of batches, producer fields and leader epochs stay; whole batches are copied where nothing falls
+        out. The completion fails with ``CompactionAbandonedError``, or with ``OSError``: a bad batch or a full
+        disk leaves the log as it was; a directory that is offline is offline.
+
+        :raises NotImplementedError: the storage does not compact (``LogStorage.compacts``)
+        """
+        ...
+
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configuration changed."""
         ...
@@ -248,11 +268,43 @@ class LogDirInfo(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: bytes
     online: bool
     total_bytes: int = -1
+    """Of its file system; -1 where that isn't known."""
     usable_bytes: int = -1
+
+
+class LogMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica on its way to another log directory (KIP-113): Kafka's future replica."""
+
+    partition: TopicPartition
+    from_directory_id: bytes
+    to_directory_id: bytes
+    size_bytes: int
+    """Copied so far."""
+    copied_end_offset: int
+    """Everything below it is copied: ``offset_lag`` is the log end offset less this."""
+
+
+class StorageWatcher(Protocol):
+    """What a storage tells its owner. Called on the loop's thread, never from within a call of the owner's."""
+
+    def directory_failed(self, directory: LogDirInfo, error: OSError) -> None:
+        """A log directory is offline until the next start: every log in it raises ``OSError`` from now on (KIP-112)."""
+        ...
+
+    def moved(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """A replica lies in another directory now. Its ``PartitionLog`` is the same object."""
+        ...
 
 
 class LogStorage(Protocol):
     """Made by ``blumfeld_make_storage``. Made → started → stopped."""
+
+    compacts: bool
+    """Whether its logs can :meth:`PartitionLog.compact`. If not, compacted topics keep all; ``plan`` says so."""
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Tell ``watcher`` from now on. Called once, before :meth:`start`."""
+        ...
 
     def promise(self) -> str:
         """What "written" and "flushed" mean on it, for ``plan``: ``"page cache; flushed by the operating
@@ -278,13 +330,21 @@ class LogStorage(Protocol):
         ...
 
     async def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean (off the loop).
 
         Never called twice at once for the same partition.
 
-        :raises OSError: KAFKA_STORAGE_ERROR for the partition
+        :param directory_id: where a log that is not there yet is made; by default in the directory online with
+            the fewest logs. A log that was found at start is opened where it lies
+        :raises OSError: KAFKA_STORAGE_ERROR for the partition: its directory is offline, or none is online
         :raises ValueError: the directory holds another topic id: INCONSISTENT_TOPIC_ID
         """
         ...
@@ -293,6 +353,21 @@ class LogStorage(Protocol):
         """Rename to ``…-delete`` at once (the name is free when this returns), remove after
         ``file.delete.delay.ms``.
         """
+        ...
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """Begin to move an open log to another directory (KIP-113); to its own directory: give up a move that runs.
+
+        Copies off the loop while the log serves, then changes over between two turns. A move outlives a restart: the
+        ``-future`` directory says that it was wanted.
+
+        :raises LookupError: no such directory, or it is offline: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR
+        :raises ValueError: the log is not open: REPLICA_NOT_AVAILABLE
+        """
+        ...
+
+    def moves(self) -> Sequence[LogMove]:
+        """Moves that run, for DescribeLogDirs."""
         ...
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:

@@ -61,6 +61,9 @@ class FakeDisk:
         self.open_files = 0
         self.open_regions = 0
         self.locks: set[str] = set()
+        self.cold: set[str] = set()
+        """Parts of paths whose files are not in the page cache until somebody reads ahead."""
+        self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
         self.watch: Callable[[str, str], None] | None = None
         """Called with (operation, path) before each operation; it may :meth:`crash` or :meth:`kill` there and then."""
         self._faults: list[Fault] = []
@@ -200,6 +203,17 @@ class FakeFile:
         """The whole file as it is now."""
         self._step("mmap_read")
         return memoryview(self._node.read(self._node.size, 0))
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether it isn't among the disk's :attr:`FakeDisk.cold` paths."""
+        self._step("is_cached")
+        return not any(part in self.path for part in self._files.disk.cold)
+
+    def read_ahead(self, position: int, size: int) -> None:
+        """It is cached from now on."""
+        self._step("read_ahead")
+        cold = self._files.disk.cold
+        cold.difference_update([part for part in cold if part in self.path])
 
     def region(self, position: int, size: int) -> FakeRegion:
         """A part for an answer."""
@@ -343,6 +357,11 @@ class FakeFiles:
         """Set that time."""
         self.step("set_modified_ms", path)
         self.disk.tree.file(path).modified_ms = time_ms
+
+    def space(self, path: str) -> tuple[int, int]:
+        """As the disk says."""
+        self.step("space", path)
+        return self.disk.total_bytes, self.disk.usable_bytes
 
     def lock(self, path: str) -> Callable[[], None]:
         """Hold a lock file exclusively; the process's death frees it."""

@@ -159,6 +159,10 @@ class FakeRuntime(AsyncioRuntime):
             self.loop.call_later(delay_ms / 1000.0, do)
         return future
 
+    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Run it in a later turn, on this node's files."""
+        return self.offload(work, self.files, *args)
+
     def in_thread(self, callback: Callback) -> None:
         """There is one thread: the same as the next turn."""
         self.loop.call_soon(self._fire, callback)

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
@@ -17,10 +18,12 @@ from blumfeld.spi.storage import (
     AuxFiles,
     LogDirInfo,
     LogListener,
+    LogMove,
     LogRead,
     LogStorage,
     PartitionLog,
     SegmentInfo,
+    StorageWatcher,
     TimestampOffset,
     TopicPartition,
     WriteOutcome,
@@ -88,12 +91,16 @@ class _Segment:
 class MemoryLog:
     """``PartitionLog`` in memory: what is placed is written at the end of the turn, what is written is flushed."""
 
-    def __init__(self, runtime: Runtime, config: TopicConfig, listener: LogListener) -> None:
+    def __init__(
+        self, runtime: Runtime, directory_id: bytes, config: TopicConfig, listener: LogListener
+    ) -> None:
         self.aux: AuxFiles = MemoryAux()
         self.config = config
         self.listener = listener
         self.log_start_offset = 0
         self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = 0
+        self.cleaned_end_offset = 0
+        self.directory_id = directory_id
         self._runtime = runtime
         self._placed: list[RecordBatch] = []
         self._segments = [_Segment(0, runtime.now_ms())]
@@ -253,6 +260,10 @@ class MemoryLog:
         self.log_start_offset = max(self.log_start_offset, self._segments[0].base_offset)
         return count
 
+    def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
+        """Not done here: every record stays."""
+        raise NotImplementedError("this storage does not compact")
+
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configuration changed."""
         self.config = config
@@ -270,11 +281,25 @@ def _highest(segment: _Segment) -> int:
 class MemoryStorage:
     """``LogStorage`` in memory. A log that is closed may be opened again; one that is deleted is gone."""
 
+    compacts = False
+
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._directory_id = runtime.new_uuid()
         self._logs: dict[TopicPartition, tuple[bytes, MemoryLog]] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Nothing fails or moves here."""
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """There is nowhere else to move to."""
+        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+            raise LookupError(f"no log directory {directory_id.hex()}")
+
+    def moves(self) -> Sequence[LogMove]:
+        """None."""
+        return ()
 
     def promise(self) -> str:
         """What an ack means on it."""
@@ -292,12 +317,21 @@ class MemoryStorage:
         return []
 
     async def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
     ) -> PartitionLog:
         """The log as it was closed, or a new one."""
         found = self._logs.get(partition)
         if found is None:
-            found = self._logs[partition] = topic_id, MemoryLog(self._runtime, config, listener)
+            found = self._logs[partition] = (
+                topic_id,
+                MemoryLog(self._runtime, self._directory_id, config, listener),
+            )
         held, log = found
         if held != topic_id:
             raise ValueError(f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}")

@@ -11,7 +11,15 @@ from acme_storage_ring.ring_log import RingLog
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LogDirInfo, LogListener, LogStorage, PartitionLog, TopicPartition
+from blumfeld.spi.storage import (
+    LogDirInfo,
+    LogListener,
+    LogMove,
+    LogStorage,
+    PartitionLog,
+    StorageWatcher,
+    TopicPartition,
+)
 
 INTERNAL_PREFIX = "__"
 """Topics that hold the broker's own state; they never lose their oldest records here."""
@@ -26,12 +34,26 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RingStorage:
     """``LogStorage`` in memory: one :class:`RingLog` for each partition."""
 
+    compacts = False
+
     def __init__(self, runtime: Runtime, options: Options) -> None:
         self._runtime = runtime
         self._options = options
         self._directory_id = runtime.new_uuid()
         self._logs: dict[TopicPartition, tuple[bytes, RingLog]] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Nothing fails or moves here."""
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """There is nowhere else to move to."""
+        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+            raise LookupError(f"no log directory {directory_id.hex()}")
+
+    def moves(self) -> Sequence[LogMove]:
+        """None."""
+        return ()
 
     def promise(self) -> str:
         """What an ack means on it."""
@@ -50,13 +72,22 @@ class RingStorage:
         return []
 
     async def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
     ) -> PartitionLog:
         """The log as it was closed, or a new one."""
         if partition not in self._logs:
             is_internal = partition.topic.startswith(INTERNAL_PREFIX)
             bytes_max = None if is_internal else self._options.bytes_per_partition_max
-            self._logs[partition] = topic_id, RingLog(self._runtime, bytes_max, config, listener)
+            self._logs[partition] = (
+                topic_id,
+                RingLog(self._runtime, self._directory_id, bytes_max, config, listener),
+            )
         held, log = self._logs[partition]
         if held != topic_id:
             raise ValueError(f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}")

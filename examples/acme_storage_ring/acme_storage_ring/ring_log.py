@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
@@ -73,9 +74,16 @@ class RingLog:
     """``PartitionLog`` with at most ``bytes_max`` bytes, and one batch more; ``None`` is without limit."""
 
     def __init__(
-        self, runtime: Runtime, bytes_max: int | None, config: TopicConfig, listener: LogListener
+        self,
+        runtime: Runtime,
+        directory_id: bytes,
+        bytes_max: int | None,
+        config: TopicConfig,
+        listener: LogListener,
     ) -> None:
         self.aux: AuxFiles = MemoryAux()
+        self.directory_id = directory_id
+        self.cleaned_end_offset = 0
         self.log_start_offset = 0
         self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = 0
         self._runtime = runtime
@@ -299,6 +307,10 @@ class RingLog:
         self.log_start_offset = min(self.log_start_offset, offset)
 
     # Life
+
+    def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
+        """Not done here: every record stays."""
+        raise NotImplementedError("this storage does not compact")
 
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configuration changed."""

@@ -20,6 +20,7 @@ class LogDirectory:
         self.runtime = runtime
         self.files: Files = runtime.files
         self.path = path
+        self.directory_id = bytes(16)
         self.events = events
         self.error: OSError | None = None
         """Why it is offline; ``None`` while it works."""

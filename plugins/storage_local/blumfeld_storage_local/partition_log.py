@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from blumfeld.log.segment_index import TimestampPosition
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Timer
@@ -58,6 +59,8 @@ class LocalLog:
         self.config = config
         self.names_unsynced = names_unsynced
         self.is_open = True
+        self.cleaned_end_offset = 0
+        self.directory_id = home.directory_id
         self.clean = False
         """Closed, and every index file is complete."""
         self._home = home
@@ -348,6 +351,10 @@ class LocalLog:
         return count
 
     # Life
+
+    def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
+        """Not done here: every record stays."""
+        raise NotImplementedError("this storage does not compact")
 
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configuration changed."""

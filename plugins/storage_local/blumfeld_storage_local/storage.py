@@ -10,7 +10,14 @@ from blumfeld.log.file_names import DirState, marked_partition_dir, partition_di
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LogDirInfo, LogListener, PartitionLog, TopicPartition
+from blumfeld.spi.storage import (
+    LogDirInfo,
+    LogListener,
+    LogMove,
+    PartitionLog,
+    StorageWatcher,
+    TopicPartition,
+)
 from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.opening import Recovery, tidy
@@ -36,6 +43,8 @@ class LocalStorage:
     :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
     """
 
+    compacts = False
+
     def __init__(
         self, runtime: Runtime, path: str, events: EventLog, *, delete_delay_ms: int = 60_000
     ) -> None:
@@ -44,7 +53,6 @@ class LocalStorage:
         self._delete_delay_ms = delete_delay_ms
         self._started = False
         self._unlock = _nothing
-        self._directory_id = bytes(16)
         self._broker_epoch = NO_BROKER_EPOCH
         self._found: dict[TopicPartition, bytes] = {}
         self._clean: dict[TopicPartition, None] = {}
@@ -53,6 +61,18 @@ class LocalStorage:
         self._checkpoints: Checkpoints | None = None
         """Read at start."""
         self._all_clean = True
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Nothing fails or moves here."""
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """There is nowhere else to move to."""
+        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+            raise LookupError(f"no log directory {directory_id.hex()}")
+
+    def moves(self) -> Sequence[LogMove]:
+        """None."""
+        return ()
 
     def promise(self) -> str:
         """What an ack means on it."""
@@ -69,7 +89,7 @@ class LocalStorage:
             )
         self._unlock = home.files.lock(f"{home.path}/{LOCK}")
         try:
-            self._directory_id = claim(self._runtime, home.path, cluster_id, node_id)
+            home.directory_id = claim(self._runtime, home.path, cluster_id, node_id)
             broker_epoch = take_clean_shutdown(home)
             self._found, deleted = find_logs(home)
             self._checkpoints = Checkpoints(home)
@@ -86,7 +106,7 @@ class LocalStorage:
     def log_dirs(self) -> Sequence[LogDirInfo]:
         """The one directory."""
         home = self._home
-        return [LogDirInfo(path=home.path, directory_id=self._directory_id, online=home.error is None)]
+        return [LogDirInfo(path=home.path, directory_id=home.directory_id, online=home.error is None)]
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
         """Every log found at start; the topic id is zero where a crash left none."""
@@ -99,7 +119,13 @@ class LocalStorage:
     # Logs
 
     async def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: TopicConfig, listener: LogListener
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean."""
         home, checkpoints = self._home, self._known
