@@ -1,0 +1,145 @@
+"""A compacted topic as two cleaners find it: written once, copied for each round, read off the disk afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from blumfeld.bench.driver import DriverError
+from blumfeld.bench.servers import Server, start_server
+from blumfeld.bench.wire_client import WireClient
+from blumfeld.wire.record_batch import split_batches
+from blumfeld.wire.records import records
+
+TOPIC = "cleaned"
+MIB = 1 << 20
+TOMBSTONE_EVERY = 20
+PRODUCE_TIMEOUT_S = 300.0
+
+
+@attrs.frozen
+class Shape:
+    """What the topic holds."""
+
+    name: str
+    records: int
+    keys: int
+    value_bytes: int
+    codec: str = "none"
+    """As librdkafka names it."""
+    segment_bytes: int = 64 * MIB
+    batch_bytes: int = 16_384
+
+
+SHAPES = (
+    Shape("100 B values, each key 5 times", 5_000_000, 1_000_000, 100),
+    Shape("1,000 B values, each key 5 times", 1_000_000, 200_000, 1_000),
+    Shape("1,000 B values, each key once", 500_000, 500_000, 1_000),
+    Shape("100 B values, each key 5 times, lz4", 2_000_000, 400_000, 100, codec="lz4"),
+)
+
+
+def broker_command(cleaner: bool, settings: Sequence[str] = ()) -> list[str]:
+    """This build on ``{folder}/data``, with or without its cleaner."""
+    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+    command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
+    for setting in (f'"log.cleaner.enable"={str(cleaner).lower()}', *settings):
+        command += ["--set", f"config.{setting}"]
+    return command
+
+
+def write(shape: Shape, folder: Path) -> Path:
+    """Write the topic, compacted by nobody yet, and stop cleanly; the data directory.
+
+    :raises DriverError: the broker refused something
+    """
+    server = start_server("writer", broker_command(cleaner=False), folder)
+    try:
+        with WireClient("127.0.0.1", server.port) as client:
+            config = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(shape.segment_bytes),
+                "min.cleanable.dirty.ratio": "0.01",
+                "file.delete.delay.ms": "1000",
+            }
+            client.create_topic(TOPIC, 1, config=config)
+            client.wait_for_leaders(TOPIC)
+        _produce(shape, server.port)
+    finally:
+        _stop(server)
+    return folder / "data"
+
+
+def _produce(shape: Shape, port: int) -> None:
+    """Keys in random order, values that don't compress to nothing, every twentieth a tombstone."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "batch.size": shape.batch_bytes,
+            "linger.ms": 50,
+            "compression.type": shape.codec,
+            "queue.buffering.max.messages": 1_000_000,
+            "max.in.flight.requests.per.connection": 1,
+        }
+    )
+    luck = random.Random(shape.records)
+    filler = luck.randbytes(64 * 1024) if shape.codec == "none" else bytes(range(48, 112)) * 1024
+    refused: list[str] = []
+
+    def told(error: object, _message: object) -> None:
+        if error is not None:
+            refused.append(str(error))
+
+    for number in range(shape.records):
+        key = b"key-%010d" % luck.randrange(shape.keys)
+        at = luck.randrange(len(filler) - shape.value_bytes)
+        value = None if number % TOMBSTONE_EVERY == 0 else filler[at : at + shape.value_bytes]
+        while True:
+            try:
+                producer.produce(TOPIC, value, key, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(PRODUCE_TIMEOUT_S) or refused:
+        raise DriverError(f"the topic could not be written: {refused[:1]}")
+
+
+def _stop(server: Server) -> None:
+    """As ``Server.stop``, but the data stays."""
+    server.process.terminate()
+    server.process.wait(60)
+
+
+def log_files(data: Path) -> list[Path]:
+    """Segments of the topic's partition, oldest first."""
+    return sorted((data / f"{TOPIC}-0").glob("*.log"))
+
+
+def cleaned_end_offset(data: Path) -> int:
+    """What the cleaner checkpoint says of the partition; 0 if nothing yet."""
+    try:
+        lines = (data / "cleaner-offset-checkpoint").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    found = [line.split() for line in lines[2:]]
+    return next((int(offset) for topic, _, offset in found if topic == TOPIC), 0)
+
+
+def survivors(data: Path) -> tuple[int, str]:
+    """(records in the partition, a digest of each one's offset, key and value in order)."""
+    digest, count = hashlib.sha256(), 0
+    for file in log_files(data):
+        for batch in split_batches(memoryview(file.read_bytes())):
+            for record in records(batch):
+                count += 1
+                digest.update(b"%d %b %b\n" % (record.offset, record.key or b"", record.value or b"-"))
+    return count, digest.hexdigest()[:16]
