@@ -20,6 +20,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.opening import Recovery, tidy
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.segment import Segment
@@ -189,7 +190,7 @@ class LocalStorage:
         self._found[partition] = topic_id
         return log
 
-    def _log_closed(self, log: LocalLog) -> None:
+    def _log_closed(self, log: LogState) -> None:
         self._open.pop(log.partition, None)
         self._note_offsets(log)
         if log.clean:
@@ -197,11 +198,11 @@ class LocalStorage:
         else:
             self._all_clean = False
 
-    def _note_offsets(self, log: LocalLog) -> None:
+    def _note_offsets(self, log: LogState) -> None:
         self._known.recovery_points[log.partition] = log.recovery_point
         self._known.log_starts[log.partition] = log.log_start_offset
 
-    def _truncating(self, log: LocalLog, offset: int) -> None:
+    def _truncating(self, log: LogState, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
         recovery_points = self._known.recovery_points
         if recovery_points.get(log.partition, 0) > offset:

@@ -1,0 +1,81 @@
+"""What the halves of a log share: its place, segments, pen, ends, and whether it still works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.storage import AuxFiles, LogListener, TopicPartition
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.aux_files import AuxDirectory
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.flusher import Flusher
+from blumfeld_storage_local.segment import Segment
+from blumfeld_storage_local.segment_list import SegmentList
+from blumfeld_storage_local.segment_writer import SegmentWriter
+
+
+class LogState:
+    """The state of one log. Only its halves and :class:`LocalLog` use what has an underscore."""
+
+    aux: AuxFiles
+
+    def __init__(
+        self,
+        home: LogDirectory,
+        partition: TopicPartition,
+        segments: SegmentList,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        log_start_offset: int,
+        flushed_end_offset: int,
+        names_unsynced: bool,
+        truncating: Callable[[LogState, int], None],
+        closed: Callable[[LogState], None],
+    ) -> None:
+        self.partition = partition
+        self.directory = segments.directory
+        self.aux = AuxDirectory(home.files, segments.directory)
+        self.config = config
+        self.names_unsynced = names_unsynced
+        self.is_open = True
+        self.cleaned_end_offset = 0
+        self.directory_id = home.directory_id
+        self.clean = False
+        """Closed, and every index file is complete."""
+        self._home = home
+        self._runtime = home.runtime
+        self._segments = segments
+        self._listener = listener
+        self._truncating = truncating
+        self._closed = closed
+        self._placed: list[RecordBatch] = []
+        self._flusher = Flusher(home.runtime, self, home.fail)
+        self._writer = self._open_writer()
+        end_offset = self._writer.segment.next_offset
+        self.log_start_offset = max(log_start_offset, segments.first_offset)
+        self.placed_end_offset = self.written_end_offset = end_offset
+        self.flushed_end_offset = min(flushed_end_offset, end_offset)
+
+    def _open_writer(self) -> SegmentWriter:
+        return SegmentWriter(self._segments.active, self.config, self._jitter_ms(), self._runtime.now_ms())
+
+    def _jitter_ms(self) -> int:
+        jitter_ms = self.config.segment_jitter_ms
+        return self._runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
+
+    def _check(self) -> None:
+        self._home.check()
+        if not self.is_open:
+            raise OSError(9, "the log is closed", self.directory)
+
+    def unflushed_segments(self) -> list[Segment]:
+        """For the flusher."""
+        first = self._segments.index_of(self.recovery_point)
+        return [self._segments[at] for at in range(first, len(self._segments))]
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it lasts: records, and the indexes of sealed segments, which nobody would check again."""
+        return self._segments.lasting(self.flushed_end_offset)
