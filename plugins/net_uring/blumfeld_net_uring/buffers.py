@@ -45,32 +45,6 @@ def address_of_bytes(data: bytes) -> int:
     return id(data) + _BYTES_HEADER
 
 
-class _PyBuffer(ctypes.Structure):
-    """Py_buffer, as much of it as we read; the rest is room."""
-
-    _fields_ = [("buf", ctypes.c_void_p), ("rest", ctypes.c_byte * 128)]
-
-
-_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
-_get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
-_release_buffer = ctypes.pythonapi.PyBuffer_Release
-_release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
-_release_buffer.restype = None
-
-
-def address_of_view(view: memoryview) -> int:
-    """The address of the first byte of any contiguous view, read-only ones too; about 2 µs.
-
-    It holds while ``view`` is referenced and not released: it keeps what it is a view of.
-    """
-    if not view.readonly and len(view):
-        return address_of(view)
-    got = _PyBuffer()
-    _get_buffer(view, ctypes.byref(got), 0)
-    _release_buffer(ctypes.byref(got))
-    return got.buf or 0
-
-
 class Slabs:
     """Buffers of ``size_bytes`` in one piece of memory; view and address of each are made once.
 

@@ -159,10 +159,6 @@ class Queues:
         self._callbacks[token] = callback
         return token
 
-    def reattach(self, token: int, callback: Completed) -> None:
-        """From now on completions of this token go to ``callback``."""
-        self._callbacks[token] = callback
-
     def detach(self, token: int) -> None:
         """Completions of this token are dropped from now on, and counted in ``strays``.
 
@@ -185,16 +181,6 @@ class Queues:
     def unkeep(self, thing: Any) -> None:
         """Hold it no longer: no operation in flight uses it."""
         self._kept = [kept for kept in self._kept if kept is not thing]
-
-    def reserve(self, count: int) -> None:
-        """Make room for ``count`` entries, so that the links of a chain aren't cut by a submission in its midst.
-
-        :raises ValueError: the queue is shorter than that.
-        """
-        if count > self.sq_entries:
-            raise ValueError(f"{count} entries, and room for {self.sq_entries}")
-        if self._tail + count - self._submitted > self.sq_entries:
-            self.submit(count)
 
     # The kernel's turn
 

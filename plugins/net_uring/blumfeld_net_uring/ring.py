@@ -129,10 +129,6 @@ class Ring(Queues):
         mode = abi.POLL_ADD_MULTI if multishot else 0
         _pack(self._sqes, self._slot(), abi.OP_POLL_ADD, 0, 0, fd, 0, 0, mode, events, token)
 
-    def poll_remove(self, token: int, target: int) -> None:
-        """End the poll of token ``target``, which completes with ``-ECANCELED``."""
-        _pack(self._sqes, self._slot(), abi.OP_POLL_REMOVE, 0, 0, -1, 0, target, 0, 0, token)
-
     def cancel(self, token: int, target: int, every: bool = True) -> None:
         """Cancel operations of token ``target``: every one (the result is how many, from Linux 5.19), or one.
 
@@ -144,10 +140,6 @@ class Ring(Queues):
         """Cancel all operations on a descriptor, from Linux 5.19. The result is how many were found."""
         flags = abi.CANCEL_ALL | abi.CANCEL_FD
         _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, fd, 0, 0, 0, flags, token)
-
-    def close_fd(self, token: int, fd: int) -> None:
-        """Close a descriptor. Operations on it go on: cancel them first."""
-        _pack(self._sqes, self._slot(), abi.OP_CLOSE, 0, 0, fd, 0, 0, 0, 0, token)
 
     def shutdown(self, token: int, fd: int, how: int) -> None:
         """``shutdown(2)``, in order with linked sends."""

@@ -18,7 +18,6 @@ from blumfeld_net_uring.buffers import (
     Slabs,
     address_of,
     address_of_bytes,
-    address_of_view,
     is_no_buffer,
 )
 from blumfeld_net_uring.ring import Ring
@@ -62,20 +61,6 @@ class TestAddresses:
     def test_of_bytes(self, data: bytes) -> None:
         """With the zero byte that CPython keeps behind them."""
         assert ctypes.string_at(address_of_bytes(data), len(data) + 1) == data + b"\0"
-
-    def test_of_views_of_anything(self) -> None:
-        data = b"abcdef"
-        assert ctypes.string_at(address_of_view(memoryview(data)[2:]), 4) == b"cdef"
-        assert ctypes.string_at(address_of_view(memoryview(bytearray(data))[3:]), 3) == b"def"
-        assert address_of_view(memoryview(b"")[:0]) >= 0
-
-    def test_a_read_only_view_can_be_let_go(self) -> None:
-        """Taking the address leaves no export behind."""
-        memory = bytearray(b"abc")
-        view = memoryview(memory).toreadonly()
-        address_of_view(view)
-        view.release()
-        memory.append(1)
 
 
 class TestSlabs:
