@@ -69,3 +69,16 @@ def test_the_plan_of_a_manifest() -> None:
     assert missing.startswith("Fetch, ListOffsets, Metadata, ")
     assert "Produce" not in missing.replace(",", " ").split()
     assert max(map(len, text.splitlines())) < 120
+
+
+def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
+    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=['node.data_dirs=["/disk1", "/d2"]'])
+    plan = make_plan(manifest, "test.toml", fakes.registry())
+    lines = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker))).splitlines()
+    assert lines[:5] == [
+        "node 1 (broker, controller), data in /disk1 and /d2, from test.toml",
+        "",
+        "log directories",
+        "  /disk1  the cluster's metadata, and partitions: the node stops if it fails",
+        "  /d2     partitions: only they go offline if it fails",
+    ]

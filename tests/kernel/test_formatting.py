@@ -1,4 +1,4 @@
-"""Formatting writes whose a directory is, once."""
+"""Formatting writes whose the directories are, once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.kernel.formatting import AlreadyFormatted, format_directory
-from blumfeld.kernel.identity import cluster_id_of
+from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
 from blumfeld.kernel.manifest import read_manifest
 from blumfeld.kernel.plan import make_plan
 from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
@@ -17,15 +16,23 @@ from blumfeld.metadata.checkpoint import decode_checkpoint
 from tests.kernel import fakes
 
 
-def formatted(data_dir: Path, *overrides: str) -> MetaProperties:
-    plan = make_plan(
-        read_manifest(fakes.MANIFEST, overrides=overrides, data_dir=str(data_dir)), "m.toml", fakes.registry()
-    )
+def all_formatted(
+    *data_dirs: Path, overrides: tuple[str, ...] = (), ignore_formatted: bool = False
+) -> dict[str, MetaProperties]:
+    """Format these directories; what was written, by directory."""
+    names = ", ".join(f'"{path}"' for path in data_dirs)
+    manifest = read_manifest(fakes.MANIFEST, overrides=[f"node.data_dirs=[{names}]", *overrides])
+    plan = make_plan(manifest, "m.toml", fakes.registry())
 
-    async def main() -> MetaProperties:
-        return format_directory(plan, AsyncioRuntime(lambda where, error: None))
+    async def main() -> dict[str, MetaProperties]:
+        return format_directories(plan, AsyncioRuntime(lambda where, error: None), ignore_formatted)
 
     return asyncio.run(main())
+
+
+def formatted(data_dir: Path, *overrides: str) -> MetaProperties:
+    (meta,) = all_formatted(data_dir, overrides=overrides).values()
+    return meta
 
 
 def test_a_directory_is_formatted_with_the_plugins_features(tmp_path: Path) -> None:
@@ -45,15 +52,30 @@ def test_it_is_formatted_once(tmp_path: Path) -> None:
     assert decode_meta_properties((tmp_path / "meta.properties").read_bytes()) == meta
 
 
-def test_a_node_starts_in_the_cluster_that_was_formatted(tmp_path: Path) -> None:
-    meta = formatted(tmp_path)
+def test_each_of_several_directories_is_formatted_for_the_same_cluster(tmp_path: Path) -> None:
+    """One cluster, one node, an id for each directory; feature levels only where the metadata will lie."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    found = all_formatted(one, two)
+    assert list(found) == [str(one), str(two)]
+    first, second = found.values()
+    assert (first.cluster_id, first.node_id) == (second.cluster_id, second.node_id)
+    assert first.directory_id != second.directory_id
+    assert decode_meta_properties((two / "meta.properties").read_bytes()) == second
+    assert sorted(path.name for path in one.iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
+    assert [path.name for path in two.iterdir()] == ["meta.properties"]
 
-    async def main() -> None:
-        runtime = AsyncioRuntime(lambda where, error: None)
-        assert cluster_id_of(runtime, str(tmp_path), 1, None) == meta.cluster_id
-        with pytest.raises(ValueError, match="of node 1, not 2"):
-            cluster_id_of(runtime, str(tmp_path), 2, None)
-        with pytest.raises(ValueError, match=f"of cluster {meta.cluster_id}, not another"):
-            cluster_id_of(runtime, str(tmp_path), 1, "another")
 
-    asyncio.run(main())
+def test_a_new_directory_is_formatted_for_the_cluster_of_the_others(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    meta = formatted(one)
+    with pytest.raises(AlreadyFormatted, match="one is formatted already"):
+        all_formatted(one, two)
+    assert not two.exists()
+    found = all_formatted(one, two, ignore_formatted=True)
+    assert {path: each.cluster_id for path, each in found.items()} == {str(two): meta.cluster_id}
+    assert all_formatted(one, two, ignore_formatted=True) == {}
+    with pytest.raises(ValueError, match=f"of cluster {meta.cluster_id}, not other"):
+        all_formatted(
+            one, two, tmp_path / "three", overrides=("node.cluster_id=other",), ignore_formatted=True
+        )
+    assert not (tmp_path / "three").exists()

@@ -49,7 +49,8 @@ PLAIN = 'name="PLAINTEXT", bind="127.0.0.1:9092"'
         ('node.data_dir=""', 'node.data_dir: found ""; allowed: the path of a directory'),
         (
             "node.rolse=1",
-            "node.rolse: found an unknown key; allowed: cluster_id, data_dir, id, rack, roles (did you mean roles?)",
+            "node.rolse: found an unknown key; allowed: cluster_id, data_dir, data_dirs, id, rack, roles "
+            "(did you mean roles?)",
         ),
         ("node.cluster_id=a b", 'node.cluster_id: found "a b"; allowed: 1 to 64 letters, digits, - and _'),
         ("nodes=0", "nodes: found 0; allowed: an integer >= 1"),
@@ -214,6 +215,53 @@ def test_an_override_needs_a_toml_key_and_a_value(override: str) -> None:
     found = complaints("", override)
     assert found[0].startswith("--set: found ")
     assert "section.key=value" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("directories", "complaint"),
+    [
+        ("[]", "node.data_dirs: found no directory; allowed: the paths of one or more directories"),
+        ('["a", ""]', 'node.data_dirs[1]: found ""; allowed: the path of a directory'),
+        ('["a", "./a/"]', 'node.data_dirs[1]: found "./a/", as data_dirs[0]; allowed: each directory once'),
+        ('["a", "b", "b"]', 'node.data_dirs[2]: found "b", as data_dirs[1]; allowed: each directory once'),
+        (
+            '["a", "a/b"]',
+            'node.data_dirs[1]: found "a/b", inside data_dirs[0] ("a"); allowed: directories of which none lies',
+        ),
+        ('["/x/a/b", "/x/a"]', 'node.data_dirs[1]: found "/x/a", around data_dirs[0] ("/x/a/b"); allowed: '),
+        ('["a", "."]', 'node.data_dirs[1]: found ".", around data_dirs[0] ("a"); allowed: '),
+        ('["/", "/a"]', 'node.data_dirs[1]: found "/a", inside data_dirs[0] ("/"); allowed: '),
+        ('["a,b"]', 'node.data_dirs[0]: found "a,b"; allowed: a path without a comma'),
+        ('"a"', 'node.data_dirs: found "a"; allowed: a list'),
+        ('["a", 2]', "node.data_dirs[1]: found 2; allowed: a string"),
+    ],
+)
+def test_log_directories_that_cannot_be(directories: str, complaint: str) -> None:
+    found = complaints("", f"node.data_dirs={directories}")
+    assert any(line.startswith(f"m.toml: {complaint}") for line in found), found
+
+
+def test_log_directories_are_given_one_way() -> None:
+    """``data_dir`` beside ``data_dirs`` would say two things."""
+    found = complaints("", 'node.data_dirs=["a"]', "node.data_dir=b")
+    assert found == ['m.toml: node.data_dir: found "b" beside node.data_dirs; allowed: one of the two']
+
+
+def test_log_directories_in_their_order() -> None:
+    """Paths that only look alike are as different as any."""
+    plan = plan_of("", 'node.data_dirs=["b", "a", "ab", "../a"]')
+    assert plan.manifest.node.directories == ("b", "a", "ab", "../a")
+    assert plan.config.list("log.dirs") == ("b", "a", "ab", "../a")
+    assert plan_of("").manifest.node.directories == ("data",)
+    assert plan_of("", "node.data_dir=d").config.list("log.dirs") == ("d",)
+
+
+def test_a_directory_of_the_command_line_stands_for_all() -> None:
+    text = fakes.MANIFEST + '\n[node]\nid = 3\ndata_dirs = ["a", "b"]\n'
+    manifest = read_manifest(text, "m.toml", data_dir="c")
+    assert (manifest.node.directories, manifest.node.id) == (("c",), 3)
+    with pytest.raises(ManifestError, match="node: found 1; allowed: a table"):
+        read_manifest("node = 1", "m.toml", data_dir="c")
 
 
 def test_overrides_are_toml_values_or_bare_strings() -> None:

@@ -1,4 +1,4 @@
-"""``blumfeld format``: write the files that say whose a log directory is."""
+"""``blumfeld format``: write the files that say whose the log directories are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.kernel.formatting import AlreadyFormatted, format_directory
+from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
 from blumfeld.kernel.manifest import NO_FILE
 from blumfeld.kernel.manifest_error import ManifestError
 from blumfeld.kernel.plan import Plan, make_plan
@@ -26,40 +26,42 @@ def format_data_dir(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Lay a value over it.")
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
-    ignore_formatted: Annotated[bool, typer.Option(help="Say nothing if it is formatted already.")] = False,
+    ignore_formatted: Annotated[
+        bool,
+        typer.Option(help="Leave directories that are formatted already as they are, and format the others."),
+    ] = False,
 ) -> None:
-    """Format a data directory, as `run` does where there is nothing yet: whose it is, and its features."""
+    """Format the data directories, as `run` does where there is nothing yet: whose they are, and the features."""
     try:
         loaded = load_manifest(manifest, overrides or (), data_dir)
         if cluster_id is not None:
             node = msgspec.structs.replace(loaded.node, cluster_id=cluster_id)
             loaded = msgspec.structs.replace(loaded, node=node)
         plan = make_plan(loaded, manifest or NO_FILE)
-        meta = asyncio.run(_formatted(plan))
+        formatted = asyncio.run(_formatted(plan, ignore_formatted))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)
         raise typer.Exit(BAD_MANIFEST) from None
-    except AlreadyFormatted as error:
-        if ignore_formatted:
-            return
+    except (AlreadyFormatted, ValueError) as error:
         typer.echo(f"blumfeld: {error}", err=True)
         raise typer.Exit(NOT_STARTED) from None
     except OSError as error:
         typer.echo(f"blumfeld: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(NOT_STARTED) from None
-    where = plan.manifest.node.data_dir
-    typer.echo(
-        f"formatted {where}: cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_text(meta.directory_id)}"
-    )
+    for where, meta in formatted.items():
+        directory = uuid_text(meta.directory_id)
+        typer.echo(
+            f"formatted {where}: cluster {meta.cluster_id}, node {meta.node_id}, directory {directory}"
+        )
 
 
-async def _formatted(plan: Plan) -> MetaProperties:
+async def _formatted(plan: Plan, ignore_formatted: bool) -> dict[str, MetaProperties]:
     def defect(where: str, error: BaseException) -> None:
         raise error
 
     runtime = AsyncioRuntime(defect)
     try:
-        return format_directory(plan, runtime)
+        return format_directories(plan, runtime, ignore_formatted)
     finally:
         await runtime.close()

@@ -75,7 +75,7 @@ def say_ready(node: Node) -> None:
     parts = [f"{p.name} ({driver})" if p.role == "network" else p.name for p in node.plan.plugins]
     print(
         f"blumfeld {__version__} ready on {where} in {since_start_ms():.0f} ms:",
-        f"{' + '.join(parts)}; node {node.composition.node_id}, data in {node.composition.data_dir}",
+        f"{' + '.join(parts)}; node {node.composition.node_id}, data in {' and '.join(node.composition.data_dirs)}",
         flush=True,
     )
 
@@ -114,6 +114,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECTION.KEY=VALUE",
         help="lay a value over the manifest; a key with dots is quoted: 'config.\"log.segment.bytes\"=1048576'",
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="node.data_dir")
+    parser.add_argument("--data-dir", metavar="DIR", help="node.data_dir, and no node.data_dirs")
     parser.add_argument("--listen", metavar="HOST:PORT", help="where the first broker listener binds")
     return parser

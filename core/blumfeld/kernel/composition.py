@@ -35,7 +35,7 @@ class NodeComposition:
         config: BrokerConfig,
         node_id: int,
         roles: tuple[str, ...],
-        data_dir: str,
+        data_dirs: tuple[str, ...],
         listeners: Sequence[Listener],
         logs: EventLogs,
         rack: str | None = None,
@@ -44,7 +44,8 @@ class NodeComposition:
         self.config = config
         self.node_id = node_id
         self.roles = roles
-        self.data_dir = data_dir
+        self.data_dirs = data_dirs
+        self.data_dir = data_dirs[0]
         self.rack = rack
         self.cluster_id = ""
         """Known once the node starts: what the directory was formatted with, or a new one."""

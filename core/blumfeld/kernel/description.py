@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs, Render
@@ -48,7 +48,12 @@ def _silence() -> Render:
 def _lines(node: Node) -> Iterator[str]:
     plan = node.plan
     section = plan.manifest.node
-    yield f"node {section.id} ({', '.join(section.roles)}), data in {section.data_dir}, from {plan.source}"
+    roles, data = ", ".join(section.roles), " and ".join(section.directories)
+    yield f"node {section.id} ({roles}), data in {data}, from {plan.source}"
+    if len(section.directories) > 1:
+        yield ""
+        yield "log directories"
+        yield from _table(_directory_rows(section.directories))
     yield ""
     yield "plug-ins"
     yield from _table(_plugin_rows(node))
@@ -77,6 +82,12 @@ def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
     for row in kept:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _directory_rows(directories: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    yield (directories[0], "the cluster's metadata, and partitions: the node stops if it fails")
+    for path in directories[1:]:
+        yield (path, "partitions: only they go offline if it fails")
 
 
 def _plugin_rows(node: Node) -> Iterator[tuple[str, ...]]:

@@ -1,11 +1,12 @@
-"""Formatting a log directory ahead of the first start: whose it is, and the feature levels to begin with.
+"""Formatting log directories ahead of the first start: whose they are, and the feature levels to begin with.
 
 ``run`` does the same by itself where there is nothing yet; this is for who wants to choose the cluster id, or to hand
-the directory to Kafka first.
+the directories to Kafka first.
 """
 
 from __future__ import annotations
 
+from blumfeld.kernel.identity import cluster_id_of, formatted_directories
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
 from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, encode_meta_properties
@@ -13,32 +14,43 @@ from blumfeld.metadata.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME
 from blumfeld.metadata.feature_levels import default_levels, supported_features
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.primitives import uuid_text
 
 
 class AlreadyFormatted(Exception):  # noqa: N818 - it may be what was wanted
-    """The directory has a ``meta.properties``; nothing was changed."""
+    """A directory has a ``meta.properties``; nothing was changed."""
 
 
-def format_directory(plan: Plan, runtime: Runtime) -> MetaProperties:
-    """Write ``meta.properties`` and ``bootstrap.checkpoint`` to the node's data directory.
+def format_directories(
+    plan: Plan, runtime: Runtime, ignore_formatted: bool = False
+) -> dict[str, MetaProperties]:
+    """Write ``meta.properties`` to each of the node's log directories, ``bootstrap.checkpoint`` to the first.
 
-    :raises AlreadyFormatted: it is formatted
-    :raises OSError: it can't be written
+    :param ignore_formatted: format those that aren't, for the cluster of those that are
+    :return: directory → what was written, in their order
+    :raises AlreadyFormatted: one is formatted
+    :raises ValueError: one is formatted for another cluster or node
+    :raises OSError: one can't be read or written
     """
-    node = plan.manifest.node
-    files, directory = runtime.files, node.data_dir
-    if files.exists(f"{directory}/{META_PROPERTIES}"):
-        raise AlreadyFormatted(f"{directory} is formatted already: see {directory}/{META_PROPERTIES}")
+    node, files = plan.manifest.node, runtime.files
+    there = formatted_directories(runtime, node.directories)
+    if there and not ignore_formatted:
+        path = next(iter(there))
+        raise AlreadyFormatted(f"{path.removesuffix('/' + META_PROPERTIES)} is formatted already: see {path}")
+    cluster_id = cluster_id_of(runtime, node.directories, node.id, node.cluster_id)
+    formatted = {}
+    for nth, directory in enumerate(node.directories):
+        if f"{directory}/{META_PROPERTIES}" in there:
+            continue
+        meta = MetaProperties(cluster_id=cluster_id, node_id=node.id, directory_id=runtime.new_uuid())
+        files.make_dirs(directory)
+        if nth == 0:
+            files.write_atomically(f"{directory}/{BOOTSTRAP_NAME}", _bootstrap(plan, runtime))
+        # Last: a directory that has it is formatted.
+        files.write_atomically(f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta))
+        formatted[directory] = meta
+    return formatted
+
+
+def _bootstrap(plan: Plan, runtime: Runtime) -> bytes:
     brought = [f for _, features in PluginSet(plan.plugins).each("blumfeld_features") for f in features]
-    levels = default_levels(supported_features(brought))
-    meta = MetaProperties(
-        cluster_id=node.cluster_id or uuid_text(runtime.new_uuid()),
-        node_id=node.id,
-        directory_id=runtime.new_uuid(),
-    )
-    files.make_dirs(directory)
-    files.write_atomically(f"{directory}/{BOOTSTRAP_NAME}", bootstrap_checkpoint(levels, runtime.now_ms()))
-    # Last: a directory that has it is formatted.
-    files.write_atomically(f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta))
-    return meta
+    return bootstrap_checkpoint(default_levels(supported_features(brought)), runtime.now_ms())

@@ -1,34 +1,74 @@
-"""To which cluster a node belongs: what its directory says, or the manifest, or else a new id."""
+"""To which cluster a node belongs: what its directories say, or the manifest, or else a new id."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from blumfeld.log.checkpoints import META_PROPERTIES, decode_meta_properties
+from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, decode_meta_properties
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.primitives import uuid_text
 
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def cluster_id_of(runtime: Runtime, data_dir: str, node_id: int, wanted: str | None) -> str:
-    """The cluster id for a node that is about to start on ``data_dir``. Writes nothing.
+def cluster_id_of(runtime: Runtime, data_dirs: Sequence[str], node_id: int, wanted: str | None) -> str:
+    """The cluster id for a node that is about to start on these directories. Writes nothing.
+
+    A directory that is not formatted yet says nothing; nor does one that can't be read, unless it is the first: it may
+    be offline, and the storage tells of it.
 
     :param wanted: the manifest's ``node.cluster_id``
-    :raises ValueError: the directory belongs to another cluster or node, or its ``meta.properties`` can't be read
-    :raises OSError: it can't be read
+    :raises ValueError: a directory belongs to another cluster or node, two belong to different clusters or are one, or
+        a ``meta.properties`` can't be understood
+    :raises OSError: the first directory can't be read
     """
-    path = f"{data_dir}/{META_PROPERTIES}"
-    if not runtime.files.exists(path):
-        return wanted if wanted is not None else uuid_text(runtime.new_uuid())
-    meta = decode_meta_properties(runtime.files.read_bytes(path), path)
-    if wanted is not None and wanted != meta.cluster_id:
+    found = formatted_directories(runtime, data_dirs)
+    for path, meta in found.items():
+        if wanted is not None and wanted != meta.cluster_id:
+            raise ValueError(
+                f"{path}: the directory is of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)"
+            )
+        if meta.node_id != node_id:
+            raise ValueError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
+    for meta in found.values():
+        return meta.cluster_id
+    return wanted if wanted is not None else uuid_text(runtime.new_uuid())
+
+
+def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[str, MetaProperties]:
+    """Path of ``meta.properties`` → what it says, for each directory that has one, in their order.
+
+    :raises ValueError: they contradict each other, or one can't be understood
+    :raises OSError: the first directory can't be read
+    """
+    found: dict[str, MetaProperties] = {}
+    for nth, directory in enumerate(data_dirs):
+        path = f"{directory}/{META_PROPERTIES}"
+        try:
+            data = runtime.files.read_bytes(path) if runtime.files.exists(path) else None
+        except OSError:
+            if nth == 0:
+                raise
+            data = None
+        if data is None:
+            continue
+        meta = decode_meta_properties(data, path)
+        for other_path, other in found.items():
+            _check_together(path, meta, other_path, other)
+        found[path] = meta
+    return found
+
+
+def _check_together(path: str, meta: MetaProperties, other_path: str, other: MetaProperties) -> None:
+    if meta.cluster_id != other.cluster_id:
         raise ValueError(
-            f"{path}: the directory is of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)"
+            f"{path}: the directory is of cluster {meta.cluster_id}, but {other_path} says {other.cluster_id}"
         )
-    if meta.node_id != node_id:
-        raise ValueError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
-    return meta.cluster_id
+    if meta.directory_id == other.directory_id:
+        raise ValueError(
+            f"{path}: directory.id {uuid_text(meta.directory_id)} is that of {other_path} too: one is a copy"
+        )
 
 
 def is_cluster_id(text: str) -> bool:

@@ -38,7 +38,7 @@ def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str,
         "node.id": node.id,
         "broker.id": node.id,
         "process.roles": list(node.roles),
-        "log.dirs": node.data_dir,
+        "log.dirs": list(node.directories),
         "listeners": [_address(one, one.host, one.port) for one in listeners],
         "advertised.listeners": [
             _address(one, one.advertised_host or one.host, one.advertised_port or one.port)

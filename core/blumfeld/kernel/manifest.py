@@ -15,6 +15,8 @@ from blumfeld.kernel.manifest_error import ManifestError, Problem, decode_error,
 NO_FILE = "default manifest"
 """What errors call the manifest where there is no file."""
 
+DEFAULT_DATA_DIR = "data"
+
 NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -27,11 +29,20 @@ class NodeSection(_Section, frozen=True):
 
     id: NodeId = 1
     roles: tuple[str, ...] = ("broker", "controller")
-    data_dir: str = "data"
-    """Relative to the working directory of the process."""
+    data_dir: str | None = None
+    """Relative to the working directory of the process; ``"data"`` where neither this nor ``data_dirs`` is given."""
+    data_dirs: tuple[str, ...] | None = None
+    """Several log directories, instead of ``data_dir``: the first holds ``__cluster_metadata``."""
     cluster_id: str | None = None
     """``None``: what the directory was formatted with, or a new one."""
     rack: str | None = None
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The log directories, however they were given: one at least in a manifest that can be run."""
+        if self.data_dirs is not None:
+            return self.data_dirs
+        return (DEFAULT_DATA_DIR if self.data_dir is None else self.data_dir,)
 
 
 class ListenerSection(_Section, frozen=True):
@@ -134,8 +145,9 @@ def read_manifest(
 ) -> Manifest:
     """The manifest in ``text`` (``None``: no file) with the overrides of the command line.
 
-    ``overrides`` are ``section.key=value`` (:func:`with_override`), in order; ``listen`` is the bind address of the
-    first broker listener. Values are typed here; what they come to together, :mod:`blumfeld.kernel.plan` checks.
+    ``overrides`` are ``section.key=value`` (:func:`with_override`), in order; ``data_dir`` is the one log directory,
+    whatever the file names; ``listen`` is the bind address of the first broker listener. Values are typed here; what
+    they come to together, :mod:`blumfeld.kernel.plan` checks.
 
     :raises ManifestError: no TOML, an unknown key, or a wrong type
     """
@@ -143,7 +155,7 @@ def read_manifest(
     for override in overrides:
         raw = with_override(raw, override)
     if data_dir is not None:
-        raw = _merged(raw, {"node": {"data_dir": data_dir}})
+        raw = _in_directory(raw, data_dir)
     manifest = decode_section(raw, Manifest, source)
     return manifest if listen is None else _listening_at(manifest, listen, source)
 
@@ -211,6 +223,14 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         else:
             merged[key] = value
     return merged
+
+
+def _in_directory(raw: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
+    given = raw.get("node", {})
+    if not isinstance(given, Mapping):
+        return dict(raw)  # which is refused as it is
+    node = {key: value for key, value in given.items() if key != "data_dirs"}
+    return {**raw, "node": {**node, "data_dir": data_dir}}
 
 
 DEFAULT_BROKER_BIND = "127.0.0.1:9092"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from posixpath import normpath
 
-from blumfeld.kernel.manifest import ListenerSection, Manifest, listener_sections
+from blumfeld.kernel.manifest import ListenerSection, Manifest, NodeSection, listener_sections
 from blumfeld.kernel.manifest_error import ManifestError, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
 
@@ -25,7 +26,8 @@ CONFIG_OF_SECTIONS = {
     "inter.broker.listener.name": "network.listeners[].inter_broker",
     "listeners": "network.listeners",
     "log.dir": "node.data_dir",
-    "log.dirs": "node.data_dir",
+    "log.dirs": "node.data_dirs",
+    "metadata.log.dir": "node.data_dirs, whose first it is",
     "node.id": "node.id",
     "process.roles": "node.roles",
 }
@@ -87,11 +89,50 @@ def _node_problems(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(f"node.roles[{nth}]", shown(role), one_of(role, ROLES))
         elif role in roles[:nth]:
             yield Problem(f"node.roles[{nth}]", f"{role} twice", "each role once")
-    if not manifest.node.data_dir:
-        yield Problem("node.data_dir", '""', "the path of a directory")
+    yield from _directory_problems(manifest.node)
     if manifest.nodes > 1:
         allowed = "1: this build runs one node in a process; start another `blumfeld run` for the next"
         yield Problem("nodes", str(manifest.nodes), allowed)
+
+
+def _directory_problems(node: NodeSection) -> Iterator[Problem]:
+    """Paths are compared as they are written; that two of them lead to one directory, its lock file shows."""
+    if node.data_dirs is None:
+        if node.data_dir == "":
+            yield Problem("node.data_dir", '""', "the path of a directory")
+        return
+    if node.data_dir is not None:
+        yield Problem("node.data_dir", f"{shown(node.data_dir)} beside node.data_dirs", "one of the two")
+    if not node.data_dirs:
+        yield Problem("node.data_dirs", "no directory", "the paths of one or more directories")
+    seen: list[str] = []
+    for nth, path in enumerate(node.data_dirs):
+        if problem := _path_problem(path, nth, seen):
+            yield problem
+        seen.append(path)
+
+
+def _path_problem(path: str, nth: int, before: list[str]) -> Problem | None:
+    at = f"node.data_dirs[{nth}]"
+    if not path:
+        return Problem(at, '""', "the path of a directory")
+    if "," in path:
+        return Problem(at, shown(path), "a path without a comma: Kafka's log.dirs is cut there")
+    for earlier, other in enumerate(before):
+        one, two = normpath(path), normpath(other or ".")
+        if one == two:
+            return Problem(at, f"{shown(path)}, as data_dirs[{earlier}]", "each directory once")
+        if _lies_in(one, two) or _lies_in(two, one):
+            where = "inside" if _lies_in(one, two) else "around"
+            found = f"{shown(path)}, {where} data_dirs[{earlier}] ({shown(other)})"
+            return Problem(at, found, "directories of which none lies in another")
+    return None
+
+
+def _lies_in(inner: str, outer: str) -> bool:
+    if outer == ".":
+        return inner.partition("/")[0] not in ("", "..")
+    return inner.startswith(outer.rstrip("/") + "/")
 
 
 def _section_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -126,7 +126,7 @@ class Node:
             config=plan.config,
             node_id=node.id,
             roles=node.roles,
-            data_dir=node.data_dir,
+            data_dirs=node.directories,
             rack=node.rack,
             listeners=plan.listeners,
             logs=logs,
@@ -243,7 +243,8 @@ class Node:
     async def _start_storage(self) -> None:
         composition = self.composition
         node = self.plan.manifest.node
-        composition.cluster_id = cluster_id_of(composition.runtime, node.data_dir, node.id, node.cluster_id)
+        directories, wanted = composition.data_dirs, node.cluster_id
+        composition.cluster_id = cluster_id_of(composition.runtime, directories, node.id, wanted)
         await composition.storage.start(composition.cluster_id, node.id)
         self._started.append(("storage", self._stop_storage))
 

@@ -47,6 +47,9 @@ class Composition(Protocol):
     roles: tuple[str, ...]
     """``broker``, ``controller``, or both."""
     data_dir: str
+    """The first of ``data_dirs``: where ``__cluster_metadata`` lies, and what else there is once in a node."""
+    data_dirs: tuple[str, ...]
+    """All log directories, one at least, in the manifest's order."""
     cluster_id: str
     incarnation_id: bytes
     """Fresh for each process: BrokerRegistration's."""

@@ -8,6 +8,7 @@ listeners are told, and the response goes out. A response that has no records wa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from errno import EIO
 
 from blumfeld.metadata.bootstrap import bootstrap_checkpoint, first_records
 from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint, metadata_batch
@@ -105,11 +106,22 @@ class KraftMetadata:
             write
         """
         storage = self._composition.local_storage
-        directory = next(info for info in storage.log_dirs() if info.online)
+        directory = storage.log_dirs()[0]
+        if not directory.online:
+            raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
         config = self._config
         log = await storage.open_log(
-            METADATA_PARTITION, METADATA_TOPIC_ID, _log_config(self._composition), _Silent()
+            METADATA_PARTITION,
+            METADATA_TOPIC_ID,
+            _log_config(self._composition),
+            _Silent(),
+            directory_id=directory.directory_id,
         )
+        if log.directory_id != directory.directory_id:
+            log.close()
+            raise ValueError(
+                f"{METADATA_PARTITION} does not lie in {directory.path}, the first of the log directories"
+            )
         loaded = load(log, self._composition.cluster_id, self._warn)
         check_alone(self._node_id, config.list("controller.quorum.voters"), loaded.voters)
         level = loaded.image.features.get(METADATA_VERSION_FEATURE)
