@@ -9,64 +9,31 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-
-import msgspec
+from typing import cast
 
 from blumfeld.spi.runtime import Random
-from blumfeld.testing.fake_inodes import DirectoryNode, FileNode, Tree, os_error
+from blumfeld.testing.fake_disk import DiskState, Fault
+from blumfeld.testing.fake_inodes import DirectoryNode, FileNode, os_error
+from blumfeld.testing.fake_power import Adversary, Chance, Luck, PowerCut
+
+__all__ = [
+    "Adversary",
+    "Chance",
+    "FakeDisk",
+    "FakeFile",
+    "FakeFiles",
+    "FakeRegion",
+    "Fault",
+    "Luck",
+    "PowerCut",
+]
 
 
-class Fault(msgspec.Struct, kw_only=True):
-    """Something that goes wrong on a disk. Injected by :meth:`FakeDisk.inject`."""
-
-    operation: str
-    """The method of ``File`` or ``Files`` that fails: ``pwritev``, ``fdatasync``, ``rename``…"""
-    nth: int = 1
-    """Which of the matching operations from now on is the first to fail."""
-    times: int = 1
-    """How many fail; -1: all from then on."""
-    error_number: int = errno.EIO
-    path_part: str = ""
-    """Only operations on paths that contain this."""
-    short_bytes: int | None = None
-    """Of ``pwritev``: it writes this many bytes and says so, as a full disk does, and raises nothing."""
-
-
-class Luck:
-    """``Random`` for a crash: of what was not synced, the oldest ``kept`` changes of each file and directory stay."""
-
-    def __init__(self, kept: int = 0) -> None:
-        self.kept = kept
-
-    def random(self) -> float:
-        """Nothing is torn."""
-        return 0.9
-
-    def randrange(self, stop: int, /) -> int:
-        """``kept``, if there are so many."""
-        return min(self.kept, stop - 1)
-
-    def randbytes(self, n: int, /) -> bytes:
-        """Zeros."""
-        return bytes(n)
-
-
-class FakeDisk:
+class FakeDisk(DiskState):
     """Files in memory that outlive a process."""
 
     def __init__(self) -> None:
-        self.tree = Tree()
-        self.operations: dict[str, int] = {}
-        """How often each operation was called."""
-        self.open_files = 0
-        self.open_regions = 0
-        self.locks: set[str] = set()
-        self.cold: set[str] = set()
-        """Parts of paths whose files are not in the page cache until somebody reads ahead."""
-        self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
-        self.watch: Callable[[str, str], None] | None = None
-        """Called with (operation, path) before each operation; it may :meth:`crash` or :meth:`kill` there and then."""
-        self._faults: list[Fault] = []
+        super().__init__()
         self._mounted: FakeFiles | None = None
 
     def mount(self, now_ms: Callable[[], int]) -> FakeFiles:
@@ -75,22 +42,14 @@ class FakeDisk:
         self._mounted = FakeFiles(self, now_ms)
         return self._mounted
 
-    def inject(self, fault: Fault) -> None:
-        """Let an operation fail from now on."""
-        self._faults.append(fault)
-
-    def heal(self) -> None:
-        """No fault any more."""
-        self._faults.clear()
-
     def kill(self) -> None:
         """The process dies (``kill -9``): its handles are fenced, its locks free; the page cache survives."""
         self._fence()
 
-    def crash(self, random: Random) -> None:
-        """Power is cut: as :meth:`kill`, and what was not synced is lost, as far as chance wants."""
+    def crash(self, cut: Random | PowerCut) -> None:
+        """Power is cut: as :meth:`kill`, and what was not synced is lost, as far as ``cut``, or chance, wants."""
         self._fence()
-        self.tree.root.crash(random)
+        self.tree.root.crash(Chance(cast(Random, cut)) if hasattr(cut, "randrange") else cast(PowerCut, cut))
 
     def _fence(self) -> None:
         if self._mounted is not None:
@@ -98,23 +57,6 @@ class FakeDisk:
             self._mounted = None
         self.locks.clear()
         self.open_files = self.open_regions = 0
-
-    def step(self, operation: str, path: str) -> int | None:
-        """Count an operation, and fail it if a fault says so; how many bytes to write, if it is a short write."""
-        if self.watch is not None:
-            self.watch(operation, path)
-        self.operations[operation] = self.operations.get(operation, 0) + 1
-        for fault in self._faults:
-            if fault.operation != operation or fault.path_part not in path or fault.times == 0:
-                continue
-            if fault.nth > 1:
-                fault.nth -= 1
-                continue
-            fault.times -= 1
-            if fault.short_bytes is not None:
-                return fault.short_bytes
-            raise os_error(fault.error_number, path)
-        return None
 
 
 class FakeRegion:
@@ -166,6 +108,10 @@ class FakeFile:
     def pread(self, size: int, position: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file."""
         self._step("pread")
+        disk = self._files.disk
+        if disk.cold and disk.is_cold(self.path, position, size):
+            disk.cold_reads += 1
+            disk.warm(self.path, position, size)
         return self._node.read(size, position)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
@@ -179,6 +125,9 @@ class FakeFile:
         if short is not None:
             data = data[:short]
         if data:
+            disk = self._files.disk
+            data = data[: disk.take_room(len(data), position + len(data) - self._node.size, self.path)]
+            disk.warm(self.path, position, len(data))
             self._node.write(data, position)
             self._node.modified_ms = self._files.now_ms()
         return len(data)
@@ -205,15 +154,14 @@ class FakeFile:
         return memoryview(self._node.read(self._node.size, 0))
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether it isn't among the disk's :attr:`FakeDisk.cold` paths."""
+        """Whether all of it is there, as far as the disk's :attr:`FakeDisk.cold` paths say."""
         self._step("is_cached")
-        return not any(part in self.path for part in self._files.disk.cold)
+        return not self._files.disk.is_cold(self.path, position, size)
 
     def read_ahead(self, position: int, size: int) -> None:
         """It is cached from now on."""
         self._step("read_ahead")
-        cold = self._files.disk.cold
-        cold.difference_update([part for part in cold if part in self.path])
+        self._files.disk.warm(self.path, position, size)
 
     def region(self, position: int, size: int) -> FakeRegion:
         """A part for an answer."""
@@ -263,11 +211,14 @@ class FakeFiles:
             raise os_error(errno.EISDIR, path)
         if found is not None and exclusive:
             raise os_error(errno.EEXIST, path)
-        if found is None:
-            if not (create or exclusive):
-                raise os_error(errno.ENOENT, path)
-            found = self._create(path)
-        return FakeFile(self, path, found, writable=write)
+        if found is None and not (create or exclusive):
+            raise os_error(errno.ENOENT, path)
+        disk = self.disk
+        if disk.open_files_max is not None and disk.open_files >= disk.open_files_max:
+            raise os_error(errno.EMFILE, path)
+        if write and any(part in path for part in disk.read_only):
+            raise os_error(errno.EROFS, path)
+        return FakeFile(self, path, found or self._create(path), writable=write)
 
     def _create(self, path: str) -> FileNode:
         directory, name = self.disk.tree.parent(path)
@@ -283,14 +234,24 @@ class FakeFiles:
         return node.read(node.size, 0)
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a small file by one that is durable before it takes the name."""
+        """Replace a small file by one that is durable before it takes the name.
+
+        Four operations, at each of which a crash may come: ``write_atomically``, then with ``:fdatasync``, ``:rename``
+        and ``:sync_dir`` behind it.
+        """
         self.step("write_atomically", path)
         directory, name = self.disk.tree.parent(path)
+        if self.disk.take_room(len(data), len(data), path) < len(data):
+            raise os_error(errno.ENOSPC, path)
         node = FileNode()
         node.write(data, 0)
-        node.sync()
         node.modified_ms = self.now_ms()
-        directory.change({name: node})
+        directory.change({f"{name}.tmp": node})
+        self.step("write_atomically:fdatasync", path)
+        node.sync()
+        self.step("write_atomically:rename", path)
+        directory.change({f"{name}.tmp": None, name: node})
+        self.step("write_atomically:sync_dir", path)
         directory.sync()
 
     def exists(self, path: str) -> bool:
@@ -337,11 +298,17 @@ class FakeFiles:
         directory.change({name: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all in it; it may be absent."""
+        """Remove a directory with all in it, one file after the other; it may be absent."""
         self.step("remove_tree", path)
-        if self.disk.tree.find(path) is not None:
-            directory, name = self.disk.tree.parent(path)
-            directory.change({name: None})
+        found = self.disk.tree.find(path)
+        if found is None:
+            return
+        if isinstance(found, DirectoryNode):
+            for name in sorted(found.entries):
+                self.remove_tree(f"{path}/{name}")
+            self.step("remove_tree", path)
+        directory, name = self.disk.tree.parent(path)
+        directory.change({name: None})
 
     def sync_dir(self, path: str) -> None:
         """Names in this directory are durable."""
@@ -359,9 +326,10 @@ class FakeFiles:
         self.disk.tree.file(path).modified_ms = time_ms
 
     def space(self, path: str) -> tuple[int, int]:
-        """As the disk says."""
+        """As the disk says; what is left where it says how much."""
         self.step("space", path)
-        return self.disk.total_bytes, self.disk.usable_bytes
+        room = self.disk.room
+        return self.disk.total_bytes, self.disk.usable_bytes if room is None else room
 
     def lock(self, path: str) -> Callable[[], None]:
         """Hold a lock file exclusively; the process's death frees it."""

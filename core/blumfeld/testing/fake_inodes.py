@@ -1,7 +1,7 @@
 """What a simulated disk holds: files and directories that remember what a power cut would take from them.
 
-A change that isn't synced can be undone: it is kept with what undoes it. A crash undoes the newest ones, as many as
-chance wants, for each file and each directory on its own.
+A change that isn't synced can be undone. A crash undoes all of them and does again what the cut keeps: of each file's
+bytes, of its size, of each directory's names, each on its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from blumfeld.spi.runtime import Random
+from blumfeld.testing.fake_power import SECTOR_BYTES, PowerCut
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -29,6 +29,15 @@ class _Cut(msgspec.Struct, frozen=True):
 
     tail_before: bytes
     size_before: int
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A change as it would be done again: bytes at a position, or none and only a size."""
+
+    position: int
+    data: bytes
+    size_after: int
+    cuts: bool
 
 
 class FileNode:
@@ -57,8 +66,11 @@ class FileNode:
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros; in the page cache."""
         self._unsynced.append(_Cut(bytes(self._data[size:]), self.size))
-        del self._data[size:]
-        self.size = size
+        self._resize(size)
+
+    def damage(self, data: bytes, position: int) -> None:
+        """The device changes bytes on its own: nothing that could be synced or lost."""
+        self._put(data, position)
 
     def sync(self) -> None:
         """Nothing of it can be lost any more."""
@@ -69,43 +81,72 @@ class FileNode:
         """Whether a crash would take nothing."""
         return not self._unsynced
 
-    def crash(self, random: Random) -> None:
-        """Lose the newest changes that are not synced: how many is chance; the oldest that is lost may be torn, or
-        have left zeros.
-        """
-        kept = random.randrange(len(self._unsynced) + 1)
-        torn: tuple[_Write, bytes] | None = None
-        while len(self._unsynced) > kept:
+    def crash(self, cut: PowerCut) -> None:
+        """Keep of what isn't synced what ``cut`` says."""
+        if not self._unsynced:
+            return
+        changes = self._undo_all()
+        fate = cut.file(len(changes))
+        size = changes[fate.size_after - 1].size_after if fate.size_after else self.size
+        for number, change in enumerate(changes):
+            if number in fate.kept:
+                self._redo(change)
+            elif number == fate.torn:
+                part = cut.random.randrange(len(change.data) + 1)
+                self._put(change.data[:part], change.position)
+                size = max(size, change.position + part)
+            elif fate.scattered and number < fate.size_after:
+                self._scatter(change, cut)
+        self._resize(size)
+
+    def _undo_all(self) -> list[_Change]:
+        changes: list[_Change] = []
+        while self._unsynced:
             change = self._unsynced.pop()
-            if isinstance(change, _Write) and len(self._unsynced) == kept:
-                torn = (change, self.read(change.length, change.position))
-            self._undo(change)
-        self._unsynced.clear()
-        if torn is not None and random.random() < 0.5:
-            change, data = torn
-            here = random.randrange(len(data) + 1)
-            rest = b"" if random.random() < 0.7 else bytes(random.randrange(len(data) - here + 1))
-            self._put(data[:here] + rest, change.position)
+            if isinstance(change, _Write):
+                data = self.read(change.length, change.position)
+                changes.append(_Change(change.position, data, self.size, False))
+                self._data[change.position : change.position + change.length] = change.before
+            else:
+                changes.append(_Change(0, b"", self.size, True))
+                self._data += change.tail_before
+            self.size = change.size_before
+            del self._data[self.size :]
+        changes.reverse()
+        return changes
+
+    def _redo(self, change: _Change) -> None:
+        if change.cuts:
+            self._resize(change.size_after)
+        else:
+            self._put(change.data, change.position)
+
+    def _scatter(self, change: _Change, cut: PowerCut) -> None:
+        start, end = change.position, change.position + len(change.data)
+        while start < end:
+            stop = min(end, start - start % SECTOR_BYTES + SECTOR_BYTES)
+            if cut.random.random() < 0.6:
+                self._put(change.data[start - change.position : stop - change.position], start)
+            start = stop
 
     def _put(self, data: bytes, position: int) -> None:
+        if not data:
+            return
         if len(self._data) < position:
             self._data.extend(bytes(position - len(self._data)))
         self._data[position : position + len(data)] = data
         self.size = max(self.size, position + len(data))
 
-    def _undo(self, change: _Write | _Cut) -> None:
-        if isinstance(change, _Write):
-            self._data[change.position : change.position + change.length] = change.before
-        else:
-            self._data += change.tail_before
-        self.size = change.size_before
-        del self._data[self.size :]
+    def _resize(self, size: int) -> None:
+        del self._data[size:]
+        self.size = size
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """Names in a directory changed together: what each stood for before; ``None`` is nothing."""
+    """Names in a directory changed together: what each stood for before, and since; ``None`` is nothing."""
 
     before: tuple[tuple[str, FileNode | DirectoryNode | None], ...]
+    after: tuple[tuple[str, FileNode | DirectoryNode | None], ...]
 
 
 class DirectoryNode:
@@ -119,7 +160,8 @@ class DirectoryNode:
 
     def change(self, names: dict[str, Node | None]) -> None:
         """Bind names, or (``None``) take them away, all at once."""
-        self._unsynced.append(_Named(tuple((name, self.entries.get(name)) for name in names)))
+        before = tuple((name, self.entries.get(name)) for name in names)
+        self._unsynced.append(_Named(before, tuple(names.items())))
         for name, node in names.items():
             self._bind(name, node)
 
@@ -127,15 +169,21 @@ class DirectoryNode:
         """Its names last."""
         self._unsynced.clear()
 
-    def crash(self, random: Random) -> None:
-        """Take back the newest changes of names, and let everything below crash too."""
-        kept = random.randrange(len(self._unsynced) + 1)
-        while len(self._unsynced) > kept:
-            for name, node in self._unsynced.pop().before:
-                self._bind(name, node)
-        self._unsynced.clear()
+    def crash(self, cut: PowerCut) -> None:
+        """Keep of the changes of names what ``cut`` says, and let everything below crash too.
+
+        What a name that stays stands for crashes on its own: a file that was made may be there without its bytes.
+        """
+        if self._unsynced:
+            changes, self._unsynced = self._unsynced, []
+            for change in reversed(changes):
+                for name, node in change.before:
+                    self._bind(name, node)
+            for number in cut.names(len(changes)):
+                for name, node in changes[number].after:
+                    self._bind(name, node)
         for name in sorted(self.entries):
-            self.entries[name].crash(random)
+            self.entries[name].crash(cut)
 
     def _bind(self, name: str, node: Node | None) -> None:
         if node is None:

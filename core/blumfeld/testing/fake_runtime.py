@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.runtime import Files, Phase, Random, Timer
 from blumfeld.testing.fake_files import FakeDisk
+from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.simulated_loop import SimulatedLoop, SimulationError
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class FakeRuntime(AsyncioRuntime):
         """The wall clock jumps, as clocks do; the monotonic one doesn't."""
         self._clock_skew_ms += ms
 
-    def crash(self, *, power_cut: bool = True, luck: Random | None = None) -> None:
+    def crash(self, *, power_cut: bool = True, luck: Random | PowerCut | None = None) -> None:
         """The node dies where it stands: nothing of it runs any more, its file handles raise, its locks are free.
 
         With ``power_cut`` the disk loses what was not synced, as far as ``luck`` (the runtime's own chance) wants;

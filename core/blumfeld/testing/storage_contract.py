@@ -33,7 +33,7 @@ class StorageContract(StorageDurability):
         it = log.log
         assert (it.log_start_offset, it.placed_end_offset, it.written_end_offset) == (0, 0, 0)
         assert log.read(0) == []
-        assert it.max_timestamp() is None
+        assert log.highest() is None
         assert it.size_bytes() == 0
         assert [(s.base_offset, s.next_offset, s.size_bytes, s.sealed) for s in it.segments()] == [
             (0, 0, 0, False)
@@ -242,7 +242,7 @@ class StorageContract(StorageDurability):
         assert it.flushed_end_offset <= end
         whole = [(base, base + 3) for base in range(0, end, 3)]
         assert log.spans() == whole
-        newest = it.max_timestamp()
+        newest = log.highest()
         assert (newest.offset if newest else None) == (min((end - 1) // 6 * 6, 12) if end else None)
         log.fill(2, 2)
         assert log.spans() == [*whole, (end, end + 2), (end + 2, end + 4)]
@@ -271,7 +271,7 @@ class StorageContract(StorageDurability):
             expected = next((n for n, t in enumerate(times) if t >= wanted), None)
             found = log.time(TIME_MS + wanted)
             assert found is None if expected is None else (found is not None and found.offset == expected)
-        newest = log.log.max_timestamp()
+        newest = log.highest()
         assert newest is not None
         assert (newest.offset, newest.timestamp_ms, newest.leader_epoch) == (11, TIME_MS + 90, 0)
         log.log.advance_log_start(4)
@@ -279,7 +279,7 @@ class StorageContract(StorageDurability):
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (4, TIME_MS + 40)
         log.log.advance_log_start(12)
-        newest = log.log.max_timestamp()
+        newest = log.highest()
         assert newest is not None
         assert newest.offset == 13
 

@@ -27,7 +27,7 @@ class StorageDurability(StorageKit):
         log.fill(*[3] * 50)
         log.log.aux.write("note", b"kept")
         log.log.advance_log_start(4)
-        before, newest = log.read_all(), log.log.max_timestamp()
+        before, newest = log.read_all(), log.highest()
         node.stop(broker_epoch=11)
         node.restart()
         assert node.storage.previous_broker_epoch() == 11
@@ -37,7 +37,7 @@ class StorageDurability(StorageKit):
         assert (log.log.log_start_offset, log.log.written_end_offset) == (4, 150)
         assert log.log.flushed_end_offset == 150
         assert log.read_all() == before
-        assert log.log.max_timestamp() == newest
+        assert log.highest() == newest
         assert log.log.aux.read("note") == b"kept"
         log.fill(1)
         assert log.spans(150) == [(150, 151)]

@@ -21,6 +21,7 @@ from blumfeld.spi.storage import (
     WriteOutcome,
 )
 from blumfeld.testing.fake_files import FakeFiles
+from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
@@ -124,7 +125,7 @@ class Node:
         self.storage = self._make_storage(self.runtime)
         return self.start()
 
-    def crash(self, *, power_cut: bool = True, luck: Random | None = None) -> Node:
+    def crash(self, *, power_cut: bool = True, luck: Random | PowerCut | None = None) -> Node:
         """It dies where it stands; a new process starts on what the disk still has."""
         self.runtime.crash(power_cut=power_cut, luck=luck)
         return self.restart()
@@ -201,6 +202,11 @@ class Log:
     def time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Look up a time, and wait for a cold answer."""
         answer = self.log.offset_for_time(timestamp_ms)
+        return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+
+    def highest(self) -> TimestampOffset | None:
+        """The record with the highest timestamp; waits for a cold answer."""
+        answer = self.log.max_timestamp()
         return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
 
     def read_raw_end(self, offset: int) -> int:

@@ -20,7 +20,7 @@ from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
 from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger
-from blumfeld.testing.fake_inodes import FileNode
+from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.testing.storage_node import TIME_MS, Log, Node, StoredBatch
@@ -49,7 +49,7 @@ class Point(msgspec.Struct, frozen=True):
 
     operation: int
     power_cut: bool = False
-    luck: Random | None = None
+    luck: Random | PowerCut | None = None
     """Of a power cut: what of the unsynced is kept."""
 
 
@@ -267,10 +267,6 @@ class Machine:
             return
         self.operations.append((self.phase, operation))
         if self.point is not None and len(self.operations) == self.point.operation:
-            if operation == "write_atomically":
-                self.node.runtime.disk.tree.parent(path)[0].change(
-                    {path.rpartition("/")[2] + ".tmp": _torn()}
-                )
             self.die(self.point)
 
     def die(self, point: Point) -> None:
@@ -364,9 +360,3 @@ def _header(batch: StoredBatch) -> RecordBatch:
 
 def _runtime(previous: FakeRuntime | None) -> FakeRuntime:
     return FakeRuntime(1) if previous is None else FakeRuntime(2, disk=previous.disk)
-
-
-def _torn() -> FileNode:
-    node = FileNode()
-    node.write(b"torn", 0)
-    return node
