@@ -1,8 +1,12 @@
-"""The offset checkpoints of a log directory: recovery points, log starts, high watermarks."""
+"""The offset checkpoints of a log directory: recovery points, log starts, high watermarks, where the cleaner is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from blumfeld.log.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -13,57 +17,79 @@ from blumfeld.log.checkpoints import (
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.placing import MOVE_MARKS, decode_marks, encode_marks
 
 Offsets = dict[TopicPartition, int]
-
-
-def _read_offsets(home: LogDirectory, name: str) -> Offsets:
-    """One checkpoint file; one that can't be read counts as empty, which is safe: more is recovered."""
-    path = f"{home.path}/{name}"
-    try:
-        return decode_offsets(home.files.read_bytes(path), path)
-    except FileNotFoundError:
-        return {}
-    except MalformedFile as error:
-        home.events.warning("checkpoint unreadable, begun anew", error=str(error))
-        return {}
+T = TypeVar("T")
 
 
 class Checkpoints:
-    """The three offset checkpoints of a directory.
+    """The checkpoint files of a directory: Kafka's four of offsets, and our marks of moves that change over.
 
     Recovery points are written at once, on the loop: they change only when something was synced, and one that is too
     high after a truncation would spare torn segments from recovery. The others are written off the loop, one after the
-    other, the latest state last.
+    other, the latest state last. An offset is taken as it stands in the file, also one outside of its log. The files of
+    the cleaner and of moves are not made before they have something to say.
     """
 
     def __init__(self, home: LogDirectory) -> None:
         self._home = home
-        self.recovery_points, self.log_starts, self.high_watermarks = (
-            _read_offsets(home, name) for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+        self._made: set[str] = set()
+        self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets = (
+            self._read(name, decode_offsets)
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
         )
+        self.moves = self._read(MOVE_MARKS, decode_marks)
         self._written = self._encoded()
         self._writing: Completion[None] | None = None
 
+    def _read(
+        self, name: str, decode: Callable[[bytes, str], dict[TopicPartition, T]]
+    ) -> dict[TopicPartition, T]:
+        """One that can't be read counts as empty, which is safe: more is recovered, or cleaned, than must be."""
+        path = f"{self._home.path}/{name}"
+        try:
+            data = self._home.files.read_bytes(path)
+            self._made.add(name)
+            return decode(data, path)
+        except FileNotFoundError:
+            return {}
+        except MalformedFile as error:
+            self._home.events.warning("checkpoint unreadable, begun anew", error=str(error))
+            return {}
+
     def _encoded(self) -> dict[str, bytes]:
-        files = (
-            (RECOVERY_POINTS, self.recovery_points),
-            (LOG_STARTS, self.log_starts),
-            (HIGH_WATERMARKS, self.high_watermarks),
-        )
-        return {name: encode_offsets(sorted(offsets.items())) for name, offsets in files}
+        files = {
+            name: encode_offsets(sorted(offsets.items()))
+            for name, offsets in (
+                (RECOVERY_POINTS, self.recovery_points),
+                (LOG_STARTS, self.log_starts),
+                (HIGH_WATERMARKS, self.high_watermarks),
+                (CLEANER_OFFSETS, self.cleaner_offsets),
+            )
+            if offsets or name != CLEANER_OFFSETS or name in self._made
+        }
+        if self.moves or MOVE_MARKS in self._made:
+            files[MOVE_MARKS] = encode_marks(self.moves)
+        return files
 
     def _changed(self) -> dict[str, bytes]:
-        return {name: data for name, data in self._encoded().items() if self._written.get(name) != data}
+        """What is to be written off the loop."""
+        return {
+            name: data
+            for name, data in self._encoded().items()
+            if name != RECOVERY_POINTS and self._written.get(name) != data
+        }
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its log was deleted."""
-        for offsets in (self.recovery_points, self.log_starts, self.high_watermarks):
+        """Its log was deleted, or lies elsewhere."""
+        for offsets in (self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(partition, None)
+        self.moves.pop(partition, None)
 
     def save_recovery_points(self) -> None:
         """Durable when this returns. Raises ``OSError``."""
-        data = self._encoded()[RECOVERY_POINTS]
+        data = encode_offsets(sorted(self.recovery_points.items()))
         if self._written.get(RECOVERY_POINTS) != data:
             self._home.files.write_atomically(f"{self._home.path}/{RECOVERY_POINTS}", data)
             self._written[RECOVERY_POINTS] = data
@@ -83,6 +109,7 @@ class Checkpoints:
             while changed := self._changed():
                 await self._home.runtime.offload(_write_files, self._home, changed)
                 self._written.update(changed)
+                self._made.update(changed)
         except OSError as error:
             self._home.fail(error)
         finally:

@@ -59,6 +59,9 @@ class CuttingHalf(LogState):
         self.flushed_end_offset = min(self.flushed_end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self._flusher.truncated(offset)
+        if self.cleaned_end_offset > offset:
+            self.cleaned_end_offset = offset
+            self._cleaned(self)
 
     def advance_log_start(self, offset: int) -> None:
         """The log starts at ``offset`` now."""

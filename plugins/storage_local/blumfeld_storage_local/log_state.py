@@ -33,6 +33,8 @@ class LogState:
         names_unsynced: bool,
         truncating: Callable[[LogState, int], None],
         closed: Callable[[LogState], None],
+        cleaned_end_offset: int,
+        cleaned: Callable[[LogState], None],
     ) -> None:
         self.partition = partition
         self.directory = segments.directory
@@ -40,7 +42,7 @@ class LogState:
         self.config = config
         self.names_unsynced = names_unsynced
         self.is_open = True
-        self.cleaned_end_offset = 0
+        self.cleaned_end_offset = cleaned_end_offset
         self.directory_id = home.directory_id
         self.clean = False
         """Closed, and every index file is complete."""
@@ -50,6 +52,8 @@ class LogState:
         self._listener = listener
         self._truncating = truncating
         self._closed = closed
+        self._cleaned = cleaned
+        """To be called when ``cleaned_end_offset`` has changed: the storage keeps it."""
         self._placed: list[RecordBatch] = []
         self._flusher = Flusher(home.runtime, self, home.fail)
         self._writer = self._open_writer()

@@ -41,6 +41,8 @@ class LocalLog(ReadingHalf, CuttingHalf):
         names_unsynced: bool,
         truncating: Callable[[LogState, int], None],
         closed: Callable[[LogState], None],
+        cleaned_end_offset: int,
+        cleaned: Callable[[LogState], None],
     ) -> None:
         super().__init__(
             home,
@@ -53,6 +55,8 @@ class LocalLog(ReadingHalf, CuttingHalf):
             names_unsynced=names_unsynced,
             truncating=truncating,
             closed=closed,
+            cleaned_end_offset=cleaned_end_offset,
+            cleaned=cleaned,
         )
         self._flush_timer: Timer | None = None
         self._waiting: deque[tuple[Done, WriteOutcome]] = deque()

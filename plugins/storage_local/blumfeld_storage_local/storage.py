@@ -21,8 +21,9 @@ from blumfeld.spi.storage import (
 from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.log_state import LogState
-from blumfeld_storage_local.opening import Recovery, tidy
+from blumfeld_storage_local.opening import tidy
 from blumfeld_storage_local.partition_log import LocalLog
+from blumfeld_storage_local.recovering import Recovery
 from blumfeld_storage_local.segment import Segment
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.small_files import (
@@ -174,6 +175,8 @@ class LocalStorage:
                 names_unsynced=created or not clean,
                 truncating=self._truncating,
                 closed=self._log_closed,
+                cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
+                cleaned=self._log_cleaned,
             )
 
         try:
@@ -201,6 +204,10 @@ class LocalStorage:
     def _note_offsets(self, log: LogState) -> None:
         self._known.recovery_points[log.partition] = log.recovery_point
         self._known.log_starts[log.partition] = log.log_start_offset
+
+    def _log_cleaned(self, log: LogState) -> None:
+        self._known.cleaner_offsets[log.partition] = log.cleaned_end_offset
+        self._known.save_soon()
 
     def _truncating(self, log: LogState, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
