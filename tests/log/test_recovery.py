@@ -17,12 +17,11 @@ from blumfeld.log.recovery import (
     LegacyFormat,
     Read,
     RecoveredSegment,
-    WalkedBatch,
     WalkEnd,
     recover_segment,
-    walk,
 )
-from tests.log.batches import batch_bytes
+from blumfeld.wire.record_batch import RecordBatch
+from tests.log.batches import batch_bytes, marker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,9 +42,13 @@ def drive(steps: Generator[T, None, R]) -> tuple[list[T], R]:
 
 def walked(
     data: bytes, base_offset: int = 0, chunk_bytes: int = 1 << 20
-) -> tuple[list[WalkedBatch], WalkEnd]:
-    slices, end = drive(walk(reader(data), len(data), base_offset, chunk_bytes=chunk_bytes))
-    return [batch for slice_ in slices for batch in slice_], end
+) -> tuple[list[tuple[int, int]], WalkEnd]:
+    """(position, last offset) of each whole batch: with such an interval each gets an index entry, but the first."""
+    steps = recover_segment(reader(data), len(data), base_offset, interval_bytes=0, chunk_bytes=chunk_bytes)
+    found = drive(steps)[1]
+    entries = [found.offsets.entry(at) for at in range(len(found.offsets))]
+    first = [(0, RecordBatch(memoryview(data)).last_offset)] if found.end.position else []
+    return first + [(entry.position, entry.offset) for entry in entries], found.end
 
 
 def recovered(data: bytes, interval_bytes: int = 100) -> RecoveredSegment:
@@ -59,7 +62,7 @@ def test_an_empty_segment_is_sound() -> None:
 def test_a_sound_segment_is_walked_to_its_end() -> None:
     data = batch_bytes(5, 3) + batch_bytes(8) + batch_bytes(20, 2)
     batches, end = walked(data, 5)
-    assert [(w.position, w.batch.base_offset) for w in batches] == [(0, 5), (68, 8), (136, 20)]
+    assert batches == [(0, 7), (68, 8), (136, 21)]
     assert end == WalkEnd(len(data), 22, None)
 
 
@@ -96,15 +99,14 @@ def test_what_is_behind_damage_is_not_looked_at() -> None:
 
 def test_a_file_that_is_shorter_than_it_says_ends_there() -> None:
     data = batch_bytes(0)
-    _, end = drive(walk(reader(data), len(data) + 10, 0))
+    end = drive(recover_segment(reader(data), len(data) + 10, 0, interval_bytes=4096))[1].end
     assert (end.position, end.problem is None) == (len(data), False)
 
 
 def test_a_batch_larger_than_a_chunk_is_whole_or_not() -> None:
     large = batch_bytes(0, payload=b"x" * 1000)
     batches, end = walked(large + batch_bytes(1), chunk_bytes=100)
-    assert [w.batch.size_bytes for w in batches] == [1061, 68]
-    batches[0].batch.verify_crc()
+    assert batches == [(0, 0), (1061, 1)]
     _, end = walked(large[:-1] + b"y" + batch_bytes(1), chunk_bytes=100)
     assert (end.position, "CRC" in (end.problem or "")) == (0, True)
 
@@ -118,7 +120,7 @@ def test_a_wrong_length_costs_reading_but_no_memory() -> None:
         sizes.append(size)
         return data[position : position + size]
 
-    _, end = drive(walk(read, len(data), 0, chunk_bytes=100))
+    end = drive(recover_segment(read, len(data), 0, interval_bytes=4096, chunk_bytes=100))[1].end
     assert "CRC" in (end.problem or "")
     assert max(sizes) <= 100
 
@@ -145,24 +147,44 @@ def test_a_segment_is_rebuilt_with_its_indexes() -> None:
     )
 
 
-def test_consumers_see_whole_batches_only_and_in_order() -> None:
+def test_it_tells_of_producers_and_epochs_in_order_and_of_whole_batches_only() -> None:
     data = b"".join(batch_bytes(n, producer_id=7, epoch=0, sequence=n, leader_epoch=n // 2) for n in range(4))
     state, epochs = ProducerState(), LeaderEpochCache()
-    steps = recover_segment(
-        reader(data[:-1]),
-        len(data) - 1,
-        0,
-        interval_bytes=4096,
-        consumers=(
-            lambda batch: state.replay(batch, 0),
-            lambda batch: epochs.assign(batch.partition_leader_epoch, batch.base_offset),
-        ),
-        chunk_bytes=150,
-    )
+
+    def told(batch: RecordBatch) -> None:
+        state.replay(batch, 0)
+        epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+
+    size = len(data) - 1
+    steps = recover_segment(reader(data[:-1]), size, 0, interval_bytes=4096, told=told, chunk_bytes=150)
     walked_bytes, segment = drive(steps)
     assert walked_bytes == [136, 204]
     assert segment.end.next_offset == state.end_offset == 3
     assert epochs.entries == [(0, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 70])
+def test_batches_that_say_nothing_new_are_not_told_of(chunk_bytes: int) -> None:
+    """The first of a segment, an epoch's first, and every producer's; a control batch comes whole, however large."""
+    control = bytes(marker(4, 9, 0, committed=True).data)
+    batches = [
+        batch_bytes(0),
+        batch_bytes(1),
+        batch_bytes(2, leader_epoch=1),
+        batch_bytes(3, leader_epoch=1),
+        control,
+        batch_bytes(5, producer_id=9, epoch=0, sequence=0),
+        batch_bytes(6),
+    ]
+    data, told = b"".join(batches), list[RecordBatch]()
+    drive(
+        recover_segment(
+            reader(data), len(data), 0, interval_bytes=4096, told=told.append, chunk_bytes=chunk_bytes
+        )
+    )
+    assert [batch.base_offset for batch in told] == [0, 2, 4, 5]
+    assert [len(batch.data) for batch in told] == [61, 61, len(control), 61]
+    assert bytes(told[2].data) == control
 
 
 @given(

@@ -112,7 +112,13 @@ class LogListener(Protocol):
         ...
 
     def recovered(self, batch: RecordBatch) -> None:
-        """A batch that recovery walked over, in order, during ``open_log``: its bytes are valid during the call."""
+        """A batch that recovery walked over, in order, during ``open_log``, and that says something of producers or
+        epochs.
+
+        Those are the first of each segment (so the first told says where recovery began), all with a producer id, and
+        those of another leader epoch than the batch before. ``data`` is the whole of a control batch, of others the
+        header alone; it may be kept. A storage may tell of more batches.
+        """
         ...
 
 
