@@ -40,6 +40,8 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/event_log.py": "stamps events for people, and imports structlog off the loop",
     "core/blumfeld/kernel/metrics_endpoint.py": "an HTTP port of its own",
     "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
+    "core/blumfeld/kernel/worker_main.py": "is a process of its own",
+    "core/blumfeld/kernel/worker_process.py": "starts it, and waits for it in a thread",
 }
 EDGE_PLUGINS = {"net_asyncio": "sockets", "net_uring": "sockets, and the ring"}
 

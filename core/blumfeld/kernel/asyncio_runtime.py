@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.spi.runtime import TURN_ROUNDS_MAX, Files, Phase, Random, Timer
 from blumfeld.spi.transport import TurnEndingLoop
+
+if TYPE_CHECKING:
+    from blumfeld.kernel.worker_process import WorkerProcess
 
 T = TypeVar("T")
 Callback = Callable[[], None]
@@ -60,6 +63,7 @@ class AsyncioRuntime:
         self._armed = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._executor: Executor | None = None
+        self._worker: WorkerProcess | None = None
 
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch."""
@@ -99,9 +103,13 @@ class AsyncioRuntime:
             self._executor = ThreadPoolExecutor(OFFLOAD_THREADS_MAX, thread_name_prefix="blumfeld-offload")
         return self._loop.run_in_executor(self._executor, work, *args)
 
-    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run ``work(files, *args)`` beside the loop."""
-        return self.offload(work, self.files, *args)
+    def offload_process(self, work: Callable[..., Generator[float, float, T]], *args: Any) -> Awaitable[T]:
+        """Run ``work(files, *args)`` in the worker process, which is started when first needed."""
+        if self._worker is None:
+            from blumfeld.kernel.worker_process import WorkerProcess
+
+            self._worker = WorkerProcess(self._loop, self.in_thread)
+        return self._worker.run(work, args)
 
     def in_thread(self, callback: Callback) -> None:
         """From another thread: call ``callback()`` on the loop soon. Does nothing once the loop is closed."""
@@ -146,13 +154,19 @@ class AsyncioRuntime:
                 self._on_defect(f"end of turn, {Phase(phase).name}", error)
 
     async def close(self) -> None:
-        """Cancel the tasks that still run, wait for them and for offloaded work. Nothing may be called afterwards."""
+        """Cancel the tasks that still run, wait for them and for offloaded work, end the worker process.
+
+        Nothing may be called afterwards.
+        """
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            await worker.close()
         if self._executor is not None:
             executor, self._executor = self._executor, None
             await self._loop.run_in_executor(None, executor.shutdown)

@@ -6,7 +6,7 @@ but through this.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
@@ -225,12 +225,15 @@ class Runtime(Protocol):
         """
         ...
 
-    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run ``work(files, *args)`` in a process of its own (in the simulation: at once, on the node's files).
+    def offload_process(self, work: Callable[..., Generator[float, float, T]], *args: Any) -> Awaitable[T]:
+        """Run ``work(files, *args)`` in a process of its own (in the simulation: on virtual time and the node's files).
 
-        For what computes long: a thread would take the interpreter from the loop. ``work`` is a module's function;
-        arguments, result and exceptions are plain values that can be pickled. One piece of work at a time, in order;
-        the worker ends with this process, whatever ends it.
+        For what computes long: a thread would take the interpreter from the loop. ``work`` is a module's generator
+        function; arguments, result and exceptions are plain values that can be pickled. Between its steps, which
+        should take some milliseconds, it may be ended: it yields the seconds that it wants to pause, mostly 0, and is
+        sent the monotonic clock in seconds. One piece of work at a time, in order; the process ends with this one,
+        whatever ends it. To cancel the awaitable ends the work where it is, and no file is changed after the next
+        piece of work has begun.
 
         :raises OSError: the worker died, or could not be started
         """

@@ -7,7 +7,7 @@ the same run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
@@ -49,6 +49,7 @@ class FakeRuntime(AsyncioRuntime):
         self.offload_delay_ms: Callable[[], float] | None = None
         """How long offloaded work takes, asked for each; none: it is done in the next turn."""
         self._clock_skew_ms = 0
+        self._works: dict[asyncio.Task[Any], None] = {}
         super().__init__(
             self._note_defect,
             files=files if files is not None else self.disk.mount(self.now_ms),
@@ -90,7 +91,8 @@ class FakeRuntime(AsyncioRuntime):
             self.disk.crash(self.random if luck is None else luck)
         else:
             self.disk.kill()
-        tasks, self._tasks = list(self._tasks), {}
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._works]
+        self._tasks = {}
         for task in tasks:
             task.cancel()
         if not self.loop.is_running():
@@ -160,9 +162,28 @@ class FakeRuntime(AsyncioRuntime):
             self.loop.call_later(delay_ms / 1000.0, do)
         return future
 
-    def offload_process(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run it in a later turn, on this node's files."""
-        return self.offload(work, self.files, *args)
+    def offload_process(self, work: Callable[..., Generator[float, float, T]], *args: Any) -> Awaitable[T]:
+        """Run it step by step, each in a later turn, on this node's files; it may be cancelled between two."""
+        before = list(self._works)
+        task = self.loop.create_task(self._run_steps(before, work(self.files, *args)))
+        self._works[task] = None
+        task.add_done_callback(self._works.pop)
+        return task
+
+    async def _run_steps(self, before: list[asyncio.Task[Any]], steps: Generator[float, float, T]) -> T:
+        try:
+            if before:
+                await asyncio.wait(before)
+            result: list[T] = []
+            pause_seconds = await self.offload(_step, steps, None, result)
+            while not result:
+                if pause_seconds > 0:
+                    await asyncio.sleep(pause_seconds)
+                pause_seconds = await self.offload(_step, steps, self.monotonic_ms() / 1000.0, result)
+            return result[0]
+        finally:
+            if not self.dead:
+                steps.close()
 
     def in_thread(self, callback: Callback) -> None:
         """There is one thread: the same as the next turn."""
@@ -175,6 +196,15 @@ class FakeRuntime(AsyncioRuntime):
         if self.defects:
             where, error = self.defects[0]
             raise SimulationError(f"defect in {where}: {error!r}") from error
+
+
+def _step(steps: Generator[float, float, T], now_seconds: float | None, result: list[T]) -> float:
+    """One step of a piece of work; its last one adds what came of it to ``result``."""
+    try:
+        return next(steps) if now_seconds is None else steps.send(now_seconds)
+    except StopIteration as stop:
+        result.append(stop.value)
+        return 0.0
 
 
 async def _nothing() -> None:
