@@ -36,6 +36,7 @@ LAZY: dict[str, LazyCommand] = {
     "bench": LazyCommand("blumfeld.bench.command", "app"),
     "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
     "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
+    "log": LazyCommand("blumfeld.cli.log.command", "log"),
     "wire": LazyCommand("blumfeld.cli.wire", "app"),
 }
 

@@ -1,0 +1,232 @@
+"""One file of a data directory, whatever it is, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from blumfeld.cli.log.listing import Listing
+from blumfeld.kernel.real_files import RealFiles
+from blumfeld.log.aborted_transactions import decode_aborted
+from blumfeld.log.checkpoints import decode_offsets
+from blumfeld.log.file_names import Suffix, parse_segment_name
+from blumfeld.log.inspection import Damage, WholeBatch, inspect_segment
+from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
+from blumfeld.log.leader_epochs import LeaderEpochCache
+from blumfeld.log.producer_snapshot import decode_snapshot
+from blumfeld.log.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from blumfeld.log.verification import trimmed
+from blumfeld.wire.control_records import control_type_of
+from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import records
+
+BATCH_COLUMNS = (
+    "position",
+    "first",
+    "last",
+    "records",
+    "bytes",
+    "codec",
+    "time",
+    "epoch",
+    "producer",
+    "sequence",
+    "kind",
+)
+RECORD_COLUMNS = ("offset", "time", "key", "value", "headers")
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Which part of a log is shown."""
+
+    from_offset: int = 0
+    limit: int = 100
+    records: bool = False
+    """Records instead of batches."""
+
+
+def read(path: str) -> memoryview:
+    """A file, mapped. Raises ``OSError``."""
+    file = RealFiles().open(path, write=False)
+    try:
+        return file.mmap_read()
+    finally:
+        file.close()
+
+
+def file_listing(path: str, window: Window) -> list[Listing]:
+    """What one file says.
+
+    :raises OSError: it can't be read
+    :raises ValueError: it can't be what its name says
+    """
+    name = path.rpartition("/")[2]
+    segment = parse_segment_name(name)
+    data = read(path)
+    if segment is None:
+        return [_other(name, bytes(data))]
+    base = segment.base_offset
+    match segment.suffix:
+        case Suffix.LOG:
+            return [log_listing(name, data, base, window)]
+        case Suffix.OFFSET_INDEX:
+            return [_offset_index(name, data, base)]
+        case Suffix.TIME_INDEX:
+            return [_time_index(name, data, base)]
+        case Suffix.TRANSACTION_INDEX:
+            return [_transaction_index(name, data)]
+        case Suffix.PRODUCER_SNAPSHOT:
+            return [snapshot_listing(name, bytes(data))]
+
+
+def log_listing(name: str, data: memoryview, base_offset: int, window: Window) -> Listing:
+    """Batches, or records, of a segment from an offset on; damage stands where it is."""
+    listing = Listing(name, RECORD_COLUMNS if window.records else BATCH_COLUMNS, [], [])
+    for part in inspect_segment(data, base_offset):
+        if len(listing.rows) >= window.limit:
+            listing.notes.append(f"stopped after {window.limit:,} rows: --from and --limit say which")
+            break
+        if isinstance(part, Damage):
+            listing.notes.append(_damage(part))
+        elif part.batch.last_offset >= window.from_offset:
+            rows = _record_rows(part.batch, window) if window.records else iter([_batch_row(part)])
+            for row in rows:
+                if len(listing.rows) < window.limit:
+                    listing.rows.append(row)
+    return listing
+
+
+def _damage(part: Damage) -> str:
+    reach = "the end" if part.to_offset is None else f"before {part.to_offset}"
+    size = f"{part.size_bytes:,} bytes at {part.position:,}"
+    return f"DAMAGED: {size} (offsets {part.from_offset} to {reach}): {part.problem}"
+
+
+def _batch_row(part: WholeBatch) -> tuple[object, ...]:
+    batch = part.batch
+    try:
+        codec = batch.codec.name.lower()
+    except BrokerError as error:
+        codec = str(error)
+    return (
+        part.position,
+        batch.base_offset,
+        batch.last_offset,
+        batch.record_count,
+        batch.size_bytes,
+        codec,
+        time_text(batch.max_timestamp),
+        batch.partition_leader_epoch,
+        f"{batch.producer_id}/{batch.producer_epoch}" if batch.has_producer_id else "",
+        batch.base_sequence if batch.base_sequence >= 0 else "",
+        _kind(batch),
+    )
+
+
+def _kind(batch: RecordBatch) -> str:
+    words = []
+    if batch.is_control:
+        words.append(_control(batch))
+    elif batch.is_transactional:
+        words.append("transactional")
+    if batch.is_log_append_time:
+        words.append("log append time")
+    if (horizon := batch.delete_horizon_ms) is not None:
+        words.append(f"tombstones until {time_text(horizon)}")
+    return ", ".join(words)
+
+
+def _control(batch: RecordBatch) -> str:
+    try:
+        kinds = [control_type_of(record.key) for record in records(batch)]
+    except BrokerError as error:
+        return f"control ({error})"
+    return "control " + ", ".join("unknown" if kind is None else kind.name.lower() for kind in kinds)
+
+
+def _record_rows(batch: RecordBatch, window: Window) -> Iterator[tuple[object, ...]]:
+    if batch.is_control:
+        yield (batch.base_offset, time_text(batch.max_timestamp), "", _control(batch), "")
+        return
+    try:
+        for record in records(batch):
+            if record.offset >= window.from_offset:
+                headers = ", ".join(f"{key}={value!r}" for key, value in record.headers)
+                value = "tombstone" if record.value is None else record.value
+                yield (record.offset, time_text(record.timestamp), record.key, value, headers)
+    except BrokerError as error:
+        yield (batch.base_offset, time_text(batch.max_timestamp), "", f"records not readable: {error}", "")
+
+
+def time_text(time_ms: int) -> str:
+    """UTC to the millisecond; empty for -1."""
+    if time_ms < 0:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
+
+
+def _offset_index(name: str, data: memoryview, base_offset: int) -> Listing:
+    index = OffsetIndex(base_offset, trimmed(data, OFFSET_ENTRY_BYTES))
+    return Listing(name, ("offset", "position"), [index.entry(at) for at in range(len(index))])
+
+
+def _time_index(name: str, data: memoryview, base_offset: int) -> Listing:
+    index = TimeIndex(base_offset, trimmed(data, TIME_ENTRY_BYTES))
+    entries = [index.entry(at) for at in range(len(index))]
+    return Listing(
+        name, ("time", "offset"), [(time_text(entry.timestamp_ms), entry.offset) for entry in entries]
+    )
+
+
+def _transaction_index(name: str, data: memoryview) -> Listing:
+    columns = ("producer", "first", "last", "last stable offset")
+    rows = [
+        (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+        for entry in decode_aborted(bytes(data))
+    ]
+    return Listing(name, columns, list(rows))
+
+
+def snapshot_listing(name: str, data: bytes) -> Listing:
+    """Producers of a snapshot."""
+    columns = (
+        "producer",
+        "epoch",
+        "last sequence",
+        "last offset",
+        "last time",
+        "coordinator epoch",
+        "open since",
+    )
+    return Listing(
+        name,
+        columns,
+        [
+            (
+                entry.producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_offset,
+                time_text(entry.last_timestamp_ms),
+                entry.coordinator_epoch,
+                entry.txn_first_offset if entry.txn_first_offset >= 0 else "",
+            )
+            for entry in decode_snapshot(data)
+        ],
+    )
+
+
+def _other(name: str, data: bytes) -> Listing:
+    if name == EPOCHS:
+        return Listing(name, ("epoch", "start offset"), list(LeaderEpochCache.decode(data, name).entries))
+    if name.endswith("-checkpoint"):
+        rows = [(str(partition), offset) for partition, offset in decode_offsets(data, name).items()]
+        return Listing(name, ("partition", "offset"), list(rows))
+    return Listing(name, ("line",), [(line,) for line in data.decode(errors="replace").splitlines()])

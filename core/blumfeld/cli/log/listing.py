@@ -1,0 +1,80 @@
+"""A table of what was found: for people by rich, for programs as JSON Lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+KEY_CHARS_MAX = 40
+VALUE_CHARS_MAX = 60
+
+
+class Listing(msgspec.Struct):
+    """Rows under columns, with a title above and notes below. Numbers stay numbers until they are shown."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[Sequence[Any]] = []
+    notes: list[str] = []
+
+    def add(self, *cells: Any) -> None:
+        """One row."""
+        self.rows.append(cells)
+
+
+def show(listings: Sequence[Listing], console: Console, *, as_json: bool) -> None:
+    """Print them, one after the other. As JSON: one object a row, with its table's title under ``table``."""
+    for listing in listings:
+        if as_json:
+            for row in listing.rows:
+                values = dict(zip(listing.columns, map(_plain, row), strict=True))
+                console.out(json.dumps({"table": listing.title, **values}), highlight=False)
+            continue
+        if listing.rows:
+            console.print(_table(listing))
+        else:
+            console.print(f"{listing.title}: nothing", highlight=False)
+        for note in listing.notes:
+            console.print(f"  {note}", highlight=False, markup=False)
+
+
+def _table(listing: Listing) -> Table:
+    table = Table(title=listing.title, title_justify="left", box=None, pad_edge=False)
+    for at, column in enumerate(listing.columns):
+        numbers = all(isinstance(row[at], int) for row in listing.rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in listing.rows:
+        table.add_row(*(_shown(cell) for cell in row))
+    return table
+
+
+def _shown(cell: Any) -> str:
+    if isinstance(cell, bytes):
+        return readable(cell, VALUE_CHARS_MAX).replace("[", "\\[")
+    if cell is None or cell == "":
+        return "–"
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return f"{cell:,}" if abs(cell) < 10**11 else str(cell)
+    return str(cell).replace("[", "\\[")
+
+
+def _plain(cell: Any) -> Any:
+    return readable(cell, None) if isinstance(cell, bytes) else cell
+
+
+def readable(data: bytes, chars_max: int | None) -> str:
+    """Text where the bytes are printable UTF-8, else hex digits; cut, with the number of bytes, where it is long."""
+    try:
+        text = data.decode()
+        if not text.isprintable():
+            raise ValueError
+    except ValueError:
+        text = "0x" + data.hex()
+    if chars_max is None or len(text) <= chars_max:
+        return text
+    return f"{text[:chars_max]}… ({len(data):,} bytes)"
