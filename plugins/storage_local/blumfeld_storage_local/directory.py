@@ -7,6 +7,10 @@ from contextlib import suppress
 
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
+from blumfeld.spi.storage import LogDirInfo
+
+SPACE_KEPT_MS = 1000
+"""For so long the size of the file system counts as known."""
 
 
 class LogDirectory:
@@ -14,9 +18,17 @@ class LogDirectory:
 
     Once a sync or a cut back has failed nobody knows what is on the disk: the directory is offline, and every method
     of every log in it raises.
+
+    :param failed: called once, in the turn after a failure
     """
 
-    def __init__(self, runtime: Runtime, path: str, events: EventLog) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        events: EventLog,
+        failed: Callable[[LogDirectory, OSError], None] | None = None,
+    ) -> None:
         self.runtime = runtime
         self.files: Files = runtime.files
         self.path = path
@@ -24,14 +36,43 @@ class LogDirectory:
         self.events = events
         self.error: OSError | None = None
         """Why it is offline; ``None`` while it works."""
+        self._tell_failed = failed
+        self._space = (-1, -1)
+        self._space_until_ms = 0.0
         self._removals: dict[int, Timer] = {}
         self._removal_ids = 0
 
     def fail(self, error: OSError) -> None:
-        """It is offline from now on."""
+        """It is offline from now on; the owner hears of it in another turn."""
         if self.error is None:
-            self.error = error
-            self.events.error("log directory offline", path=self.path, error=str(error))
+            self.stay_offline(error)
+            tell = self._tell_failed
+            if tell is not None:
+                self.runtime.call_later(0, lambda: tell(self, error))
+
+    def stay_offline(self, error: OSError) -> None:
+        """It could not be taken at the start."""
+        self.error = error
+        self.events.error("log directory offline", path=self.path, error=str(error))
+
+    def info(self) -> LogDirInfo:
+        """For DescribeLogDirs. The size of its file system is asked for once a second at most."""
+        now_ms = self.runtime.monotonic_ms()
+        if self.error is None and now_ms >= self._space_until_ms:
+            self._space_until_ms = now_ms + SPACE_KEPT_MS
+            try:
+                self._space = self.files.space(self.path)
+            except OSError:
+                self._space = (-1, -1)
+        online = self.error is None
+        total_bytes, usable_bytes = self._space if online else (-1, -1)
+        return LogDirInfo(
+            path=self.path,
+            directory_id=self.directory_id,
+            online=online,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+        )
 
     def check(self) -> None:
         """Raise ``OSError`` if it is offline."""

@@ -1,7 +1,7 @@
 """Where a log lies when there are several directories: which one a new log gets, and which of two copies counts.
 
-Pure. A move (KIP-113) makes a second copy; for the moment in which both bear the log's name, a mark in the directory that
-it leaves says which of them counts. The mark is ours (:data:`MOVE_MARKS`): Kafka refuses to start on two copies.
+Pure. A move (KIP-113) makes a second copy; for the moment in which both bear the log's name, a mark in the directory
+that it leaves says which of them counts. The mark is ours (:data:`MOVE_MARKS`): Kafka refuses to start on two copies.
 """
 
 from __future__ import annotations

@@ -8,17 +8,17 @@ from blumfeld_storage_local.storage import LocalStorage
 
 
 class Plugin:
-    """Log storage in a directory laid out as Kafka's."""
+    """Log storage in directories laid out as Kafka's."""
 
     options_class = NoOptions
     roles = ("storage",)
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
-        """One log directory: the node's ``data_dir``."""
+        """In the node's log directories."""
         return LocalStorage(
             composition.runtime,
-            composition.data_dir,
+            composition.data_dirs,
             composition.log("storage_local"),
             delete_delay_ms=composition.config.int("log.segment.delete.delay.ms"),
         )

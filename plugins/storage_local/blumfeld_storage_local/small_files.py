@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -59,23 +61,32 @@ def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
     )
 
 
-def find_logs(home: LogDirectory) -> tuple[dict[TopicPartition, bytes], list[str]]:
-    """(every log with its topic id, directories whose deletion was not finished).
+class FoundLogs(msgspec.Struct):
+    """What lies in a log directory."""
 
-    A log whose ``partition.metadata`` is missing or torn has the zero id: a crash came before it was written.
-    """
-    found: dict[TopicPartition, bytes] = {}
-    deleted: list[str] = []
+    current: dict[TopicPartition, bytes] = msgspec.field(default_factory=dict)
+    """Every log with its topic id: zero where ``partition.metadata`` is missing or torn, as a crash came before."""
+    deleted: list[str] = msgspec.field(default_factory=list)
+    """Directories whose deletion was not finished."""
+    futures: list[tuple[TopicPartition, str]] = msgspec.field(default_factory=list)
+    """Copies of logs that were to move here, and their directories."""
+
+
+def find_logs(home: LogDirectory) -> FoundLogs:
+    """Look which logs lie in a directory."""
+    found = FoundLogs()
     for name in home.files.list_dir(home.path):
         parsed = parse_partition_dir(name)
         path = f"{home.path}/{name}"
         if parsed is None or not home.files.is_dir(path):
             continue
         if parsed.state is DirState.DELETE:
-            deleted.append(path)
+            found.deleted.append(path)
+        elif parsed.state is DirState.FUTURE:
+            found.futures.append((parsed.partition, path))
         elif parsed.state is DirState.CURRENT:
-            found[parsed.partition] = read_topic_id(home, path)
-    return found, deleted
+            found.current[parsed.partition] = read_topic_id(home, path)
+    return found
 
 
 def read_topic_id(home: LogDirectory, directory: str) -> bytes:

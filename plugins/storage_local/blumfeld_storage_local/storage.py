@@ -1,11 +1,11 @@
-"""One log directory of a node, laid out as Kafka's: opened, checkpointed, closed."""
+"""The log directories of a node, laid out as Kafka's: opened, checkpointed, closed."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from blumfeld.log.checkpoints import LOCK, NO_BROKER_EPOCH, PARTITION_METADATA, encode_partition_metadata
+from blumfeld.log.checkpoints import NO_BROKER_EPOCH
 from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import EventLog
@@ -18,105 +18,79 @@ from blumfeld.spi.storage import (
     StorageWatcher,
     TopicPartition,
 )
-from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.directory_logs import DirectoryLogs
+from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
-from blumfeld_storage_local.opening import tidy
 from blumfeld_storage_local.partition_log import LocalLog
-from blumfeld_storage_local.recovering import Recovery
-from blumfeld_storage_local.segment import Segment
-from blumfeld_storage_local.segment_list import SegmentList
-from blumfeld_storage_local.small_files import (
-    NO_TOPIC_ID,
-    claim,
-    find_logs,
-    leave_clean_shutdown,
-    read_topic_id,
-    take_clean_shutdown,
-)
+from blumfeld_storage_local.placing import Place, choose
+from blumfeld_storage_local.starting import find_all, previous_broker_epoch, take_all
 
-_ALL = 1 << 62
-"""A flushed end beyond every log: all of it is flushed."""
+_RESERVED_ID = bytes(15)
+"""So begin ids that name no directory: UNASSIGNED, LOST, MIGRATING (formats.md §1)."""
 
 
 class LocalStorage:
-    """``LogStorage`` in one directory.
+    """``LogStorage`` in one or several directories (JBOD, KIP-112).
 
+    :param paths: of the directories; the first must work, for ``__cluster_metadata`` lies there
     :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
     """
 
     compacts = False
 
     def __init__(
-        self, runtime: Runtime, path: str, events: EventLog, *, delete_delay_ms: int = 60_000
+        self, runtime: Runtime, paths: str | Sequence[str], events: EventLog, *, delete_delay_ms: int = 60_000
     ) -> None:
         self._runtime = runtime
-        self._home = LogDirectory(runtime, path, events)
+        self._directories = [
+            DirectoryLogs(LogDirectory(runtime, path, events, self._directory_failed))
+            for path in ([paths] if isinstance(paths, str) else paths)
+        ]
         self._delete_delay_ms = delete_delay_ms
         self._started = False
-        self._unlock = _nothing
-        self._broker_epoch = NO_BROKER_EPOCH
-        self._found: dict[TopicPartition, bytes] = {}
-        self._clean: dict[TopicPartition, None] = {}
-        """Logs that are known to be closed cleanly, and were not opened since."""
+        self._watcher: StorageWatcher | None = None
+        self._where: dict[TopicPartition, DirectoryLogs] = {}
+        """Where each log lies."""
         self._open: dict[TopicPartition, LocalLog] = {}
-        self._checkpoints: Checkpoints | None = None
-        """Read at start."""
-        self._all_clean = True
+        self._callbacks = LogCallbacks(self._truncating, self._log_closed, self._log_cleaned)
 
     def watch(self, watcher: StorageWatcher) -> None:
-        """Nothing fails or moves here."""
-
-    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """There is nowhere else to move to."""
-        if directory_id not in {info.directory_id for info in self.log_dirs()}:
-            raise LookupError(f"no log directory {directory_id.hex()}")
-
-    def moves(self) -> Sequence[LogMove]:
-        """None."""
-        return ()
+        """Tell ``watcher`` from now on of directories that fail, but not of those that the start finds offline."""
+        self._watcher = watcher
 
     def promise(self) -> str:
         """What an ack means on it."""
         return "page cache: survives the process; a power cut only once flushed (flush.messages, flush.ms, on roll)"
 
     async def start(self, cluster_id: str, node_id: int) -> None:
-        """Take the directory."""
-        home = self._home
-        if not home.files.exists(home.path):
-            home.files.make_dirs(home.path)
-            # A log that is flushed below a name that isn't would be lost with it.
-            home.files.sync_dir(
-                home.path.rstrip("/").rpartition("/")[0] or ("/" if home.path[0] == "/" else ".")
-            )
-        self._unlock = home.files.lock(f"{home.path}/{LOCK}")
+        """Take the directories; those that can't be used are offline, see :func:`starting.take_all`."""
         try:
-            home.directory_id = claim(self._runtime, home.path, cluster_id, node_id)
-            broker_epoch = take_clean_shutdown(home)
-            self._found, deleted = find_logs(home)
-            self._checkpoints = Checkpoints(home)
+            take_all(self._directories, cluster_id, node_id)
+            found = await find_all(self._directories)
         except BaseException:
-            self._unlock()
+            for directory in self._directories:
+                directory.leave()
             raise
-        if broker_epoch is not None:
-            self._broker_epoch = broker_epoch
-            self._clean = dict.fromkeys(self._found)
-        if deleted:
-            home.remove_later(deleted, 0, trees=True)
+        self._where = found.logs
         self._started = True
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
-        """The one directory."""
-        home = self._home
-        return [LogDirInfo(path=home.path, directory_id=home.directory_id, online=home.error is None)]
+        """All directories, as configured; one that could not be taken has the zero id if none is known."""
+        return [directory.home.info() for directory in self._directories]
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
         """Every log found at start; the topic id is zero where a crash left none."""
-        return list(self._found.items())
+        return [found for directory in self._directories for found in directory.found.items()]
 
     def previous_broker_epoch(self) -> int:
-        """The broker epoch in the clean-shutdown file that was found at start, or -1."""
-        return self._broker_epoch
+        """The broker epoch in the clean-shutdown files that were found at start, or -1: see KIP-966."""
+        epoch = previous_broker_epoch(self._directories)
+        return NO_BROKER_EPOCH if epoch is None else epoch
+
+    def _directory_failed(self, home: LogDirectory, error: OSError) -> None:
+        if self._watcher is not None:
+            self._watcher.directory_failed(home.info(), error)
 
     # Logs
 
@@ -130,174 +104,161 @@ class LocalStorage:
         directory_id: bytes | None = None,
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean."""
-        home, checkpoints = self._home, self._known
-        home.check()
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
-        directory = f"{home.path}/{partition_dir(partition)}"
-        clean = partition in self._clean
-        self._clean.pop(partition, None)
-        created = await self._runtime.offload(_prepare, home, directory, topic_id)
-        if created:
-            checkpoints.forget(partition)
-            await (
-                checkpoints.save_soon()
-            )  # what a deleted log of this name left there would cost this one its records
-        found = await self._runtime.offload(tidy, home.files, directory)
-        bases = found.bases
-        segments = [
-            Segment(home.files, directory, base, bases[at + 1] if at + 1 < len(bases) else base)
-            for at, base in enumerate(bases)
-        ]
-        recovery = Recovery(home, segments, config, listener)
-        start = checkpoints.log_starts.get(partition, 0)
-        recovery_point = checkpoints.recovery_points.get(partition, 0)
-        recover_from = len(segments) if clean else _first_to_recover(segments, recovery_point)
-        for at, segment in enumerate(segments[:recover_from]):
-            if segment.base_offset in found.unindexed:
-                await recovery.rebuild(at)
-        await recovery.recover(recover_from)
-        if not segments:
-            segments.append(Segment(home.files, directory, start, start))
-            segments[0].create()
-        flushed = _ALL if created or clean else recovery_point
-        listed = SegmentList(home, directory, segments)
-
-        def make() -> LocalLog:
-            return LocalLog(
-                home,
-                partition,
-                listed,
-                config,
-                listener,
-                log_start_offset=start,
-                flushed_end_offset=flushed,
-                names_unsynced=created or not clean,
-                truncating=self._truncating,
-                closed=self._log_closed,
-                cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
-                cleaned=self._log_cleaned,
-            )
-
+        known = self._where.get(partition)
+        at = self._place(partition, directory_id) if known is None else known
+        at.home.check()
+        held = at.found.get(partition)
+        # counted from now on: others that are opened meanwhile find their place by it
+        self._where[partition], at.found[partition] = at, topic_id
         try:
-            log = make()
-        except OSError as error:
-            if not clean:
-                raise
-            home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
-            await recovery.recover(len(segments) - 1)
-            log = make()
-        if log.log_start_offset > log.written_end_offset:
-            log.truncate_fully(log.log_start_offset)
+            log = await open_partition(at, partition, topic_id, config, listener, self._callbacks)
+        except BaseException:
+            if held is None:
+                del self._where[partition], at.found[partition]
+            else:
+                at.found[partition] = held
+            raise
         self._open[partition] = log
-        self._found[partition] = topic_id
         return log
+
+    def _place(self, partition: TopicPartition, directory_id: bytes | None) -> DirectoryLogs:
+        """Where a log is made that was not found."""
+        self._check_started()
+        online = [directory for directory in self._directories if directory.online]
+        places = [Place(d.home.directory_id, d.home.path, len(d.found)) for d in online]
+        if directory_id is not None and directory_id.startswith(_RESERVED_ID):
+            directory_id = None
+        chosen = choose(places, directory_id)
+        if chosen is None:
+            self._directories[0].home.check()
+            raise OSError(errno.EIO, "no log directory is online")
+        if directory_id is None or places[chosen].directory_id == directory_id:
+            return online[chosen]
+        for directory in self._directories:
+            # the log may lie there: an empty one in its place would forget it
+            if not directory.online and directory.home.directory_id in (directory_id, bytes(16)):
+                directory.home.check()
+        return online[chosen]
+
+    def _check_started(self) -> None:
+        for directory in self._directories:
+            if directory.online:
+                _ = directory.checkpoints  # raises if it was not started
 
     def _log_closed(self, log: LogState) -> None:
         self._open.pop(log.partition, None)
-        self._note_offsets(log)
-        if log.clean:
-            self._clean[log.partition] = None
-        else:
-            self._all_clean = False
-
-    def _note_offsets(self, log: LogState) -> None:
-        self._known.recovery_points[log.partition] = log.recovery_point
-        self._known.log_starts[log.partition] = log.log_start_offset
+        self._where[log.partition].log_closed(log)
 
     def _log_cleaned(self, log: LogState) -> None:
-        self._known.cleaner_offsets[log.partition] = log.cleaned_end_offset
-        self._known.save_soon()
+        checkpoints = self._where[log.partition].checkpoints
+        checkpoints.cleaner_offsets[log.partition] = log.cleaned_end_offset
+        checkpoints.save_soon()
 
     def _truncating(self, log: LogState, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
-        recovery_points = self._known.recovery_points
-        if recovery_points.get(log.partition, 0) > offset:
-            recovery_points[log.partition] = offset
-            self._known.save_recovery_points()
-
-    @property
-    def _known(self) -> Checkpoints:
-        if self._checkpoints is None:
-            raise OSError(errno.EBADF, "the storage was not started", self._home.path)
-        return self._checkpoints
+        checkpoints = self._where[log.partition].checkpoints
+        if checkpoints.recovery_points.get(log.partition, 0) > offset:
+            checkpoints.recovery_points[log.partition] = offset
+            checkpoints.save_recovery_points()
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Rename the directory at once, remove it later."""
-        home = self._home
         log = self._open.get(partition)
         delay_ms = self._delete_delay_ms if log is None else log.config.file_delete_delay_ms
-        if log is not None:
-            was_clean = self._all_clean
+        known = self._where.get(partition)
+        if log is not None and known is not None:
+            was_clean = known.all_clean
             log.discard()
-            self._all_clean = was_clean
-        self._found.pop(partition, None)
-        self._clean.pop(partition, None)
-        self._known.forget(partition)
-        directory = f"{home.path}/{partition_dir(partition)}"
-        if home.files.exists(directory):
-            home.check()
-            marked = marked_partition_dir(partition, DirState.DELETE, self._runtime.new_uuid())
-            home.files.rename(directory, f"{home.path}/{marked}")
-            home.remove_later([f"{home.path}/{marked}"], delay_ms, trees=True)
+            known.all_clean = was_clean
+        self._where.pop(partition, None)
+        self._check_started()
+        for at in self._directories if known is None else [known]:
+            if known is None and not at.online:
+                continue
+            at.forget(partition)
+            home = at.home
+            directory = f"{home.path}/{partition_dir(partition)}"
+            if home.files.exists(directory):
+                home.check()
+                marked = marked_partition_dir(partition, DirState.DELETE, self._runtime.new_uuid())
+                home.files.rename(directory, f"{home.path}/{marked}")
+                home.remove_later([f"{home.path}/{marked}"], delay_ms, trees=True)
+
+    # Moves
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """There is nowhere else to move to."""
+        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+            raise LookupError(f"no log directory {directory_id.hex()}")
+
+    def moves(self) -> Sequence[LogMove]:
+        """None."""
+        return ()
 
     # Checkpoints
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks as of the last checkpoint."""
-        return dict(self._known.high_watermarks)
+        self._check_started()
+        found: dict[TopicPartition, int] = {}
+        for directory in self._directories:
+            if directory.online:
+                found |= {
+                    partition: offset
+                    for partition, offset in directory.checkpoints.high_watermarks.items()
+                    if self._where.get(partition, directory) is directory
+                }
+        return found
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Recovery points are durable when this returns; log starts and high watermarks soon."""
-        self._home.check()
+        """Recovery points are durable when this returns; log starts and high watermarks soon.
+
+        A directory whose checkpoints can't be written is offline. Raises ``OSError`` if none is online.
+        """
+        online = [directory for directory in self._directories if directory.online]
+        by_directory: dict[DirectoryLogs, dict[TopicPartition, int]] = {at: {} for at in online}
         for log in self._open.values():
-            self._note_offsets(log)
-        self._known.high_watermarks = dict(high_watermarks)
-        self._known.save_soon()
+            at = self._where[log.partition]
+            if at.online:
+                at.note_offsets(log)
+        for partition, offset in high_watermarks:
+            lies = self._where.get(partition, self._directories[0])
+            if lies in by_directory:
+                by_directory[lies][partition] = offset
+        for at, offsets in by_directory.items():
+            at.checkpoints.high_watermarks = offsets
+            _or_fail(at.home, at.checkpoints.save_soon)
+        if not any(directory.online for directory in self._directories):
+            self._directories[0].home.check()
 
     # Stop
 
     async def stop(self, broker_epoch: int) -> None:
-        """Close every log; if all went well, leave the clean-shutdown file."""
+        """Close every log; a directory in which all went well is left with the clean-shutdown file.
+
+        Every directory is left, also behind one that fails. Raises the first ``OSError``.
+        """
         if not self._started:
             return
         self._started = False
-        home = self._home
-        home.close()
-        try:
-            for log in list(self._open.values()):
-                try:
-                    log.close()
-                except OSError as error:
-                    home.events.error("log not closed", log=log.directory, error=str(error))
-            await self._known.save_all()
-            # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
-            if self._all_clean and all(partition in self._clean for partition in self._found):
-                await self._runtime.offload(leave_clean_shutdown, home, broker_epoch)
-        finally:
-            self._unlock()
+        error: OSError | None = None
+        for directory in self._directories:
+            logs = [log for log in self._open.values() if self._where[log.partition] is directory]
+            try:
+                await directory.stop(logs, broker_epoch)
+            except OSError as failed:
+                directory.home.events.error(
+                    "log directory not closed", path=directory.home.path, error=str(failed)
+                )
+                error = error or failed
+        if error is not None:
+            raise error
 
 
-def _nothing() -> None:
-    return None
-
-
-def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:
-    """Make the log's directory, or check that it is this topic's; whether it was made. Blocks."""
-    created = not home.files.exists(directory)
-    if created:
-        home.files.make_dirs(directory)
-    held = NO_TOPIC_ID if created else read_topic_id(home, directory)
-    if held == NO_TOPIC_ID:
-        home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
-    elif held != topic_id:
-        raise ValueError(f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}")
-    return created
-
-
-def _first_to_recover(segments: list[Segment], recovery_point: int) -> int:
-    """The first segment that may hold what was not flushed; the active one is always walked: its indexes grow."""
-    for at, segment in enumerate(segments):
-        if at == len(segments) - 1 or segment.next_offset > recovery_point:
-            return at
-    return 0
+def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:
+    try:
+        act()
+    except OSError as error:
+        home.fail(error)

@@ -1,0 +1,123 @@
+"""Open the log of one partition in its directory, or make it: what was torn is recovered first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from blumfeld.log.file_names import partition_dir
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.storage import LogListener, TopicPartition
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.directory_logs import DirectoryLogs
+from blumfeld_storage_local.log_state import LogState
+from blumfeld_storage_local.opening import tidy
+from blumfeld_storage_local.partition_log import LocalLog
+from blumfeld_storage_local.recovering import Recovery
+from blumfeld_storage_local.segment import Segment
+from blumfeld_storage_local.segment_list import SegmentList
+from blumfeld_storage_local.small_files import NO_TOPIC_ID, read_topic_id
+
+_ALL = 1 << 62
+"""A flushed end beyond every log: all of it is flushed."""
+
+
+class LogCallbacks(msgspec.Struct, frozen=True):
+    """What a log calls of its storage."""
+
+    truncating: Callable[[LogState, int], None]
+    closed: Callable[[LogState], None]
+    cleaned: Callable[[LogState], None]
+
+
+async def open_partition(
+    at: DirectoryLogs,
+    partition: TopicPartition,
+    topic_id: bytes,
+    config: TopicConfig,
+    listener: LogListener,
+    callbacks: LogCallbacks,
+) -> LocalLog:
+    """The log of one partition, which is not open; recovered, unless it was closed cleanly.
+
+    :raises OSError: its files can't be read or changed
+    :raises ValueError: its directory holds another topic id
+    """
+    home, checkpoints = at.home, at.checkpoints
+    directory = f"{home.path}/{partition_dir(partition)}"
+    clean = partition in at.clean
+    at.clean.pop(partition, None)
+    created = await home.runtime.offload(_prepare, home, directory, topic_id)
+    if created:
+        # what a deleted log of this name left there would cost this one its records
+        checkpoints.forget(partition)
+        await checkpoints.save_soon()
+    found = await home.runtime.offload(tidy, home.files, directory)
+    bases = found.bases
+    segments = [
+        Segment(home.files, directory, base, bases[number + 1] if number + 1 < len(bases) else base)
+        for number, base in enumerate(bases)
+    ]
+    recovery = Recovery(home, segments, config, listener)
+    start = checkpoints.log_starts.get(partition, 0)
+    recovery_point = checkpoints.recovery_points.get(partition, 0)
+    recover_from = len(segments) if clean else _first_to_recover(segments, recovery_point)
+    for number, segment in enumerate(segments[:recover_from]):
+        if segment.base_offset in found.unindexed:
+            await recovery.rebuild(number)
+    await recovery.recover(recover_from)
+    if not segments:
+        segments.append(Segment(home.files, directory, start, start))
+        segments[0].create()
+    listed = SegmentList(home, directory, segments)
+
+    def make() -> LocalLog:
+        return LocalLog(
+            home,
+            partition,
+            listed,
+            config,
+            listener,
+            log_start_offset=start,
+            flushed_end_offset=_ALL if created or clean else recovery_point,
+            names_unsynced=created or not clean,
+            truncating=callbacks.truncating,
+            closed=callbacks.closed,
+            cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
+            cleaned=callbacks.cleaned,
+        )
+
+    try:
+        log = make()
+    except OSError as error:
+        if not clean:
+            raise
+        home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
+        await recovery.recover(len(segments) - 1)
+        log = make()
+    if log.log_start_offset > log.written_end_offset:
+        log.truncate_fully(log.log_start_offset)
+    return log
+
+
+def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:
+    """Make the log's directory, or check that it is this topic's; whether it was made. Blocks."""
+    created = not home.files.exists(directory)
+    if created:
+        home.files.make_dirs(directory)
+    held = NO_TOPIC_ID if created else read_topic_id(home, directory)
+    if held == NO_TOPIC_ID:
+        home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+    elif held != topic_id:
+        raise ValueError(f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}")
+    return created
+
+
+def _first_to_recover(segments: list[Segment], recovery_point: int) -> int:
+    """The first segment that may hold what was not flushed; the active one is always walked: its indexes grow."""
+    for at, segment in enumerate(segments):
+        if at == len(segments) - 1 or segment.next_offset > recovery_point:
+            return at
+    return 0
