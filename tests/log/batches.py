@@ -54,9 +54,22 @@ def data_batch(
 
 
 def marker(
-    base_offset: int, producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: int = 0
+    base_offset: int,
+    producer_id: int,
+    epoch: int,
+    *,
+    committed: bool,
+    coordinator_epoch: int = 0,
+    timestamp_ms: int = 1000,
 ) -> RecordBatch:
     """The control batch that ends a transaction."""
     record = MARKER_RECORD.pack(0x20, 0, 0, 0, 8, 0, int(committed), 12, 0, coordinator_epoch, 0)
-    data = batch_bytes(base_offset, producer_id=producer_id, epoch=epoch, attributes=0x30, payload=record)
+    data = batch_bytes(
+        base_offset,
+        producer_id=producer_id,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        attributes=0x30,
+        payload=record,
+    )
     return RecordBatch(memoryview(bytearray(data)))

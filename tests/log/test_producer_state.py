@@ -19,9 +19,9 @@ LAST_SEQUENCE = 2**31 - 1
 DAY_MS = 86_400_000
 
 
-def put(state: ProducerState, batch: RecordBatch, now_ms: int = 0) -> None:
+def put(state: ProducerState, batch: RecordBatch) -> None:
     """Append and write it."""
-    state.place(batch, now_ms)
+    state.place(batch)
     state.written(batch.next_offset)
 
 
@@ -75,7 +75,7 @@ def test_a_retry_is_a_success_with_the_original_offsets_for_five_batches() -> No
 
 def test_a_retry_in_the_same_turn_waits_for_the_original() -> None:
     state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0, 3), 0)
+    state.place(data_batch(0, 7, 1, 0, 3))
     assert state.check(data_batch(3, 7, 1, 0, 3)) == Duplicate(0, 2, 1000, placed=True)
     assert state.check(data_batch(3, 7, 1, 3)) is None
     state.written(3)
@@ -85,8 +85,8 @@ def test_a_retry_in_the_same_turn_waits_for_the_original() -> None:
 def test_what_was_placed_and_not_written_may_be_sent_again() -> None:
     state = with_one()
     before = state.producers()
-    state.place(data_batch(1, 7, 1, 1), 5)
-    state.place(data_batch(2, 8, 0, 0), 5)
+    state.place(data_batch(1, 7, 1, 1))
+    state.place(data_batch(2, 8, 0, 0))
     state.undo_placed(1)
     assert state.producers() == before
     assert state.check(data_batch(1, 7, 1, 1)) is None
@@ -94,8 +94,8 @@ def test_what_was_placed_and_not_written_may_be_sent_again() -> None:
 
 def test_a_short_write_keeps_what_is_before_it() -> None:
     state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0), 0)
-    state.place(data_batch(1, 7, 1, 1), 0)
+    state.place(data_batch(0, 7, 1, 0))
+    state.place(data_batch(1, 7, 1, 1))
     state.written(1)
     state.undo_placed(1)
     assert isinstance(state.check(data_batch(1, 7, 1, 0)), Duplicate)
@@ -144,35 +144,35 @@ def test_an_abort_goes_to_the_index_when_its_marker_is_written() -> None:
     state = ProducerState()
     put(state, data_batch(5, 7, 1, 0, transactional=True))
     put(state, data_batch(6, 8, 1, 0, transactional=True))
-    state.place(marker(7, 7, 1, committed=False), 0)
+    state.place(marker(7, 7, 1, committed=False))
     assert list(state.written(7)) == []
     assert list(state.written(8)) == [AbortedTransaction(7, 5, 7, 6)]
-    state.place(marker(8, 8, 1, committed=False), 0)
+    state.place(marker(8, 8, 1, committed=False))
     assert list(state.written(9)) == [AbortedTransaction(8, 6, 8, 9)]
 
 
 def test_commits_and_empty_aborts_leave_nothing_in_the_index() -> None:
     state = with_one(transactional=True)
-    state.place(marker(1, 7, 1, committed=True), 0)
-    state.place(marker(2, 7, 1, committed=False), 0)
-    state.place(marker(3, 99, 1, committed=False), 0)
+    state.place(marker(1, 7, 1, committed=True))
+    state.place(marker(2, 7, 1, committed=False))
+    state.place(marker(3, 99, 1, committed=False))
     assert list(state.written(4)) == []
 
 
 def test_an_undone_marker_leaves_its_transaction_open() -> None:
     state = with_one(transactional=True)
-    state.place(marker(1, 7, 2, committed=False), 0)
+    state.place(marker(1, 7, 2, committed=False))
     state.undo_placed(1)
     assert state.first_unstable_offset == 0
     assert state.has_open_transaction(7, 1)
-    state.place(marker(1, 7, 2, committed=False), 0)
+    state.place(marker(1, 7, 2, committed=False))
     assert list(state.written(2)) == [AbortedTransaction(7, 0, 1, 2)]
 
 
 def test_a_transaction_undone_from_its_beginning_to_its_marker_never_was() -> None:
     state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0, transactional=True), 0)
-    state.place(marker(1, 7, 1, committed=True), 0)
+    state.place(data_batch(0, 7, 1, 0, transactional=True))
+    state.place(marker(1, 7, 1, committed=True))
     state.undo_placed(0)
     assert (len(state), state.first_unstable_offset) == (0, None)
 
@@ -210,10 +210,10 @@ def test_a_marker_of_the_same_epoch_keeps_the_sequence() -> None:
 
 def test_who_is_silent_for_a_day_is_forgotten_unless_a_transaction_is_open() -> None:
     state = ProducerState()
-    put(state, data_batch(0, 7, 1, 0, timestamp_ms=1), now_ms=1_000)
-    put(state, data_batch(1, 8, 1, 0, transactional=True), now_ms=1_000)
-    put(state, data_batch(2, 9, 1, 0), now_ms=2_000)
-    state.place(data_batch(3, 7, 1, 1), 1_000)
+    put(state, data_batch(0, 7, 1, 0, timestamp_ms=1_000))
+    put(state, data_batch(1, 8, 1, 0, transactional=True, timestamp_ms=1_000))
+    put(state, data_batch(2, 9, 1, 0, timestamp_ms=2_000))
+    state.place(data_batch(3, 7, 1, 1, timestamp_ms=1_000))
     assert state.expire(1_000 + DAY_MS, DAY_MS) == 0
     state.undo_placed(3)
     assert state.expire(999 + DAY_MS, DAY_MS) == 0
@@ -221,12 +221,22 @@ def test_who_is_silent_for_a_day_is_forgotten_unless_a_transaction_is_open() -> 
     assert [entry.producer_id for entry in state.producers()] == [8, 9]
 
 
-def test_old_records_do_not_make_their_producer_forgotten() -> None:
-    """A feed of years ago has its own timestamps; we go by when we heard of the producer."""
+def test_time_is_counted_on_the_records_also_after_a_snapshot() -> None:
+    """As in Kafka: a feed of years ago is forgotten each time, whenever we heard of it."""
     state = ProducerState()
-    put(state, data_batch(0, 7, 1, 0, timestamp_ms=5), now_ms=10 * DAY_MS)
-    state.load(state.snapshot(1), 1, 10 * DAY_MS)
-    assert state.expire(10 * DAY_MS + 1, DAY_MS) == 0
+    put(state, data_batch(0, 7, 1, 0, timestamp_ms=5))
+    put(state, data_batch(1, 8, 1, 0, timestamp_ms=10 * DAY_MS))
+    state.load(state.snapshot(2), 2)
+    assert state.expire(10 * DAY_MS + 1, DAY_MS) == 1
+    assert [entry.producer_id for entry in state.producers()] == [8]
+
+
+def test_a_marker_counts_as_heard_of() -> None:
+    state = ProducerState()
+    put(state, data_batch(0, 7, 1, 0, transactional=True, timestamp_ms=5))
+    put(state, marker(1, 7, 1, committed=True, timestamp_ms=DAY_MS))
+    assert state.expire(DAY_MS + 5, DAY_MS) == 0
+    assert state.expire(2 * DAY_MS, DAY_MS) == 1
 
 
 def test_a_truncation_above_the_last_producers_batch_changes_nothing() -> None:
@@ -243,9 +253,9 @@ def test_a_truncation_below_it_asks_for_a_snapshot_and_replay() -> None:
     put(state, data_batch(2, 7, 1, 2))
     assert not state.truncate_to(2)
     assert (len(state), state.end_offset) == (0, 0)
-    state.load(snapshot, 1, 0)
-    state.replay(data_batch(0, 7, 1, 0), 0)
-    state.replay(data_batch(1, 7, 1, 1), 0)
+    state.load(snapshot, 1)
+    state.replay(data_batch(0, 7, 1, 0))
+    state.replay(data_batch(1, 7, 1, 1))
     assert state.end_offset == 2
     assert state.check(data_batch(2, 7, 1, 2)) is None
     assert isinstance(state.check(data_batch(2, 7, 1, 0)), Duplicate)
@@ -253,10 +263,10 @@ def test_a_truncation_below_it_asks_for_a_snapshot_and_replay() -> None:
 
 def test_a_snapshot_in_the_middle_of_a_write_leaves_out_what_is_placed_behind_it() -> None:
     state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0), 0)
+    state.place(data_batch(0, 7, 1, 0))
     at_one = state.snapshot(1)
-    state.place(data_batch(1, 7, 1, 1), 0)
-    state.place(data_batch(2, 8, 1, 0), 0)
+    state.place(data_batch(1, 7, 1, 1))
+    state.place(data_batch(2, 8, 1, 0))
     assert state.snapshot(1) == at_one
     assert state.snapshot(3) != at_one
     state.written(3)
@@ -267,13 +277,13 @@ def test_a_snapshot_in_the_middle_of_a_write_leaves_out_what_is_placed_behind_it
 def test_a_snapshot_that_cannot_be_read_changes_nothing() -> None:
     state = with_one()
     with pytest.raises(CorruptSnapshot):
-        state.load(b"\0\1garbage", 5, 0)
+        state.load(b"\0\1garbage", 5)
     assert (len(state), state.end_offset) == (1, 1)
 
 
 def test_an_open_transaction_survives_a_snapshot() -> None:
     state = with_one(transactional=True)
-    state.load(state.snapshot(1), 1, 0)
+    state.load(state.snapshot(1), 1)
     assert state.first_unstable_offset == 0
 
 
@@ -428,14 +438,14 @@ class Run:
             verdict = error.code
         assert verdict == expected
         if expected is None:
-            self.state.place(batch, 0)
+            self.state.place(batch)
             self.model.log.append(Item(batch, None))
 
     def marker(self, producer: int, epoch_delta: int, committed: bool) -> None:
         mine = self.model.mine(producer)
         epoch = (mine[-1].batch.producer_epoch if mine else 0) + epoch_delta
         batch = marker(self.model.end, producer, epoch, committed=committed)
-        self.state.place(batch, 0)
+        self.state.place(batch)
         self.model.log.append(Item(batch, committed))
 
     def write(self, lost: int) -> None:
@@ -454,7 +464,7 @@ class Run:
         replayed = ProducerState()
         for item in self.model.log:
             if item.batch.base_offset < self.model.written_end:
-                replayed.replay(item.batch, 0)
+                replayed.replay(item.batch)
         assert self.state.snapshot(self.model.written_end) == replayed.snapshot(self.model.written_end)
         assert replayed.end_offset == self.model.written_end
 

@@ -152,7 +152,7 @@ def test_it_tells_of_producers_and_epochs_in_order_and_of_whole_batches_only() -
     state, epochs = ProducerState(), LeaderEpochCache()
 
     def told(batch: RecordBatch) -> None:
-        state.replay(batch, 0)
+        state.replay(batch)
         epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 
     size = len(data) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from blumfeld.log.segment_rules import (
     ActiveSegment,
@@ -121,6 +122,25 @@ def test_what_is_below_the_log_start_goes_without_limits() -> None:
     assert plan(segments((5, 0), (5, 0), (5, 0)), start=15) == RetentionPlan(10, 1, False)
 
 
+def test_the_log_start_does_not_take_the_active_segment() -> None:
+    """As in Kafka: after DeleteRecords of all, the active segment stays until it is old or too much."""
+    assert plan(segments((5, 0), (5, 0)), start=20) == RetentionPlan(10, 1, False)
+
+
+def test_a_time_that_is_to_come_keeps_a_segment() -> None:
+    assert plan(segments((5, 9_999), (5, 0)), ms=0) == RetentionPlan(0, 0, False)
+
+
+@pytest.mark.parametrize(("modified_ms", "gone"), [(100, 0), (99, 2)])
+def test_an_empty_sealed_segment_goes_by_its_file_and_does_not_stop_retention(
+    modified_ms: int, gone: int
+) -> None:
+    """What compaction may leave."""
+    rows = segments((5, -1), (5, 0), (5, 1000))
+    rows[0] = structs.replace(rows[0], size_bytes=0, modified_ms=modified_ms)
+    assert plan(rows, ms=900).segments == gone
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1000)), min_size=1, max_size=8),
     st.integers(-1, 1000),
@@ -140,7 +160,7 @@ def test_each_that_goes_has_a_reason_and_the_next_has_none(
         reasons = (
             0 <= ms < 1000 - segment.max_timestamp_ms,
             0 <= size <= left,
-            segment.next_offset <= start,
+            segment.sealed and segment.next_offset <= start,
         )
         return any(reasons) and segment.next_offset <= hw
 

@@ -61,8 +61,9 @@ class HostedReplica:
         """Up to where consumers read: (the high watermark, the last stable offset)."""
         high_watermark = self.high_watermark
         unstable = self.state.producers.first_unstable_offset
-        stable = high_watermark if unstable is None or unstable > high_watermark else unstable
-        return high_watermark, stable
+        if unstable is None or unstable > high_watermark:
+            return high_watermark, high_watermark
+        return high_watermark, max(unstable, self.log.log_start_offset)
 
     def readable_end(self, read_committed: bool) -> int:
         """The one or the other."""

@@ -147,7 +147,7 @@ class Partition(HostedReplica):
             self.fail(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if batch.producer_id >= 0:
-            self.state.producers.place(batch, self._runtime.now_ms())
+            self.state.producers.place(batch)
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
         if not self._write_due:
             self._write_later()

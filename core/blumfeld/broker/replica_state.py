@@ -1,21 +1,27 @@
-"""What a replica knows beside its batches: producers, leader epochs, aborted transactions, and their small files.
+"""What a replica knows beside its batches: producers, leader epochs, aborted transactions, and their small
+files.
 
-The storage only stores; this keeps ``leader-epoch-checkpoint`` and producer snapshots beside the log by its
-``AuxFiles``, and finds the state again at start: newest snapshot, then the batches behind it.
+The storage only stores; this keeps ``leader-epoch-checkpoint``, producer snapshots and transaction indexes
+beside the log by its ``AuxFiles``, and finds the state again at start: a snapshot, then the batches behind
+it.
+
+What recovery walked over was not flushed when the node died, so no file is believed that speaks of it: a
+power cut may bring back a snapshot, or entries of an index, that were removed with an earlier end of the log.
+All such is made anew from the batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborted
+from blumfeld.broker.producer_snapshots import ProducerSnapshots
+from blumfeld.broker.recovered_batches import RecoveredBatches
+from blumfeld.broker.transaction_index import SOUND, TransactionIndex
+from blumfeld.log.aborted_transactions import AbortedTransactions
 from blumfeld.log.checkpoints import MalformedFile
-from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_snapshot import CorruptSnapshot
 from blumfeld.log.producer_state import ProducerState
-from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.record_batch import RecordBatch
@@ -25,11 +31,18 @@ REPLAY_STEP = 512
 
 
 class ReplicaState:
-    """Implements ``LogListener``: made before its log is opened, then :meth:`attach`, then :meth:`replay`."""
+    """Implements ``LogListener``: made before its log is opened, then :meth:`attach`, then :meth:`replay`.
+
+    Every method that may touch a file raises ``OSError``: the log directory is bad.
+    """
 
     __slots__ = (
+        "_index",
         "_log",
-        "_now_ms",
+        "_recovered",
+        "_renew",
+        "_replay_from",
+        "_snapshots",
         "aborted",
         "epoch_unsaved",
         "epochs",
@@ -49,102 +62,132 @@ class ReplicaState:
         self.epoch_unsaved = False
         """The latest epoch has no batch yet, and isn't in the file."""
         self.events = events
-        self._now_ms = now_ms
-        self._log: PartitionLog | None = None
+        self._recovered = RecoveredBatches()
+        self._renew: list[int] = []
+        """Snapshots that may be of an earlier end of the log: to be held against the state on the way."""
+        self._replay_from = 0
+        """Batches below it tell nothing new."""
+        self._log: PartitionLog
+        self._index: TransactionIndex
+        self._snapshots: ProducerSnapshots
 
     # At start
 
     def attach(self, log: PartitionLog, high_watermark: int) -> None:
-        """The log is open: read its files. Raises OSError."""
+        """The log is open: read its files."""
         self._log = log
-        end = log.written_end_offset
-        self.high_watermark = max(log.log_start_offset, min(high_watermark, end))
-        self._read_epochs(log)
-        self._read_aborted(log)
-        self._read_snapshot(log)
+        names = log.aux.names()
+        self._index = TransactionIndex(log.aux, self.aborted)
+        self._snapshots = ProducerSnapshots(log.aux, names)
+        start, end = log.log_start_offset, log.written_end_offset
+        self.high_watermark = max(start, min(high_watermark, end))
+        believed = end if self._recovered.start_offset < 0 else min(end, self._recovered.start_offset)
+        sound_below = self._index.read(names, believed, self.events)
+        if believed < end:
+            self._index.forget_from(believed)
+        self._snapshots.remove_above(end)
+        believed = min(believed, sound_below, self._read_epochs(log))
+        self._renew = [offset for offset in self._snapshots.offsets if offset > believed]
+        if not self._snapshots.load(self.producers, believed, self.events):
+            self.producers.clear(start)
+        self._replay_from = max(self.producers.end_offset, start)
 
-    def _read_epochs(self, log: PartitionLog) -> None:
+    def _read_epochs(self, log: PartitionLog) -> int:
+        """Read the epochs; from where on the batches must tell them, or ``SOUND``."""
         data = log.aux.read(EPOCHS)
-        if data is not None:
-            try:
+        try:
+            if data is not None:
                 self.epochs = LeaderEpochCache.decode(data, f"{self.log_name}/{EPOCHS}")
-            except MalformedFile as error:
-                self.events.warning("leader epochs unreadable, begun anew", error=str(error))
-        self.epochs.truncate_from_end(log.written_end_offset)
-        self.epochs.truncate_from_start(log.log_start_offset)
-
-    def _read_aborted(self, log: PartitionLog) -> None:
-        found: list[AbortedTransaction] = []
-        for name in log.aux.names():
-            if name.endswith(Suffix.TRANSACTION_INDEX.value):
-                try:
-                    found += decode_aborted(log.aux.read(name) or b"")
-                except ValueError as error:
-                    self.events.warning("transaction index unreadable", log=self.log_name, error=str(error))
-        for entry in sorted(found, key=lambda e: e.last_offset):
-            if entry.last_offset < log.written_end_offset:
-                self.aborted.append(entry)
-
-    def _read_snapshot(self, log: PartitionLog) -> None:
-        end = log.written_end_offset
-        for offset, name in sorted(self._snapshots(log), reverse=True):
-            data = log.aux.read(name)
-            if offset > end or data is None:
-                log.aux.delete(name)
-                continue
-            try:
-                self.producers.load(data, offset, self._now_ms())
-            except CorruptSnapshot as error:
-                self.events.warning("producer snapshot unreadable, removed", file=name, error=str(error))
-                log.aux.delete(name)
-                continue
-            return
-        self.producers.clear(log.log_start_offset)
+        except MalformedFile as error:
+            self.events.warning("leader epochs unreadable, made anew", error=str(error))
+            data = None
+        if data is None:
+            self.epoch_unsaved = log.written_end_offset > log.log_start_offset
+            return log.log_start_offset
+        cut = self.epochs.truncate_from_end(log.written_end_offset)
+        if self.epochs.truncate_from_start(log.log_start_offset) or cut:
+            self.save_epochs()
+        return SOUND
 
     def replay(self) -> Iterator[None]:
-        """Take in the batches behind the snapshot; stops now and then so that the loop can do other things.
-
-        Raises OSError.
-        """
+        """Take in the batches behind the snapshot; stops now and then so that the loop can do other things."""
         log = self._log
-        if log is None or self.producers.end_offset >= log.written_end_offset:
-            return
-        start = max(self.producers.end_offset, log.log_start_offset)
-        known = self.aborted.entries[-1].last_offset if len(self.aborted) else -1
-        for count, batch in enumerate(log.batches(start), start=1):
-            if batch.partition_leader_epoch > self.epochs.latest_epoch:
-                self.epoch_started(batch.partition_leader_epoch, batch.base_offset)
+        end = log.written_end_offset
+        if self._replay_from < end:
+            for count, batch in enumerate(self._batches(log, end), start=1):
+                self._renew_snapshots(batch.base_offset)
+                self._take_in(batch)
+                if count % REPLAY_STEP == 0:
+                    yield
+            self._renew_snapshots(end)
+            for entry in self.producers.written(end):
+                self._index.append(entry)
+            if self.epoch_unsaved:
                 self.save_epochs()
-            for entry in self.producers.replay(batch, self._now_ms()):
-                if entry.last_offset > known:
-                    self.aborted.append(entry)
-            if count % REPLAY_STEP == 0:
-                yield
-        self.producers.end_offset = log.written_end_offset
+        self._recovered.clear()
+        self._replay_from = end
+        if self._index.unsaved:
+            self.save_aborted()
+        # What ended below it is over for readers; it need not move again before they ask.
+        self.producers.high_watermark_moved(self.high_watermark)
+
+    def _batches(self, log: PartitionLog, end: int) -> Iterator[RecordBatch]:
+        """From ``_replay_from`` on: read, and from where recovery walked what it kept."""
+        kept = self._recovered
+        read_to = kept.start_offset if kept.complete else end
+        if self._replay_from < read_to:
+            for batch in log.batches(self._replay_from):
+                if batch.base_offset >= read_to:
+                    break
+                yield batch
+        if kept.complete:
+            for batch in kept.batches(end):
+                if batch.next_offset > self._replay_from:
+                    yield batch
+
+    def _take_in(self, batch: RecordBatch) -> None:
+        if batch.partition_leader_epoch > self.epochs.latest_epoch:
+            self.epoch_started(batch.partition_leader_epoch, batch.base_offset)
+        known = self.aborted.latest_offset
+        for entry in self.producers.replay(batch):
+            if entry.last_offset > known:
+                self._index.append(entry)
+
+    def _renew_snapshots(self, offset: int) -> None:
+        """The state is that below ``offset`` now."""
+        renew = self._renew
+        while renew and renew[0] <= offset:
+            at = renew.pop(0)
+            if at >= self.producers.end_offset:
+                self._snapshots.renew(at, self.producers.snapshot(at))
+            else:  # within a batch: no log that is there ever ended so
+                self._snapshots.remove(at)
 
     # LogListener
 
     def rolled(self, base_offset: int) -> None:
-        """A new segment starts: keep the producers as they were before it.
+        """A new segment starts: keep the producers as they were before it, and the index of the one that ended.
 
-        The epochs go first: a start that finds the snapshot does not look for epochs in the batches before it.
+        The epochs go first: a start that finds the snapshot does not look for epochs in the batches before
+        it.
         """
-        if self._log is not None:
-            if self.epoch_unsaved:
-                self.save_epochs()
-            self._log.aux.write(
-                segment_name(base_offset, Suffix.PRODUCER_SNAPSHOT), self.producers.snapshot(base_offset)
-            )
+        self.written(base_offset)
+        if self.epoch_unsaved:
+            self.save_epochs()
+        if self._index.unsaved:
+            self.save_aborted()
+        self._snapshots.write(base_offset, self.producers.snapshot(base_offset))
 
     def recovered(self, batch: RecordBatch) -> None:
-        """Recovery walked over a batch. :meth:`replay` reads what it needs once the log is open."""
+        """Recovery walked over a batch: :meth:`replay` needs some of it once the log is open."""
+        self._recovered.add(batch)
 
     # In service
 
     def written(self, end_offset: int) -> None:
         """All below ``end_offset`` is written."""
         for entry in self.producers.written(end_offset):
-            self.aborted.append(entry)
+            self._index.append(entry)
 
     def epoch_started(self, epoch: int, start_offset: int) -> None:
         """A leader epoch begins. It is told of at once, and kept in the file with its first batch."""
@@ -152,38 +195,78 @@ class ReplicaState:
             self.epoch_unsaved = True
 
     def save_epochs(self) -> None:
-        """Keep what is known of epochs. Raises OSError."""
-        if self._log is not None:
-            self.epoch_unsaved = False
-            self._log.aux.write(EPOCHS, self.epochs.encode())
+        """Keep what is known of epochs."""
+        self.epoch_unsaved = False
+        self._log.aux.write(EPOCHS, self.epochs.encode())
+
+    def save_aborted(self) -> None:
+        """Bring the transaction indexes of all segments to what is known; cheap when nothing was aborted since."""
+        if self._index.unsaved:
+            self._index.save([segment.base_offset for segment in self._log.segments()])
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records below are gone: forget what was said of them. Raises OSError."""
-        log = self._log
-        if log is None:
-            return
+        """Records below are gone: forget what was said of them."""
         if self.epochs.truncate_from_start(log_start_offset):
-            log.aux.write(EPOCHS, self.epochs.encode())
-        self.aborted.drop_below(log_start_offset)
-        segments = log.segments()
-        oldest = segments[0].base_offset if segments else log_start_offset
-        for offset, name in self._snapshots(log):
-            if offset < oldest:
-                log.aux.delete(name)
+            self._log.aux.write(EPOCHS, self.epochs.encode())
+        if self._snapshots.offsets or len(self.aborted):
+            first_offset = self._log.segments()[0].base_offset
+            self._index.segments_dropped(first_offset)
+            self._snapshots.remove_below(first_offset)
+
+    def remove_strays(self, bases: list[int]) -> None:
+        """Remove producer snapshots that no replay begins from.
+
+        :param bases: of all segments
+        """
+        self._snapshots.remove_strays(bases)
+
+    def compacted(self) -> None:
+        """A round of compaction has put other segments in the place of sealed ones. For who asked for it to
+        call, on the loop, before anything else happens to the log.
+
+        Reads the aborted transactions of sealed segments again, from the ``.txnindex`` files that took their
+        place with them, and removes the snapshots of segments that are no more.
+        """
+        bases = [segment.base_offset for segment in self._log.segments()]
+        self._index.replaced(bases[-1], self.events)
+        self._snapshots.remove_strays(bases)
 
     def save_producers(self, end_offset: int) -> None:
-        """A clean close: the next start needs no replay. Raises OSError."""
-        if self._log is not None and len(self.producers):
-            self._log.aux.write(
-                segment_name(end_offset, Suffix.PRODUCER_SNAPSHOT), self.producers.snapshot(end_offset)
-            )
+        """A clean close: the next start needs no replay. Written also without producers, as Kafka does."""
+        self.save_aborted()
+        if end_offset > max(self._snapshots.latest, 0):
+            self._snapshots.write(end_offset, self.producers.snapshot(end_offset))
 
-    @staticmethod
-    def _snapshots(log: PartitionLog) -> list[tuple[int, str]]:
-        """(offset, name) of each producer snapshot."""
-        files = ((parse_segment_name(name), name) for name in log.aux.names())
-        return [
-            (file.base_offset, name)
-            for file, name in files
-            if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and not file.mark
-        ]
+    # Truncation
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all batches with an offset ≥ ``offset`` (within one: all of it), and what is known of them:
+        producers go back to what they were, by a snapshot and a replay from there. What was placed is dropped
+        too.
+        """
+        log = self._log
+        log.truncate_to(offset)
+        self._truncated(log)
+
+    def truncate_fully(self, start_offset: int) -> None:
+        """Drop everything; the log is empty and starts at ``start_offset``."""
+        self._log.truncate_fully(start_offset)
+        self._snapshots.remove_below(SOUND)
+        self._truncated(self._log)
+
+    def _truncated(self, log: PartitionLog) -> None:
+        start, end = log.log_start_offset, log.written_end_offset
+        self.high_watermark = min(self.high_watermark, end)
+        self._snapshots.remove_above(end)
+        self._index.forget_from(end)
+        cut = self.epochs.truncate_from_end(end)
+        if self.epochs.truncate_from_start(start) or cut:
+            self.save_epochs()
+        if self.producers.truncate_to(end):
+            self.save_aborted()
+            return
+        if not self._snapshots.load(self.producers, end, self.events):
+            self.producers.clear(start)
+        self._replay_from = max(self.producers.end_offset, start)
+        for _ in self.replay():
+            pass

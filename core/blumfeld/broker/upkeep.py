@@ -1,4 +1,9 @@
-"""What is done now and then: checkpoints, retention, forgetting producers (Kafka's own intervals)."""
+"""What is done now and then: checkpoints, retention, forgetting producers (Kafka's own intervals).
+
+Retention begins ``log.initial.task.delay.ms`` after the start, as Kafka's does. It takes whole segments, the
+oldest first, by time, size and log start (:func:`blumfeld.log.segment_rules.plan_retention`); a topic that is
+only compacted loses what is below its log start and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +28,10 @@ class Upkeep:
     def start(self) -> None:
         """Begin; the intervals are read anew each time."""
         self._later("replica.high.watermark.checkpoint.interval.ms", self.checkpoint)
-        self._later("log.retention.check.interval.ms", self.retain)
+        self._later("log.retention.check.interval.ms", self.retain, "log.initial.task.delay.ms")
         self._later("producer.id.expiration.check.interval.ms", self.expire_producers)
+        self.expire_producers()
+        self._broker.partitions.opened.append(self._expire_producers_of)
 
     def stop(self) -> None:
         """End. May be called twice."""
@@ -32,17 +39,23 @@ class Upkeep:
             timer.cancel()
         self._timers.clear()
 
-    def _later(self, interval_key: str, work: Callable[[], None]) -> None:
+    def _later(self, interval_key: str, work: Callable[[], None], first_key: str = "") -> None:
         def run() -> None:
             self._later(interval_key, work)
             work()
 
-        interval_ms = self._broker.config.int(interval_key)
+        interval_ms = self._broker.config.int(first_key or interval_key)
         self._timers[interval_key] = self._broker.runtime.call_later(interval_ms, run)
 
     def checkpoint(self) -> None:
-        """Write high watermarks, recovery points and log starts."""
+        """Write high watermarks, recovery points, log starts and transactions that were aborted since."""
         broker = self._broker
+        for partition in list(broker.partitions):
+            if partition.closed is None:
+                try:
+                    partition.state.save_aborted()
+                except OSError as error:
+                    partition.fail(error)
         try:
             broker.composition.storage.checkpoint(broker.partitions.high_watermarks())
         except OSError as error:
@@ -60,10 +73,13 @@ class Upkeep:
 
     def expire_producers(self) -> None:
         """Forget producers that have been idle for ``producer.id.expiration.ms``."""
-        expiration_ms = self._broker.config.int("producer.id.expiration.ms")
-        now_ms = self._broker.runtime.now_ms()
         for partition in self._broker.partitions:
-            partition.state.producers.expire(now_ms, expiration_ms)
+            self._expire_producers_of(partition)
+
+    def _expire_producers_of(self, partition: Partition) -> None:
+        """Also right after a start: a snapshot may be of long ago."""
+        expiration_ms = self._broker.config.int("producer.id.expiration.ms")
+        partition.state.producers.expire(self._broker.runtime.now_ms(), expiration_ms)
 
 
 def retain(partition: Partition, now_ms: int) -> int:
@@ -72,8 +88,10 @@ def retain(partition: Partition, now_ms: int) -> int:
     limits = RetentionLimits()
     if config.deletes:
         limits = RetentionLimits(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
+    segments = log.segments()
+    partition.state.remove_strays([segment.base_offset for segment in segments])
     plan = plan_retention(
-        log.segments(),
+        segments,
         limits,
         log_start_offset=log.log_start_offset,
         high_watermark=partition.high_watermark,

@@ -25,8 +25,7 @@ class AbortedTransactions:
     def __init__(self, entries: Iterable[AbortedTransaction] = ()) -> None:
         self._entries: list[AbortedTransaction] = []
         self._last_offsets: list[int] = []
-        for entry in entries:
-            self.append(entry)
+        self.replace(entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -35,6 +34,11 @@ class AbortedTransactions:
     def entries(self) -> list[AbortedTransaction]:
         """A copy of all of them, in order."""
         return list(self._entries)
+
+    @property
+    def latest_offset(self) -> int:
+        """Of the last marker, or -1."""
+        return self._last_offsets[-1] if self._last_offsets else -1
 
     def append(self, entry: AbortedTransaction) -> None:
         """Add the next one.
@@ -47,6 +51,16 @@ class AbortedTransactions:
             )
         self._entries.append(entry)
         self._last_offsets.append(entry.last_offset)
+
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Forget all, and take these instead.
+
+        :raises ValueError: they are not in the order of their markers
+        """
+        self._entries.clear()
+        self._last_offsets.clear()
+        for entry in entries:
+            self.append(entry)
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Those with a record or their marker in [``from_offset``, ``to_offset``), by marker.

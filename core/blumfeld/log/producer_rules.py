@@ -78,7 +78,7 @@ def check_marker(
         )
 
 
-def after_data(batch: RecordBatch, before: ProducerEntry | None, now_ms: int) -> ProducerEntry:
+def after_data(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntry:
     """The producer once the batch is in the log, with its offsets; checked or not: a log is law."""
     written = WrittenBatch(
         batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
@@ -98,13 +98,10 @@ def after_data(batch: RecordBatch, before: ProducerEntry | None, now_ms: int) ->
         last_timestamp_ms=batch.max_timestamp,
         coordinator_epoch=coordinator_epoch,
         txn_first_offset=txn_first_offset,
-        seen_ms=now_ms,
     )
 
 
-def after_marker(
-    batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker, now_ms: int
-) -> ProducerEntry:
+def after_marker(batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker) -> ProducerEntry:
     """The producer once the marker is in the log: nothing is open; a new epoch has no batches yet."""
     same_epoch = before is not None and before.epoch == batch.producer_epoch
     return ProducerEntry(
@@ -113,7 +110,6 @@ def after_marker(
         batches=before.batches if before is not None and same_epoch else (),
         last_timestamp_ms=batch.max_timestamp,
         coordinator_epoch=marker.coordinator_epoch,
-        seen_ms=now_ms,
     )
 
 

@@ -58,12 +58,11 @@ class ProducerEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     batches: tuple[WrittenBatch, ...] = ()
     """The last ones of this epoch, oldest first: five at most."""
     last_timestamp_ms: int = NO_TIMESTAMP
+    """The highest of its last batch, or the marker's: what :meth:`ProducerState.expire` goes by, as Kafka does."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """Of the last transaction marker."""
     txn_first_offset: int = NO_OFFSET
     """Where its open transaction began here; -1: none is open."""
-    seen_ms: int = NO_TIMESTAMP
-    """Wall clock when this node last heard of it. Not in the file."""
 
     @property
     def last_sequence(self) -> int:
@@ -98,10 +97,9 @@ def _encode_entry(entry: ProducerEntry) -> bytes:
     )
 
 
-def decode_snapshot(data: bytes, seen_ms: int = NO_TIMESTAMP) -> list[ProducerEntry]:
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     """Read a snapshot, of ours or of Kafka's, in the file's order.
 
-    :param seen_ms: what :attr:`ProducerEntry.seen_ms` is set to
     :raises CorruptSnapshot: cut off, another version, a wrong CRC or a wrong number of entries
     """
     if len(data) < HEADER_BYTES:
@@ -114,10 +112,10 @@ def decode_snapshot(data: bytes, seen_ms: int = NO_TIMESTAMP) -> list[ProducerEn
         raise CorruptSnapshot(f"the CRC is {found:08x}, the header says {crc:08x}")
     if len(data) != HEADER_BYTES + count * ENTRY_BYTES:
         raise CorruptSnapshot(f"{len(data)} bytes can't hold {count} entries")
-    return [_decode_entry(fields, seen_ms) for fields in _ENTRY.iter_unpack(memoryview(data)[HEADER_BYTES:])]
+    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[HEADER_BYTES:])]
 
 
-def _decode_entry(fields: tuple[int, ...], seen_ms: int) -> ProducerEntry:
+def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, txn_first = fields
     batches = (WrittenBatch(last_sequence, last_offset, delta, timestamp_ms),) if last_offset >= 0 else ()
     return ProducerEntry(
@@ -127,5 +125,4 @@ def _decode_entry(fields: tuple[int, ...], seen_ms: int) -> ProducerEntry:
         last_timestamp_ms=timestamp_ms,
         coordinator_epoch=coordinator_epoch,
         txn_first_offset=txn_first,
-        seen_ms=seen_ms,
     )

@@ -132,17 +132,14 @@ class ProducerState:
         if entry is not None:
             check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
 
-    def place(self, batch: RecordBatch, now_ms: int) -> None:
-        """The batch was placed, with the offsets that it has now. Not checked again: a follower's log is law.
-
-        :param now_ms: wall clock, for :meth:`expire`
-        """
+    def place(self, batch: RecordBatch) -> None:
+        """The batch was placed, with the offsets that it has now. Not checked again: a follower's log is law."""
         before = self._entries.get(batch.producer_id)
         changed_before = self._changed_at
-        completed = self._apply(batch, before, now_ms)
+        completed = self._apply(batch, before)
         self._placed.append(_Placed(batch.base_offset, before, batch.producer_id, changed_before, completed))
 
-    def replay(self, batch: RecordBatch, now_ms: int) -> Sequence[AbortedTransaction]:
+    def replay(self, batch: RecordBatch) -> Sequence[AbortedTransaction]:
         """A written batch, from recovery or after a truncation; one below :attr:`end_offset` is skipped.
 
         Gives what it aborted, for the transaction index. Nothing may be placed.
@@ -150,7 +147,7 @@ class ProducerState:
         if batch.last_offset < self.end_offset:
             return ()
         if batch.producer_id >= 0:
-            self._apply(batch, self._entries.get(batch.producer_id), now_ms)
+            self._apply(batch, self._entries.get(batch.producer_id))
         return self.written(batch.next_offset)
 
     def written(self, end_offset: int) -> Sequence[AbortedTransaction]:
@@ -192,18 +189,17 @@ class ProducerState:
             }
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction of which this node has not heard for ``expiration_ms``
-        (``producer.id.expiration.ms``). The number forgotten.
+        """Forget producers without an open transaction whose last batch is ``expiration_ms`` old by its own highest
+        timestamp (``producer.id.expiration.ms``). The number forgotten.
 
-        Kafka goes by the records' timestamps, and so forgets at once who writes old ones; what we have heard of
-        by replay or from a snapshot counts as heard of then.
+        So who writes records of long ago is forgotten each time, as in Kafka; a next batch of any sequence is taken.
         """
         busy = {placed.producer_id for placed in self._placed}
         idle = [
             entry.producer_id
             for entry in self._entries.values()
             if entry.txn_first_offset < 0
-            and now_ms - entry.seen_ms >= expiration_ms
+            and now_ms - entry.last_timestamp_ms >= expiration_ms
             and entry.producer_id not in busy
         ]
         for producer_id in idle:
@@ -254,12 +250,12 @@ class ProducerState:
             raise ValueError(f"the state at {offset} is gone: it is that behind {changed_at} now")
         return encode_snapshot(entries[producer_id] for producer_id in sorted(entries))
 
-    def load(self, snapshot: bytes, offset: int, now_ms: int) -> None:
+    def load(self, snapshot: bytes, offset: int) -> None:
         """Forget everything and take the state of ``<offset>.snapshot`` instead.
 
         :raises CorruptSnapshot: it can't be read; nothing has changed
         """
-        entries = decode_snapshot(snapshot, now_ms)
+        entries = decode_snapshot(snapshot)
         self.clear(offset)
         self._entries = {entry.producer_id: entry for entry in entries}
         # Which offset changed it last isn't in the file: a truncation below its end needs an older one.
@@ -272,21 +268,19 @@ class ProducerState:
         )
         self._ongoing = dict(sorted(open_ones))
 
-    def _apply(self, batch: RecordBatch, before: ProducerEntry | None, now_ms: int) -> int:
+    def _apply(self, batch: RecordBatch, before: ProducerEntry | None) -> int:
         self._changed_at = batch.last_offset
         marker = end_marker_of(batch) if batch.is_control else None
         if marker is not None:
-            return self._apply_marker(batch, before, marker, now_ms)
-        entry = after_data(batch, before, now_ms)
+            return self._apply_marker(batch, before, marker)
+        entry = after_data(batch, before)
         self._entries[batch.producer_id] = entry
         if entry.txn_first_offset == batch.base_offset:
             self._ongoing[batch.base_offset] = batch.producer_id
         return NO_OFFSET
 
-    def _apply_marker(
-        self, batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker, now_ms: int
-    ) -> int:
-        self._entries[batch.producer_id] = after_marker(batch, before, marker, now_ms)
+    def _apply_marker(self, batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker) -> int:
+        self._entries[batch.producer_id] = after_marker(batch, before, marker)
         if before is None or before.txn_first_offset < 0:
             return NO_OFFSET
         first_offset = before.txn_first_offset

@@ -106,9 +106,10 @@ def plan_retention(
 ) -> RetentionPlan:
     """Which whole segments at the beginning of a log are to be deleted.
 
-    A segment goes when all of it is below the log start, or the log without it still has ``retention_bytes``,
-    or its highest timestamp is more than ``retention_ms`` ago; and only with all before it, and with every
-    offset below the high watermark. An empty active segment stays.
+    A segment goes when it is sealed and all of it is below the log start, or the log without it still has
+    ``retention_bytes``, or its highest timestamp (the file's time of change, where no record has one) is more than
+    ``retention_ms`` ago, and not to come; and only with all before it, and with every offset below the high
+    watermark. An empty active segment stays; an empty sealed one is what compaction has left.
 
     :param segments: all of them, oldest first, the active one last
     """
@@ -117,12 +118,12 @@ def plan_retention(
         excess_bytes = sum(segment.size_bytes for segment in segments) - limits.retention_bytes
     gone = 0
     for segment in segments:
-        if segment.next_offset > high_watermark or segment.size_bytes == 0:
+        if segment.next_offset > high_watermark or (segment.size_bytes == 0 and not segment.sealed):
             break
         outgrown = limits.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
         if not (
             outgrown
-            or segment.next_offset <= log_start_offset
+            or (segment.sealed and segment.next_offset <= log_start_offset)
             or _expired(segment, limits.retention_ms, now_ms)
         ):
             break
@@ -133,4 +134,5 @@ def plan_retention(
 
 
 def _expired(segment: SegmentInfo, retention_ms: int, now_ms: int) -> bool:
-    return retention_ms >= 0 and now_ms - segment.max_timestamp_ms > retention_ms
+    newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.modified_ms
+    return retention_ms >= 0 and now_ms - newest_ms > retention_ms

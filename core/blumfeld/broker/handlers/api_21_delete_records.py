@@ -1,13 +1,17 @@
 """DeleteRecords (key 21), v0-2: the log of a partition starts later. v2 is flexible.
 
-Offset -1 means the high watermark. Waits for nobody: with more replicas than the leader it would wait until
-each start has moved.
+Offset -1 means the high watermark. An internal topic answers INVALID_TOPIC_EXCEPTION, one that is only
+compacted POLICY_VIOLATION, an offset outside of 0..high watermark OFFSET_OUT_OF_RANGE; one below the log
+start is a success, and the answer tells where the log starts. Whole segments below go with the next
+retention. The timeout is not needed: Kafka waits until the start has moved on every replica that lives, and
+there is only the leader.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blumfeld.broker.handlers.common import is_internal
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_records import (
@@ -65,8 +69,10 @@ class DeleteRecords:
     def _delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         index = asked.partition_index
         try:
+            if is_internal(topic) and topic in self._broker.image.topics:
+                return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
             partition = self._broker.leading(topic, index)
-            if "delete" not in partition.config.cleanup_policy:
+            if partition.config.compacts and not partition.config.deletes:
                 return _refused(index, ErrorCode.POLICY_VIOLATION)
             high_watermark = partition.high_watermark
             offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset

@@ -1,0 +1,91 @@
+"""The ``<offset>.snapshot`` files beside one log (formats.md §7): which are kept, which is read at start."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
+
+from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.log.producer_snapshot import CorruptSnapshot
+from blumfeld.log.producer_state import ProducerState
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.storage import AuxFiles
+
+
+class ProducerSnapshots:
+    """Offsets of the snapshots that are there, in memory; every method that touches a file may raise
+    ``OSError``.
+
+    A removal is not synced. That is safe: it lasts with the log's next flush, and what was not flushed when
+    the node died is recovered, by which no snapshot inside it is believed.
+    """
+
+    __slots__ = ("_aux", "offsets")
+
+    def __init__(self, aux: AuxFiles, names: Iterable[str]) -> None:
+        self._aux = aux
+        found = (parse_segment_name(name) for name in names)
+        self.offsets = sorted(
+            file.base_offset
+            for file in found
+            if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and not file.mark
+        )
+
+    @property
+    def latest(self) -> int:
+        """The offset of the newest, or -1."""
+        return self.offsets[-1] if self.offsets else -1
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Keep the state below ``offset``; durable when this returns."""
+        self._aux.write(_name(offset), data)
+        if offset not in self.offsets:
+            insort(self.offsets, offset)
+
+    def renew(self, offset: int, data: bytes) -> None:
+        """The same for one that is there and may say something else."""
+        if self._aux.read(_name(offset)) != data:
+            self.write(offset, data)
+
+    def load(self, producers: ProducerState, at_most: int, events: EventLog) -> bool:
+        """Take in the newest readable one at or below ``at_most``; False: there is none, and nothing has
+        changed.
+
+        What can't be read (CRC, version, length) is removed, and the next older one tried.
+        """
+        while at := bisect_right(self.offsets, at_most):
+            offset = self.offsets[at - 1]
+            try:
+                producers.load(self._aux.read(_name(offset)) or b"", offset)
+            except CorruptSnapshot as error:
+                events.warning("producer snapshot unreadable, removed", file=_name(offset), error=str(error))
+                self.remove(offset)
+                continue
+            return True
+        return False
+
+    def remove_above(self, offset: int) -> None:
+        """The log ends at ``offset``: what speaks of more is of records that are gone."""
+        while self.offsets and self.offsets[-1] > offset:
+            self.remove(self.offsets[-1])
+
+    def remove_below(self, offset: int) -> None:
+        """The oldest segment begins at ``offset`` now: nobody will replay from before it."""
+        for old in self.offsets[: bisect_right(self.offsets, offset - 1)]:
+            self.remove(old)
+
+    def remove_strays(self, bases: Sequence[int]) -> None:
+        """Keep those at a segment's base, and the newest: from any other no replay begins."""
+        if len(self.offsets) > 1:
+            wanted = {*bases, self.offsets[-1]}
+            for offset in [offset for offset in self.offsets if offset not in wanted]:
+                self.remove(offset)
+
+    def remove(self, offset: int) -> None:
+        """Remove one."""
+        self._aux.delete(_name(offset))
+        self.offsets.remove(offset)
+
+
+def _name(offset: int) -> str:
+    return segment_name(offset, Suffix.PRODUCER_SNAPSHOT)

@@ -1,0 +1,135 @@
+"""The ``<base>.txnindex`` files beside one log (formats.md §6): each holds the aborted transactions whose marker
+is in that segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborted, encode_aborted
+from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.spi.compaction import AbortedTransaction
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.storage import AuxFiles
+
+SOUND = 1 << 63
+"""Above every offset: nothing has to be found anew."""
+
+
+class TransactionIndex:
+    """Aborted transactions of a log, in memory for readers and in a file for each segment that has any.
+
+    A file is written when its segment is sealed, now and then while it is active (:meth:`save`), and at a
+    clean stop: not with each abort, which would cost a sync. What a crash takes is found again from the
+    batches, which recovery walks over. Every method that touches a file may raise ``OSError``.
+    """
+
+    __slots__ = ("_aux", "_bases", "_unsaved_from", "entries")
+
+    def __init__(self, aux: AuxFiles, entries: AbortedTransactions) -> None:
+        self._aux = aux
+        self.entries = entries
+        self._bases: set[int] = set()
+        """Of the files that are there."""
+        self._unsaved_from = SOUND
+
+    def read(self, names: Iterable[str], below: int, events: EventLog) -> int:
+        """Read the files; from which offset on they can't be believed, or ``SOUND``. Entries from there on, and
+        those whose marker is at or above ``below``, are left out.
+        """
+        self._bases = _bases(names)
+        return self._read(sorted(self._bases), below, events)
+
+    def _read(self, bases: Sequence[int], below: int, events: EventLog) -> int:
+        sound_below = SOUND
+        found: list[AbortedTransaction] = []
+        for base in bases:
+            try:
+                found += _entries(self._aux, base, after=found[-1].last_offset if found else -1)
+            except ValueError as error:
+                sound_below = base
+                events.warning("transaction index unreadable, made anew", base_offset=base, error=str(error))
+                break
+        below = min(below, sound_below)
+        self.entries.replace(entry for entry in found if entry.last_offset < below)
+        if sound_below != SOUND or len(self.entries) != len(found):
+            self._unsaved_from = min(self._unsaved_from, below)
+        return sound_below
+
+    def forget_from(self, offset: int) -> None:
+        """Markers from ``offset`` on are gone, or will be told of again: their files are to be written anew."""
+        self.entries.truncate_to(offset)
+        self._unsaved_from = min(self._unsaved_from, offset)
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """One more; not in its file yet."""
+        self.entries.append(entry)
+        self._unsaved_from = min(self._unsaved_from, entry.last_offset)
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether :meth:`save` has something to do."""
+        return self._unsaved_from != SOUND and (len(self.entries) > 0 or len(self._bases) > 0)
+
+    def save(self, bases: Sequence[int]) -> None:
+        """Bring the files to what is known.
+
+        :param bases: of all segments, the active one last
+        """
+        first = max(bisect_right(bases, self._unsaved_from) - 1, 0)
+        for at in range(first, len(bases)):
+            end = bases[at + 1] if at + 1 < len(bases) else SOUND
+            self._put(bases[at], self.entries.between(bases[at], end))
+        for base in sorted(base for base in self._bases if base >= bases[first] and base not in bases):
+            self._put(base, ())
+        self._unsaved_from = SOUND
+
+    def _put(self, base: int, entries: Sequence[AbortedTransaction]) -> None:
+        name = segment_name(base, Suffix.TRANSACTION_INDEX)
+        if entries:
+            data = encode_aborted(entries)
+            if base not in self._bases or self._aux.read(name) != data:
+                self._aux.write(name, data)
+                self._bases.add(base)
+        elif base in self._bases:
+            self._aux.delete(name)
+            self._bases.discard(base)
+
+    def segments_dropped(self, first_offset: int) -> None:
+        """The oldest segment begins at ``first_offset`` now; the files of those before it went with them."""
+        self.entries.drop_below(first_offset)
+        self._bases = {base for base in self._bases if base >= first_offset}
+
+    def replaced(self, active_base: int, events: EventLog) -> None:
+        """Sealed segments were replaced together with their files: believe those, and memory where they can't be
+        read and from ``active_base`` on.
+        """
+        known = self.entries.entries
+        self._bases = _bases(self._aux.names())
+        below = min(
+            self._read(sorted(b for b in self._bases if b < active_base), active_base, events), active_base
+        )
+        for entry in known:
+            if entry.last_offset >= below:
+                self.entries.append(entry)
+
+
+def _bases(names: Iterable[str]) -> set[int]:
+    files = (parse_segment_name(name) for name in names)
+    return {
+        file.base_offset
+        for file in files
+        if file is not None and file.suffix is Suffix.TRANSACTION_INDEX and not file.mark
+    }
+
+
+def _entries(aux: AuxFiles, base: int, after: int) -> list[AbortedTransaction]:
+    """What one file says. :raises ValueError: it is no transaction index, or not that segment's"""
+    entries = decode_aborted(aux.read(segment_name(base, Suffix.TRANSACTION_INDEX)) or b"")
+    last = max(after, base - 1)
+    for entry in entries:
+        if entry.last_offset <= last:
+            raise ValueError(f"the marker at {entry.last_offset} is not above {last}")
+        last = entry.last_offset
+    return entries
