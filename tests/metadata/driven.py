@@ -33,9 +33,9 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 M = TypeVar("M", bound=Message)
 
 
-def directory_id(broker_id: int) -> bytes:
-    """The log directory of a broker."""
-    return b"directory" + broker_id.to_bytes(7)
+def directory_id(broker_id: int, nth: int = 0) -> bytes:
+    """A log directory of a broker."""
+    return b"directory" + nth.to_bytes(3) + broker_id.to_bytes(4)
 
 
 class Driven:
@@ -86,8 +86,10 @@ class Driven:
         assert isinstance(decision.response, response_class)
         return decision.response
 
-    def registration(self, broker_id: int, incarnation: int = 1) -> BrokerRegistrationRequest:
-        """As a broker of this build registers."""
+    def registration(
+        self, broker_id: int, incarnation: int = 1, log_dirs: Sequence[bytes] = ()
+    ) -> BrokerRegistrationRequest:
+        """As a broker of this build registers: with one directory, or these."""
         return BrokerRegistrationRequest(
             broker_id=broker_id,
             cluster_id=CLUSTER_ID,
@@ -97,12 +99,12 @@ class Driven:
                 FeatureRange(name="metadata.version", min_supported_version=30, max_supported_version=30)
             ],
             rack=None,
-            log_dirs=[directory_id(broker_id)],
+            log_dirs=list(log_dirs) or [directory_id(broker_id)],
         )
 
-    def register(self, broker_id: int, incarnation: int = 1) -> int:
+    def register(self, broker_id: int, incarnation: int = 1, log_dirs: Sequence[bytes] = ()) -> int:
         """Register a broker; its epoch."""
-        response = self.do(self.registration(broker_id, incarnation), BrokerRegistrationResponse)
+        response = self.do(self.registration(broker_id, incarnation, log_dirs), BrokerRegistrationResponse)
         assert response.error_code == 0
         return response.broker_epoch
 

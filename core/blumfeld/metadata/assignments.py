@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blumfeld.metadata.directories import default_directory
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata_records import PartitionRecord
-from blumfeld.wire.primitives import ZERO_UUID
-
-UNASSIGNED_DIRECTORY = ZERO_UUID
-"""A broker with several log directories chooses one itself (KIP-858)."""
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
@@ -54,13 +51,8 @@ def new_partition(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory(image, replica) for replica in replicas],
+        directories=[default_directory(image, replica) for replica in replicas],
     )
-
-
-def _directory(image: MetadataImage, broker_id: int) -> bytes:
-    dirs = image.brokers[broker_id].log_dirs
-    return dirs[0] if len(dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
 def partition_count(image: MetadataImage) -> int:

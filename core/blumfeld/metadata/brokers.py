@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.directories import is_reserved
 from blumfeld.metadata.image import METADATA_VERSION_FEATURE
-from blumfeld.metadata.partition_change import with_broker, without_broker
+from blumfeld.metadata.partition_change import with_broker, without_broker, without_directories
 from blumfeld.spi.cluster import BrokerImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -19,7 +22,6 @@ from blumfeld.wire.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
 FENCE, UNFENCE = 1, -1
@@ -85,8 +87,10 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
             f"another process with node id {request.broker_id} is alive",
         )
     dirs = request.log_dirs
-    if not dirs or len(set(dirs)) != len(dirs) or ZERO_UUID in dirs:
-        raise BrokerError(ErrorCode.INVALID_REGISTRATION, "log directory ids are missing or not unique")
+    if not dirs or len(set(dirs)) != len(dirs) or any(map(is_reserved, dirs)):
+        raise BrokerError(
+            ErrorCode.INVALID_REGISTRATION, "log directory ids are missing, reserved or not unique"
+        )
     for other in image.brokers.values():
         if other.broker_id != request.broker_id and any(d in other.log_dirs for d in dirs):
             raise BrokerError(
@@ -121,7 +125,8 @@ def broker_of_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: Moment) -> ControllerDecision:
-    """A broker is alive, and says what it wants: to be unfenced, fenced, or to shut down in order.
+    """A broker is alive, and says what it wants: to be unfenced, fenced, or to shut down in order; and which of its log
+    directories are offline: what lies there leaves the ISRs and its leaderships, and the registration (KIP-858).
 
     Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
     """
@@ -130,28 +135,34 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: 
     except BrokerError as error:
         return ControllerDecision([], BrokerHeartbeatResponse(error_code=error.code))
     caught_up = request.current_metadata_offset >= broker.epoch
+    lost = [directory for directory in broker.log_dirs if directory in request.offline_log_dirs]
     records: list[Message] = []
+    leaves = False
     fenced, shut_down = broker.fenced, False
     if broker.fenced:
         if request.want_shut_down:
             shut_down = True
         elif not request.want_fence and caught_up:
             fenced = False
-            records = unfence(state, broker)
+            records = unfence(state, broker, lost)
     elif broker.in_controlled_shutdown:
         if _may_shut_down(state, broker):
-            fenced = shut_down = True
+            leaves = fenced = shut_down = True
             records = fence(state, broker)
     elif request.want_fence or (request.want_shut_down and not _leads(state, broker.broker_id)):
-        fenced, shut_down = True, request.want_shut_down
+        leaves = fenced = True
+        shut_down = request.want_shut_down
         records = fence(state, broker)
     elif request.want_shut_down:
+        leaves = True
         records = [
             BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=SHUTTING_DOWN
             ),
             *without_broker(state, broker.broker_id),
         ]
+    if lost:
+        records += directories_lost(state, broker, lost, leaves)
     return ControllerDecision(
         records,
         BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down),
@@ -183,12 +194,33 @@ def fence(state: ControllerState, broker: BrokerImage) -> list[Message]:
     return [*without_broker(state, broker.broker_id), change]
 
 
-def unfence(state: ControllerState, broker: BrokerImage) -> list[Message]:
-    """Records that let the broker serve, and lead what nobody leads."""
+def unfence(
+    state: ControllerState, broker: BrokerImage, offline_directories: Collection[bytes] = ()
+) -> list[Message]:
+    """Records that let the broker serve, and lead what nobody leads and is not in these directories."""
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
-    return [change, *with_broker(state, broker.broker_id)]
+    return [change, *with_broker(state, broker.broker_id, offline_directories)]
+
+
+def directories_lost(
+    state: ControllerState, broker: BrokerImage, lost: Collection[bytes], leaves: bool
+) -> list[Message]:
+    """Records that take the broker out of every ISR and leadership by way of these directories, and them from its
+    registration. Where it ``leaves`` altogether, the former is done already.
+
+    When none is left, the registration stays: the broker stops by itself, as Kafka's does.
+    """
+    records = [] if leaves else without_directories(state, broker.broker_id, lost)
+    left = [directory for directory in broker.log_dirs if directory not in lost]
+    if left:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left
+            )
+        )
+    return records
 
 
 def fence_expired(state: ControllerState, broker_id: int) -> list[Message]:

@@ -8,6 +8,7 @@ from blumfeld.metadata.image_step import changed_partition
 from blumfeld.metadata.partition_change import (
     RECOVERED,
     RECOVERING,
+    active_in,
     effective_config,
     partition_change,
     topic_config,
@@ -81,7 +82,7 @@ def _change(
     if tuple(isr) == partition.isr and wanted.leader_recovery_state == partition.leader_recovery_state:
         return None, partition
     config = topic_config(state, topic, effective_config(state))
-    change = partition_change(state, topic, partition, config, state.image.is_active)
+    change = partition_change(state, topic, partition, config, active_in(state.image))
     change.isr = isr
     change.recovery_state = wanted.leader_recovery_state
     record = change.record()

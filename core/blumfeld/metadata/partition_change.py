@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from blumfeld.metadata.decision import ControllerState
+from blumfeld.metadata.directories import directory_of, may_lead_from
+from blumfeld.metadata.image import MetadataImage
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage, TopicImage
 from blumfeld.spi.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, TopicConfig
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
+
+Usable = Callable[[int, bytes], bool]
+"""(broker, the directory of its replica)."""
 
 NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1
@@ -17,7 +22,8 @@ RECOVERED, RECOVERING = 0, 1
 class PartitionChange:
     """A change in the making: set what is wanted, then take the record.
 
-    :param usable: whether a replica may lead: registered, unfenced, not shutting down
+    :param usable: whether a replica may lead by itself: registered, unfenced, not shutting down, and from this
+        directory
     :param min_isr: ``min.insync.replicas`` where eligible leader replicas are kept (KIP-966), else ``None``
     :param unclean: ``unclean.leader.election.enable``: a replica that may lack records may lead
     """
@@ -26,20 +32,26 @@ class PartitionChange:
         self,
         topic_id: bytes,
         partition: PartitionImage,
-        usable: Callable[[int], bool],
+        usable: Usable,
         *,
         min_isr: int | None = None,
         unclean: bool = False,
     ) -> None:
         self.partition = partition
         self.isr = list(partition.isr)
+        self.directories = [directory_of(partition, replica) for replica in partition.replicas]
+        """Of the replicas, in their order: an election goes by these."""
         self.recovery_state = partition.leader_recovery_state
         self._topic_id = topic_id
-        self._usable = usable
+        self._usable_from = usable
         self._min_isr = min_isr
         self._unclean = unclean
         self._elr = list(partition.eligible_leader_replicas)
         self._last_known_elr = list(partition.last_known_elr)
+
+    def assign(self, broker_id: int, directory_id: bytes) -> None:
+        """The broker's replica lies in this directory."""
+        self.directories[self.partition.replicas.index(broker_id)] = directory_id
 
     def record(self) -> PartitionChangeRecord | None:
         """What to append, or ``None`` if nothing changes. A changed leader has a new epoch by it."""
@@ -58,6 +70,8 @@ class PartitionChange:
             record.last_known_elr = self._last_known_elr
         if self.recovery_state != old.leader_recovery_state:
             record.leader_recovery_state = self.recovery_state
+        if self.directories != [directory_of(old, replica) for replica in old.replicas]:
+            record.directories = self.directories
         untouched = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
         return None if record == untouched else record
 
@@ -87,6 +101,10 @@ class PartitionChange:
                 if self._usable(replica):
                     return self._elect_unclean(replica)
         return NO_LEADER
+
+    def _usable(self, replica: int) -> bool:
+        replicas = self.partition.replicas
+        return replica in replicas and self._usable_from(replica, self.directories[replicas.index(replica)])
 
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self._elr)
@@ -118,7 +136,7 @@ def partition_change(
     topic: TopicImage,
     partition: PartitionImage,
     config: TopicConfig,
-    usable: Callable[[int], bool],
+    usable: Usable,
 ) -> PartitionChange:
     """A change of this partition under its topic's configuration."""
     return PartitionChange(
@@ -130,30 +148,66 @@ def partition_change(
     )
 
 
+def active_in(image: MetadataImage) -> Usable:
+    """Who may lead by what the image says."""
+    return lambda broker, directory: image.is_active(broker) and may_lead_from(image, broker, directory)
+
+
 def without_broker(state: ControllerState, broker_id: int) -> list[Message]:
     """The broker leaves every ISR that can do without it, and leads nothing any more."""
-    return _changes(state, lambda r: r != broker_id and state.image.is_active(r), removed=broker_id)
+    active = active_in(state.image)
+    return _changes(
+        state,
+        lambda broker, directory: broker != broker_id and active(broker, directory),
+        lambda partition: broker_id in partition.isr,
+        removed=broker_id,
+    )
 
 
-def with_broker(state: ControllerState, broker_id: int) -> list[Message]:
-    """The broker may lead again: partitions without a leader elect one."""
-    return _changes(state, lambda r: r == broker_id or state.image.is_active(r), added=broker_id)
+def without_directories(
+    state: ControllerState, broker_id: int, directories: Collection[bytes]
+) -> list[Message]:
+    """The broker's replicas in these directories leave every ISR that can do without them, and lead nothing."""
+    active = active_in(state.image)
+
+    def lost(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr and directory_of(partition, broker_id) in directories
+
+    return _changes(
+        state,
+        lambda broker, directory: broker != broker_id and active(broker, directory),
+        lost,
+        removed=broker_id,
+    )
+
+
+def with_broker(
+    state: ControllerState, broker_id: int, offline_directories: Collection[bytes] = ()
+) -> list[Message]:
+    """The broker may lead again, but from these directories: partitions without a leader elect one."""
+    image = state.image
+    active = active_in(image)
+
+    def usable(broker: int, directory: bytes) -> bool:
+        if broker != broker_id:
+            return active(broker, directory)
+        return directory not in offline_directories and may_lead_from(image, broker, directory)
+
+    return _changes(state, usable, lambda partition: partition.leader == NO_LEADER)
 
 
 def _changes(
     state: ControllerState,
-    usable: Callable[[int], bool],
+    usable: Usable,
+    concerned: Callable[[PartitionImage], bool],
     removed: int | None = None,
-    added: int | None = None,
 ) -> list[Message]:
     found: list[Message] = []
     broker_config = effective_config(state)
     for topic in state.image.topics.values():
         config: TopicConfig | None = None
         for partition in topic.partitions.values():
-            if added is not None and partition.leader != NO_LEADER:
-                continue
-            if removed is not None and removed not in partition.isr:
+            if not concerned(partition):
                 continue
             config = config or topic_config(state, topic, broker_config)
             change = partition_change(state, topic, partition, config, usable)

@@ -1,0 +1,266 @@
+"""Where replicas lie, and what becomes of them when a log directory fails (KIP-858)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from blumfeld.metadata.directories import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from blumfeld.metadata.image_records import image_of, image_records
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
+from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment
+from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
+
+FIRST, SECOND = directory_id(1), directory_id(1, 1)
+SESSION_MS = 9_000
+
+
+def two_directories(levels: Mapping[str, int] | None = None) -> tuple[Driven, int]:
+    """Broker 1 with two directories, broker 2 with one; the epoch of broker 1."""
+    driven = Driven(levels=levels)
+    epoch = driven.register(1, log_dirs=[FIRST, SECOND])
+    driven.beat(1, epoch)
+    driven.join(2)
+    return driven, epoch
+
+
+def assign(
+    driven: Driven, epoch: int, places: Mapping[bytes, Sequence[tuple[str, int]]], broker_id: int = 1
+) -> AssignReplicasToDirsResponse:
+    """Say where these replicas of a broker lie: by directory, (topic, partition)."""
+    directories = []
+    for directory, partitions in places.items():
+        topics = []
+        for name, index in partitions:
+            topic = driven.image.topics.get(name)
+            topic_id = b"?" * 16 if topic is None else topic.topic_id
+            topics.append(RequestTopicData(topic_id=topic_id, partitions=[RequestPartitionData(index)]))
+        directories.append(RequestDirectoryData(id=directory, topics=topics))
+    request = AssignReplicasToDirsRequest(broker_id=broker_id, broker_epoch=epoch, directories=directories)
+    return driven.do(request, AssignReplicasToDirsResponse)
+
+
+def codes(response: AssignReplicasToDirsResponse) -> list[int]:
+    return [p.error_code for d in response.directories for t in d.topics for p in t.partitions]
+
+
+def test_a_new_replica_of_a_broker_with_several_directories_is_unassigned() -> None:
+    driven, _ = two_directories()
+    driven.create("both", factor=2)
+    partition = driven.partition("both")
+    assert dict(zip(partition.replicas, partition.directories, strict=True)) == {
+        1: UNASSIGNED_DIRECTORY,
+        2: directory_id(2),
+    }
+
+
+def test_an_assignment_is_a_record_that_changes_nothing_else() -> None:
+    driven, epoch = two_directories()
+    driven.create("t")
+    before = driven.partition("t")
+    response = assign(driven, epoch, {SECOND: [("t", 0)]})
+    assert (response.error_code, codes(response)) == (0, [0])
+    assert response.directories[0].id == SECOND
+    after = driven.partition("t")
+    assert after.directories == (SECOND,)
+    assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
+    assert after.partition_epoch == before.partition_epoch + 1
+    record = driven.log[-1]
+    assert isinstance(record, PartitionChangeRecord)
+    assert (record.directories, record.isr, record.leader) == ([SECOND], None, -2)
+
+
+def test_the_same_assignment_again_writes_nothing() -> None:
+    driven, epoch = two_directories()
+    driven.create("t")
+    assign(driven, epoch, {FIRST: [("t", 0)]})
+    before = len(driven.log)
+    assert codes(assign(driven, epoch, {FIRST: [("t", 0)]})) == [0]
+    assert len(driven.log) == before
+
+
+def test_a_partition_named_twice_ends_in_the_last_place() -> None:
+    driven, epoch = two_directories()
+    driven.create("t")
+    assert codes(assign(driven, epoch, {FIRST: [("t", 0)], SECOND: [("t", 0)]})) == [0, 0]
+    assert driven.partition("t").directories == (SECOND,)
+    assert replayed(driven.log) == driven.image
+
+
+def test_assignments_that_cannot_be_have_errors_of_their_own() -> None:
+    driven, epoch = two_directories()
+    driven.create("ours", factor=2)
+    driven.create("theirs", assignments=replicas(2), partitions=-1, factor=-1)
+    places = {FIRST: [("ours", 0), ("ours", 7), ("nowhere", 0), ("theirs", 0)]}
+    assert codes(assign(driven, epoch, places)) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ]
+
+
+def test_assignments_of_another_process_are_refused() -> None:
+    driven, epoch = two_directories()
+    driven.create("t")
+    before = len(driven.log)
+    assert assign(driven, epoch + 1, {FIRST: [("t", 0)]}).error_code == ErrorCode.STALE_BROKER_EPOCH
+    unknown = assign(driven, epoch, {FIRST: [("t", 0)]}, broker_id=9)
+    assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert len(driven.log) == before
+
+
+def replicas(*broker_ids: int) -> list[CreatableReplicaAssignment]:
+    """Partition 0, on these brokers."""
+    return [CreatableReplicaAssignment(partition_index=0, broker_ids=list(broker_ids))]
+
+
+def led_by_one(driven: Driven, epoch: int, *names: str, factor: int = 2) -> None:
+    """Topics whose first replica, broker 1, leads; they lie in its directories in turn."""
+    for nth, name in enumerate(names):
+        driven.create(name, assignments=replicas(*[1, 2][:factor]), partitions=-1, factor=-1)
+        assign(driven, epoch, {(FIRST, SECOND)[nth % 2]: [(name, 0)]})
+        assert driven.partition(name).leader == 1
+
+
+def test_a_failed_directory_takes_only_its_replicas_out_of_isr_and_lead() -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second")
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    first, second = driven.partition("first"), driven.partition("second")
+    assert (first.leader, first.isr) == (1, (1, 2))
+    assert (second.leader, second.isr, second.leader_epoch) == (2, (2,), 1)
+    assert driven.image.brokers[1].log_dirs == (FIRST,)
+    assert driven.image.is_active(1)
+    change = driven.log[-1]
+    assert isinstance(change, BrokerRegistrationChangeRecord)
+    assert (change.log_dirs, change.fenced) == ([FIRST], 0)
+    assert replayed(driven.log) == driven.image
+
+
+def test_a_failure_is_written_once_however_often_it_is_told() -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second")
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    before = len(driven.log)
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    driven.beat(1, epoch, offline_log_dirs=[b"nobody knows it!"])
+    assert len(driven.log) == before
+
+
+def test_the_only_replica_stays_in_the_isr_without_a_leader() -> None:
+    """It is all that is known of who has every committed record."""
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second", factor=1)
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    assert (driven.partition("second").leader, driven.partition("second").isr) == (-1, (1,))
+    assert driven.partition("first").leader == 1
+
+
+def test_with_elr_the_last_replica_leaves_the_isr_and_may_come_back() -> None:
+    driven, epoch = two_directories(levels={"eligible.leader.replicas.version": 1})
+    led_by_one(driven, epoch, "first", "second", factor=1)
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    lost = driven.partition("second")
+    assert (lost.leader, lost.isr, lost.eligible_leader_replicas) == (-1, (), (1,))
+    driven.now_ms += SESSION_MS
+    again = driven.register(1, incarnation=2, log_dirs=[FIRST, SECOND])
+    driven.beat(1, again)
+    assert (driven.partition("second").leader, driven.partition("second").isr) == (1, (1,))
+
+
+def test_a_replica_leads_again_when_its_directory_is_back() -> None:
+    """Not when the broker is back without it."""
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second", factor=1)
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    driven.now_ms += SESSION_MS
+    without = driven.register(1, incarnation=2, log_dirs=[FIRST])
+    driven.beat(1, without)
+    assert driven.partition("second").leader == -1
+    assert driven.partition("first").leader == 1
+    driven.now_ms += SESSION_MS
+    whole = driven.register(1, incarnation=3, log_dirs=[FIRST, SECOND])
+    driven.beat(1, whole)
+    assert driven.partition("second").leader == 1
+
+
+def test_the_first_heartbeat_may_tell_of_a_failure() -> None:
+    """A directory that fails between registration and the first heartbeat: what lies there is not led."""
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second", factor=1)
+    driven.now_ms += SESSION_MS
+    again = driven.register(1, incarnation=2, log_dirs=[FIRST, SECOND])
+    answer = driven.beat(1, again, offline_log_dirs=[SECOND])
+    assert not answer.is_fenced
+    assert (driven.partition("first").leader, driven.partition("second").leader) == (1, -1)
+    assert driven.image.brokers[1].log_dirs == (FIRST,)
+
+
+def test_who_leaves_with_a_failed_directory_changes_each_partition_once() -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second")
+    epochs = {name: driven.partition(name).partition_epoch for name in ("first", "second")}
+    driven.beat(1, epoch, want_shut_down=True, offline_log_dirs=[SECOND])
+    for name in ("first", "second"):
+        partition = driven.partition(name)
+        assert (partition.leader, partition.partition_epoch) == (2, epochs[name] + 1)
+    assert driven.image.brokers[1].log_dirs == (FIRST,)
+    assert replayed(driven.log) == driven.image
+
+
+def test_a_broker_without_any_directory_leads_nothing_and_stays_registered() -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second")
+    driven.beat(1, epoch, offline_log_dirs=[FIRST, SECOND])
+    assert [driven.partition(name).leader for name in ("first", "second")] == [2, 2]
+    assert driven.image.brokers[1].log_dirs == (FIRST, SECOND)
+
+
+@pytest.mark.parametrize("directory", [LOST_DIRECTORY, b"not of broker 1!"])
+def test_a_replica_told_to_lie_in_a_directory_that_is_offline_leaves(directory: bytes) -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first")
+    assert codes(assign(driven, epoch, {directory: [("first", 0)]})) == [0]
+    partition = driven.partition("first")
+    assert (partition.leader, partition.isr, partition.directories[0]) == (2, (2,), directory)
+
+
+def test_a_replica_found_in_another_directory_may_lead_again() -> None:
+    """A disk was replaced, or a log moved by hand: the old id is of no directory that there is."""
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second", factor=1)
+    driven.now_ms += SESSION_MS
+    third = directory_id(1, 2)
+    again = driven.register(1, incarnation=2, log_dirs=[FIRST, third])
+    driven.beat(1, again)
+    assert driven.partition("second").leader == -1
+    assert codes(assign(driven, again, {third: [("second", 0)]})) == [0]
+    assert (driven.partition("second").leader, driven.partition("second").directories) == (1, (third,))
+
+
+def test_reserved_directories_are_nobodys() -> None:
+    driven = Driven()
+    request = driven.registration(1, log_dirs=[FIRST, UNASSIGNED_DIRECTORY])
+    error = driven.do(request, BrokerRegistrationResponse).error_code
+    assert error == ErrorCode.INVALID_REGISTRATION
+
+
+def test_a_snapshot_keeps_where_replicas_lie_and_what_is_offline() -> None:
+    driven, epoch = two_directories()
+    led_by_one(driven, epoch, "first", "second")
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    again = image_of(CLUSTER_ID, image_records(driven.image))
+    assert again == driven.image
+    assert again.brokers[1].log_dirs == (FIRST,)
+    assert again.topics["second"].partitions[0].directories == (SECOND, directory_id(2))
