@@ -180,7 +180,7 @@ def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(di
     node = KraftNode(disk).start()
     node.join()
     node.create("alpha")
-    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", times=1))
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
     lost = node.submit(creation("beta"))
     node.runtime.advance(10)
     assert error_of(lost) == ErrorCode.NOT_CONTROLLER
@@ -449,7 +449,7 @@ class Life:
             self.count += 1
             self.ask(f"t{self.count}", True)
         if self.chance.random() < 0.1:
-            self.disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata"))
+            self.disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
         self.node.runtime.advance(self.chance.choice([0, 1, 5, 30, 1_200]))
 
     def ask(self, name: str, create: bool) -> None:

@@ -40,6 +40,8 @@ class RaftLog:
         self._committed = committed
         self._failed = failed
         self._write_is_due = False
+        self._writing = 0
+        """Writes whose outcome is to come: a storage may sync first."""
         self._flushing = False
         self._epochs_changed = False
         self._settled: list[Completion[None]] = []
@@ -64,16 +66,20 @@ class RaftLog:
 
     async def settle(self) -> None:
         """Return when all that was placed is committed, or has failed."""
-        if self.committed_end < self.log.placed_end_offset and (self._write_is_due or self._flushing):
+        if self.committed_end < self.log.placed_end_offset and (
+            self._write_is_due or self._writing or self._flushing
+        ):
             done: Completion[None] = Completion()
             self._settled.append(done)
             await done
 
     def _write(self) -> None:
         self._write_is_due = False
+        self._writing += 1
         self.log.write(self._written)
 
     def _written(self, outcome: WriteOutcome) -> None:
+        self._writing -= 1
         if outcome.error is not None:
             self.epochs.truncate_from_end(outcome.written_end_offset)
             self._epochs_changed = False
@@ -91,8 +97,14 @@ class RaftLog:
 
     def _flush(self) -> None:
         if not self._flushing and self.committed_end < self.log.written_end_offset:
+            try:
+                flushing = self.log.flush()
+            except OSError as error:  # the directory went offline meanwhile
+                self._failed(error, True)
+                self._wake()
+                return
             self._flushing = True
-            self.log.flush().when_done(self._flushed)
+            flushing.when_done(self._flushed)
 
     def _flushed(self, done: Completion[int]) -> None:
         self._flushing = False

@@ -12,12 +12,21 @@ class CuttingHalf(LogState):
         """Drop all batches with an offset ≥ ``offset``."""
         self._check()
         self._unplace()
-        if offset >= self.written_end_offset:
+        if offset >= self.appended_end_offset:
             return
+        self._leave_compaction(offset)
         if offset <= self._segments.first_offset:
             self.truncate_fully(offset)
             return
         self._truncating(self, offset)
+        try:
+            self._cut_to(offset)
+        except OSError as error:
+            # files and memory no longer say the same, or a sync has failed
+            self._home.fail(error)
+            raise
+
+    def _cut_to(self, offset: int) -> None:
         at = self._segments.index_of(offset)
         if self._segments[at].base_offset == offset:
             at -= 1
@@ -41,24 +50,33 @@ class CuttingHalf(LogState):
         """Drop everything; the log starts at ``start_offset``."""
         self._check()
         self._unplace()
+        self._leave_compaction()
         self._truncating(self, start_offset)
-        self._segments.drop_behind(0, self.config.file_delete_delay_ms)
-        self._segments.add(start_offset)
+        try:
+            self._segments.drop_behind(0, self.config.file_delete_delay_ms)
+            self._segments.add(start_offset)
+        except OSError as error:
+            self._home.fail(error)
+            raise
         self.log_start_offset = start_offset
         self._ends_at(start_offset)
+        self.written_end_offset = start_offset
 
     def _unplace(self) -> None:
         self._placed = []
-        self.placed_end_offset = self.written_end_offset
+        self.placed_end_offset = self.appended_end_offset
 
     def _ends_at(self, offset: int) -> None:
         self._writer = self._open_writer()
         self._segments.active.next_offset = offset
         self.names_unsynced = True
-        self.placed_end_offset = self.written_end_offset = offset
+        self.placed_end_offset = offset
+        self.written_end_offset = min(self.written_end_offset, offset)
         self.flushed_end_offset = min(self.flushed_end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self._flusher.truncated(offset)
+        for waiting in self._waiting:
+            waiting.end_offset = min(waiting.end_offset, offset)
         if self.cleaned_end_offset > offset:
             self.cleaned_end_offset = offset
             self._cleaned(self)
@@ -73,6 +91,8 @@ class CuttingHalf(LogState):
     def drop_segments(self, end_offset: int) -> int:
         """Delete sealed segments that end at or below ``end_offset``."""
         self._check()
+        if self._segments[0].next_offset <= end_offset:
+            self._leave_compaction()
         count = self._segments.drop_oldest(end_offset, self.config.file_delete_delay_ms)
         if count:
             self.log_start_offset = max(self.log_start_offset, self._segments.first_offset)

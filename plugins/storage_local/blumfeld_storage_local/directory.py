@@ -8,6 +8,8 @@ from contextlib import suppress
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.sync_rounds import SyncRounds
 
 SPACE_KEPT_MS = 1000
 """For so long the size of the file system counts as known."""
@@ -28,6 +30,7 @@ class LogDirectory:
         path: str,
         events: EventLog,
         failed: Callable[[LogDirectory, OSError], None] | None = None,
+        durability: Durability = FLUSH_NEVER,
     ) -> None:
         self.runtime = runtime
         self.files: Files = runtime.files
@@ -36,6 +39,9 @@ class LogDirectory:
         self.events = events
         self.error: OSError | None = None
         """Why it is offline; ``None`` while it works."""
+        self.durability = durability
+        self.syncs = SyncRounds(runtime, self.fail)
+        """Where all logs are synced together, unless each is on its own (``Durability.shares_rounds``)."""
         self._tell_failed = failed
         self._space = (-1, -1)
         self._space_until_ms = 0.0
@@ -74,6 +80,10 @@ class LogDirectory:
             usable_bytes=usable_bytes,
         )
 
+    def rounds(self) -> SyncRounds:
+        """Where a log of this directory is synced."""
+        return self.syncs if self.durability.shares_rounds else SyncRounds(self.runtime, self.fail)
+
     def check(self) -> None:
         """Raise ``OSError`` if it is offline."""
         if self.error is not None:
@@ -100,7 +110,8 @@ class LogDirectory:
                 self.events.warning("not removed", path=path, error=str(error))
 
     def close(self) -> None:
-        """Remove nothing any more."""
+        """Remove nothing any more, and sync nothing because it is time."""
+        self.syncs.stop()
         for timer in self._removals.values():
             timer.cancel()
         self._removals.clear()

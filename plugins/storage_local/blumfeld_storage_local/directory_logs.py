@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 
 from blumfeld.log.checkpoints import LOCK
 from blumfeld.spi.storage import TopicPartition
@@ -95,6 +96,11 @@ class DirectoryLogs:
         home = self.home
         home.close()
         try:
+            for flushing in [
+                log.flush() for log in logs if self.online
+            ]:  # off the loop, and then no round runs
+                with suppress(OSError):
+                    await flushing
             for log in logs:
                 try:
                     log.close()

@@ -99,6 +99,8 @@ async def open_partition(
         log = make()
     if log.log_start_offset > log.written_end_offset:
         log.truncate_fully(log.log_start_offset)
+    if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
+        await log.flush()  # readers are to see nothing that a power cut could take
     return log
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from blumfeld.spi.config import TopicConfig
-from blumfeld.spi.storage import AuxFiles, LogListener, TopicPartition
+from blumfeld.spi.storage import AuxFiles, LogListener, TopicPartition, WriteOutcome
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.aux_files import AuxDirectory
 from blumfeld_storage_local.directory import LogDirectory
@@ -13,6 +16,17 @@ from blumfeld_storage_local.flusher import Flusher
 from blumfeld_storage_local.segment import Segment
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segment_writer import SegmentWriter
+from blumfeld_storage_local.swapping import CompactionRound
+
+Done = Callable[[WriteOutcome], None]
+
+
+class Outcome(msgspec.Struct):
+    """What becomes of a write once a sync covers it."""
+
+    done: Done
+    end_offset: int
+    error: OSError | None
 
 
 class LogState:
@@ -42,7 +56,6 @@ class LogState:
         self.config = config
         self.names_unsynced = names_unsynced
         self.is_open = True
-        self.cleaned_end_offset = cleaned_end_offset
         self.directory_id = home.directory_id
         self.clean = False
         """Closed, and every index file is complete."""
@@ -55,15 +68,21 @@ class LogState:
         self._cleaned = cleaned
         """To be called when ``cleaned_end_offset`` has changed: the storage keeps it."""
         self._placed: list[RecordBatch] = []
-        self._flusher = Flusher(home.runtime, self, home.fail)
+        self._waiting: deque[Outcome] = deque()
+        """Outcomes of writes that wait for a sync, in the order of the writes."""
+        self._round: CompactionRound | None = None
+        """Of compaction, while one runs."""
+        self._flusher = Flusher(self, home.files, home.rounds())
         self._writer = self._open_writer()
         end_offset = self._writer.segment.next_offset
         self.log_start_offset = max(log_start_offset, segments.first_offset)
         self.placed_end_offset = self.written_end_offset = end_offset
         self.flushed_end_offset = min(flushed_end_offset, end_offset)
+        self.cleaned_end_offset = min(cleaned_end_offset, end_offset)
 
     def _open_writer(self) -> SegmentWriter:
-        return SegmentWriter(self._segments.active, self.config, self._jitter_ms(), self._runtime.now_ms())
+        now_ms = self._runtime.now_ms()
+        return SegmentWriter(self._segments.active, self.config, self._jitter_ms(), now_ms, self._home.fail)
 
     def _jitter_ms(self) -> int:
         jitter_ms = self.config.segment_jitter_ms
@@ -74,10 +93,24 @@ class LogState:
         if not self.is_open:
             raise OSError(9, "the log is closed", self.directory)
 
+    def _leave_compaction(self, offset: int = 0, *, finish: bool = True) -> None:
+        """Something is about to happen to what lies at ``offset`` or behind: no round of compaction goes on over it."""
+        if self._round is not None and offset <= self._round.end_offset:
+            self._round.leave(finish=finish)
+
+    @property
+    def appended_end_offset(self) -> int:
+        """Everything below it is in the page cache: the written end, unless "written" waits for a sync."""
+        return self._segments.active.next_offset
+
     def unflushed_segments(self) -> list[Segment]:
         """For the flusher."""
         first = self._segments.index_of(self.recovery_point)
         return [self._segments[at] for at in range(first, len(self._segments))]
+
+    def flush_ended(self, error: OSError | None) -> None:
+        """For the flusher: the flushed end moved, or never will again."""
+        raise NotImplementedError
 
     @property
     def recovery_point(self) -> int:

@@ -1,24 +1,50 @@
-"""The plug-in: makes the storage of a node."""
+"""The plug-in: its options, and the hook that makes the storage of a node."""
 
 from __future__ import annotations
 
-from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
+from typing import Annotated
+
+import msgspec
+
+from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
+from blumfeld_storage_local.durability import FLUSH_INTERVAL_MS, Durability, FlushMode
 from blumfeld_storage_local.storage import LocalStorage
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[storage.options]``: what Kafka has no key for."""
+
+    flush: FlushMode = "never"
+    """When written records are synced to the device, beyond what ``flush.messages`` and ``flush.ms`` of a topic ask
+    for. ``never``: when the operating system wants; ``interval``: every ``flush_interval_ms``; ``every``: before they
+    are acknowledged or seen by anyone, many requests with one sync."""
+    flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] | None = None
+    """Of ``flush = "interval"``, and refused with any other: 1000 if not given."""
+
+    def __post_init__(self) -> None:
+        """Refuse an interval that would mean nothing."""
+        if self.flush_interval_ms is not None and self.flush != "interval":
+            raise ValueError(
+                f'flush_interval_ms goes with flush = "interval" only, and flush is "{self.flush}"'
+            )
 
 
 class Plugin:
     """Log storage in directories laid out as Kafka's."""
 
-    options_class = NoOptions
+    options_class = Options
     roles = ("storage",)
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
         """In the node's log directories."""
+        options = composition.options
+        assert isinstance(options, Options)
         return LocalStorage(
             composition.runtime,
             composition.data_dirs,
             composition.log("storage_local"),
             delete_delay_ms=composition.config.int("log.segment.delete.delay.ms"),
+            durability=Durability(options.flush, options.flush_interval_ms or FLUSH_INTERVAL_MS),
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX, SegmentIndexer, TimestampPosition
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
 from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.recent import RecentBatches
 from blumfeld_storage_local.scan import scan
 from blumfeld_storage_local.segment import Segment
@@ -29,9 +29,12 @@ class SegmentWriter:
     """Writes to the last segment of a log. Every method may raise ``OSError``.
 
     Made for a segment whose bytes are known to be sound: reads its indexes and the headers behind the last index entry.
+
+    :param failed: told of an error that shows the disk to be bad, where the method itself has done its work
     """
 
     __slots__ = (
+        "_failed",
         "_first_timestamp_ms",
         "_index_bytes_max",
         "_index_full",
@@ -47,8 +50,16 @@ class SegmentWriter:
         "segment",
     )
 
-    def __init__(self, segment: Segment, config: TopicConfig, jitter_ms: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        config: TopicConfig,
+        jitter_ms: int,
+        now_ms: int,
+        failed: Callable[[OSError], None],
+    ) -> None:
         self.segment = segment
+        self._failed = failed
         self._index_saved = segment.size != 0
         self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self._first_timestamp_ms = -1
@@ -190,8 +201,14 @@ class SegmentWriter:
     def _indexed(self) -> None:
         self._note_fullness()
         if len(self.indexer.offsets) - self._saved_offsets >= INDEX_SAVE_ENTRIES:
-            with suppress(OSError):  # the records are written; the entries are saved with the next ones
+            try:
                 self.save()
+            except OSError as error:
+                # The records are written, and that is what the outcome says. A start makes the index of an active
+                # segment anew, and the entries stay in memory: the next save, at the latest the seal, which fails if
+                # it can't, writes them at the same place. Only a disk that is bad must not be written any more.
+                if not can_be_undone(error):
+                    self._failed(error)
 
     def _note_fullness(self) -> None:
         bytes_max = self._index_bytes_max

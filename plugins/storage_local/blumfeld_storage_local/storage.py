@@ -20,6 +20,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.partition_log import LocalLog
@@ -37,17 +38,24 @@ class LocalStorage:
     :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
     """
 
-    compacts = False
+    compacts = True
 
     def __init__(
-        self, runtime: Runtime, paths: str | Sequence[str], events: EventLog, *, delete_delay_ms: int = 60_000
+        self,
+        runtime: Runtime,
+        paths: str | Sequence[str],
+        events: EventLog,
+        *,
+        delete_delay_ms: int = 60_000,
+        durability: Durability = FLUSH_NEVER,
     ) -> None:
         self._runtime = runtime
         self._directories = [
-            DirectoryLogs(LogDirectory(runtime, path, events, self._directory_failed))
+            DirectoryLogs(LogDirectory(runtime, path, events, self._directory_failed, durability))
             for path in ([paths] if isinstance(paths, str) else paths)
         ]
         self._delete_delay_ms = delete_delay_ms
+        self._durability = durability
         self._started = False
         self._watcher: StorageWatcher | None = None
         self._where: dict[TopicPartition, DirectoryLogs] = {}
@@ -61,7 +69,7 @@ class LocalStorage:
 
     def promise(self) -> str:
         """What an ack means on it."""
-        return "page cache: survives the process; a power cut only once flushed (flush.messages, flush.ms, on roll)"
+        return self._durability.promise()
 
     async def start(self, cluster_id: str, node_id: int) -> None:
         """Take the directories; those that can't be used are offline, see :func:`starting.take_all`."""
