@@ -7,6 +7,7 @@ from contextlib import suppress
 from blumfeld.log.file_names import parse_segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.segment import SUFFIXES
+from blumfeld_storage_local.swap_plan import SWAP_PLAN
 
 
 class AuxDirectory:
@@ -23,7 +24,7 @@ class AuxDirectory:
         return [name for name in self._files.list_dir(self._directory) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
-        if name.endswith(".tmp"):
+        if name.endswith(".tmp") or name == SWAP_PLAN:
             return False
         segment = parse_segment_name(name)
         return segment is None or (segment.suffix not in SUFFIXES and not segment.mark)

@@ -51,11 +51,16 @@ class ReadingHalf(LogState):
         while offset < end_offset:
             self._check()
             segment = self._segments[self._segments.index_of(offset)]
-            for batch in segment.batches(offset):
-                if batch.base_offset >= end_offset:
-                    return
-                yield batch
-                offset = batch.next_offset
+            try:
+                for batch in segment.batches(offset):
+                    if batch.base_offset >= end_offset:
+                        return
+                    yield batch
+                    offset = batch.next_offset
+            except OSError:
+                if segment in self._segments:
+                    raise
+                continue  # compaction has put another in its place
             if segment.next_offset < offset:
                 return  # it was cut meanwhile
             offset = max(offset, segment.next_offset)

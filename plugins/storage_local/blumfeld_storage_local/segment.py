@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blumfeld.log.file_names import Suffix, segment_name
+from blumfeld.log.file_names import Mark, Suffix, segment_name
 from blumfeld.log.recovery import recover_segment
 from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
 from blumfeld.spi.parts import Part
@@ -36,6 +36,7 @@ class Segment:
         "created_ms",
         "directory",
         "index_unsynced",
+        "mark",
         "next_offset",
         "recent",
         "size",
@@ -50,6 +51,8 @@ class Segment:
         """Bytes of the log file; -1 until somebody asked :attr:`size_bytes`. Always known of the active segment."""
         self.created_ms = -1
         self.recent: RecentBatches | None = None
+        self.mark = Mark.NONE
+        """``SWAP`` while the files that compaction made have not got their names yet."""
         self.index_unsynced = False
         """The index files were written since they were last synced."""
         self._files = files
@@ -60,7 +63,7 @@ class Segment:
 
     def path(self, suffix: Suffix = Suffix.LOG) -> str:
         """Of one of its files."""
-        return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{segment_name(self.base_offset, suffix, self.mark)}"
 
     def create(self) -> None:
         """Make the log file, empty; index files come with their first entries."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from blumfeld.log.file_names import Mark, Suffix
 from blumfeld_storage_local.directory import LogDirectory
@@ -81,6 +81,19 @@ class SegmentList:
         if count > 0:
             self._take_out(keep, len(self._segments), delay_ms, newest_first=True)
         return count
+
+    def replace(self, start: int, count: int, made: Sequence[Segment]) -> None:
+        """Let sealed segments take the place of others, in one step; their files are somebody else's business.
+
+        The old ones are closed; regions of them live on.
+        """
+        old = self._segments[start : start + count]
+        self._segments[start : start + count] = made
+        self._bases[start : start + count] = [segment.base_offset for segment in made]
+        for at, segment in enumerate(made, start=start + 1):
+            segment.next_offset = self._bases[at]
+        for segment in old:
+            segment.close()
 
     def _take_out(self, start: int, end: int, delay_ms: int, *, newest_first: bool = False) -> None:
         gone = self._segments[start:end]
