@@ -42,7 +42,8 @@ def test_no_point_loses_anything() -> None:
     outcome = try_points(make_storage(), limit=EVERYDAY_POINTS)
     assert outcome.failures == []
     assert outcome.points == EVERYDAY_POINTS
-    assert tuple(outcome.phases) == PHASES
+    assert tuple(outcome.phases)[: len(PHASES)] == PHASES
+    assert sum(count.second for count in outcome.phases.values()) > EVERYDAY_POINTS // 4
 
 
 @pytest.mark.parametrize("left", [1, 2, 3, 4])

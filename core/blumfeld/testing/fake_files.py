@@ -49,7 +49,7 @@ class FakeDisk(DiskState):
     def crash(self, cut: Random | PowerCut) -> None:
         """Power is cut: as :meth:`kill`, and what was not synced is lost, as far as ``cut``, or chance, wants."""
         self._fence()
-        self.tree.root.crash(Chance(cast(Random, cut)) if hasattr(cut, "randrange") else cast(PowerCut, cut))
+        self.tree.root.crash(Chance(cast(Random, cut)) if hasattr(cut, "randrange") else cut)
 
     def _fence(self) -> None:
         if self._mounted is not None:

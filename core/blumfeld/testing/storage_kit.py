@@ -25,7 +25,9 @@ class StorageKit:
 
     def make_runtime(self, previous: FakeRuntime | None) -> FakeRuntime:
         """The world for the next process on the same disk; override it to use real files."""
-        return FakeRuntime(1) if previous is None else FakeRuntime(2, disk=previous.disk)
+        if previous is None:
+            return FakeRuntime(1)
+        return FakeRuntime(previous.random.randrange(1 << 30), disk=previous.disk)  # ids must be new ones
 
     @pytest.fixture
     def node(self) -> Iterator[Node]:

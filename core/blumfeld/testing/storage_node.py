@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import (
+    LogDirInfo,
     LogRead,
     LogStorage,
     PartitionLog,
@@ -73,6 +75,29 @@ class Listener:
         self.recoveries.append((batch.base_offset, batch.next_offset))
 
 
+class Watcher:
+    """``StorageWatcher`` that keeps what it was told, and fails what tells it from within a call of its owner's."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self._runtime = runtime
+        self.failures: list[tuple[LogDirInfo, OSError]] = []
+        self.moves: list[tuple[TopicPartition, bytes]] = []
+
+    def directory_failed(self, directory: LogDirInfo, error: OSError) -> None:
+        """A directory is offline."""
+        self._check()
+        self.failures.append((directory, error))
+
+    def moved(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """A replica lies elsewhere."""
+        self._check()
+        self.moves.append((partition, directory_id))
+
+    def _check(self) -> None:
+        # whoever calls the storage here does so while the loop rests
+        assert self._runtime.loop.is_running(), "the watcher was told from within a call"
+
+
 class StoredBatch(msgspec.Struct, frozen=True):
     """What a reader got."""
 
@@ -97,7 +122,13 @@ class Node:
         self._make_storage = make_storage
         self.runtime = make_runtime(None)
         self.storage = make_storage(self.runtime)
+        self.watcher = self._watch()
         self.listener = Listener()
+
+    def _watch(self) -> Watcher:
+        watcher = Watcher(self.runtime)
+        self.storage.watch(watcher)
+        return watcher
 
     @property
     def is_simulated(self) -> bool:
@@ -123,6 +154,7 @@ class Node:
         """The same disk under a new process. The old one was stopped, or crashed."""
         self.runtime = self._make_runtime(self.runtime)
         self.storage = self._make_storage(self.runtime)
+        self.watcher = self._watch()
         return self.start()
 
     def crash(self, *, power_cut: bool = True, luck: Random | PowerCut | None = None) -> Node:
@@ -130,14 +162,26 @@ class Node:
         self.runtime.crash(power_cut=power_cut, luck=luck)
         return self.restart()
 
+    @property
+    def directories(self) -> list[bytes]:
+        """Ids of the log directories."""
+        return [info.directory_id for info in self.storage.log_dirs()]
+
     def open(
-        self, partition: TopicPartition = PARTITION, topic_id: bytes = TOPIC_ID, **config: int | str
+        self,
+        partition: TopicPartition = PARTITION,
+        topic_id: bytes = TOPIC_ID,
+        *,
+        directory_id: bytes | None = None,
+        **config: int | str,
     ) -> Log:
         """Open a log; topic configuration by keyword: ``index_interval_bytes=0``."""
         self.listener = Listener()
         settings: dict[str, Any] = {name.replace("_", "."): value for name, value in config.items()}
         settings["internal.segment.bytes"] = settings.pop("segment.bytes", 1 << 30)
-        opened = self.storage.open_log(partition, topic_id, TopicConfig(settings), self.listener)
+        opened = self.storage.open_log(
+            partition, topic_id, TopicConfig(settings), self.listener, directory_id=directory_id
+        )
         return Log(self, self.runtime.run(opened))
 
 
@@ -175,6 +219,25 @@ class Log:
             return await self.log.flush()
 
         return self.node.runtime.run(wait())
+
+    def compact(self, **asked: Any) -> CompactionResult:
+        """One round over all that is sealed and dirty, or as ``asked`` says; wait for its end."""
+        return self.node.runtime.run(_wait(self.log.compact(self.compaction(**asked))))
+
+    def compaction(self, **asked: Any) -> CompactionRequest:
+        """What :meth:`compact` asks for."""
+        request: dict[str, Any] = {
+            "first_dirty_offset": self.log.cleaned_end_offset,
+            "end_offset": self.log.segments()[-1].base_offset,
+            "now_ms": self.node.runtime.now_ms(),
+            "delete_retention_ms": 1000,
+            "segment_bytes": 1 << 30,
+            "segment_index_bytes": 1 << 20,
+            "index_interval_bytes": 100,
+            "batch_bytes_max": 1 << 20,
+            "map_bytes": 1 << 16,
+        }
+        return CompactionRequest(**{**request, **asked})
 
     def read_raw(
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True

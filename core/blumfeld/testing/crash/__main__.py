@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.crash.points import Outcome, try_points
+from blumfeld.testing.crash.points import Count, try_points
 from blumfeld.testing.crash.rounds import Killing, KillReport
 
 FAILURES_SHOWN = 20
@@ -29,7 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if limit != 0:
         started = time.monotonic()
         outcome = try_points(make_storage(given.storage), seed=given.seed, limit=limit)
-        console.print(_points_table(outcome, time.monotonic() - started))
+        seconds = time.monotonic() - started
+        title = f"{given.storage} dies at every file operation: {outcome.points} crashes, {seconds:.0f} s"
+        console.print(_points_table(outcome.phases, title, "while it does"))
+        console.print(
+            _points_table(outcome.kinds, "The same by the operation that it died before", "operation")
+        )
         wrong += outcome.failures
     if given.rounds:
         with tempfile.TemporaryDirectory(prefix="blumfeld-crash-") as folder:
@@ -47,20 +52,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def _points_table(outcome: Outcome, seconds: float) -> Table:
-    table = Table(
-        title=f"Storage dies at every file operation: {outcome.points} crashes, {seconds:.0f} s",
-        title_justify="left",
-    )
-    for column in ("while it does", "file operations", "killed", "power cuts", "lost"):
-        table.add_column(column, justify="left" if column == "while it does" else "right")
-    for phase, count in outcome.phases.items():
+def _points_table(counts: dict[str, Count], title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in (first, "file operations", "killed", "power cuts", "and again in recovery", "lost"):
+        table.add_column(column, justify="left" if column == first else "right")
+    total = Count()
+    for count in counts.values():
+        for field in Count.__struct_fields__:
+            setattr(total, field, getattr(total, field) + getattr(count, field))
+    for name, count in {**counts, "all": total}.items():
         table.add_row(
-            phase,
+            name,
             str(count.operations),
             str(count.kills),
             str(count.power_cuts),
+            str(count.second),
             f"[red]{count.lost}[/]" if count.lost else "0",
+            end_section=name == next(reversed(counts)),
         )
     return table
 

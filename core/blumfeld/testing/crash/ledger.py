@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from blumfeld.testing.storage_model import content, difference
 from blumfeld.testing.storage_node import StoredBatch
 
 Branch = list[StoredBatch]
-"""All batches that a log held at one time, from offset 0 on, also those below its start."""
+"""All batches that a log was given at one time, from offset 0 on, also those below its start."""
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """What compaction took."""
+
+    removed: frozenset[int] = frozenset()
+    """Offsets of records."""
+    end_offset: int = 0
+    """Below it offsets may be missing, and batches written anew."""
+
+    def cut(self, end_offset: int) -> Cleaned:
+        """The same for a log that was cut there."""
+        left = frozenset(offset for offset in self.removed if offset < end_offset)
+        return Cleaned(left, min(self.end_offset, end_offset))
 
 
 class FoundLog(msgspec.Struct, frozen=True):
@@ -32,8 +47,16 @@ class LogLedger:
         self.name = name
         self.current: Branch = []
         """With what is placed and not acknowledged yet: it may be there or not."""
-        self.cut: list[Branch] = []
-        """Branches that a truncation left: a power cut may bring one back, as far as nothing behind was flushed."""
+        self.base_offset = 0
+        """Where the log begins while nothing was written since it was made, or emptied."""
+        self.cut: list[tuple[Branch, Cleaned]] = []
+        """What a truncation left: a power cut may bring it back, as far as nothing behind was flushed."""
+        self.cleaned = Cleaned()
+        """By the rounds that are done, each of which took what those before took, and more."""
+        self.uncleaned: list[Cleaned] = []
+        """What was taken before the last rounds: a power cut may bring the rest back."""
+        self.cleaning: list[Cleaned] = []
+        """While a round runs: how far it may have come."""
         self.written_end = 0
         self.flushed_end = 0
         self.start_asked = 0
@@ -47,7 +70,7 @@ class LogLedger:
     @property
     def end_offset(self) -> int:
         """Behind everything that was placed."""
-        return self.current[-1].next_offset if self.current else 0
+        return self.current[-1].next_offset if self.current else self.base_offset
 
     def placed(self, batches: Sequence[StoredBatch]) -> None:
         """They are on their way."""
@@ -58,20 +81,51 @@ class LogLedger:
         self.written_end = max(self.written_end, end_offset)
 
     def flushed(self, end_offset: int) -> None:
-        """Everything below was said to last."""
+        """Everything below was said to last. Of a log that was emptied and starts behind it, that says nothing."""
+        if not self.current or end_offset <= self.current[0].base_offset:
+            return
         self.flushed_end = max(self.flushed_end, min(end_offset, self.written_end))
 
     def truncate(self, offset: int) -> None:
         """A cut begins: what is behind ``offset`` goes. :meth:`truncated` ends it."""
-        self.cut.append(self.current)
-        self.current = [batch for batch in self.current if batch.next_offset <= offset]
+        self._cut([batch for batch in self.current if batch.next_offset <= offset])
         self.written_end = self.end_offset
         self.flushed_end = min(self.flushed_end, self.end_offset)
+
+    def truncate_fully(self, start_offset: int) -> None:
+        """Everything goes, and the log is to begin at ``start_offset``. :meth:`truncated` ends it."""
+        self._cut([])
+        self.base_offset = self.start_asked = start_offset
+        self.written_end = self.flushed_end = self.start_kept = 0
+
+    def _cut(self, left: Branch) -> None:
+        self.cut.append((self.current, self.cleaned))
+        self.current = left
         self.truncating = True
+        end_offset = left[-1].next_offset if left else 0
+        self.cleaned = self.cleaned.cut(end_offset)
 
     def truncated(self) -> None:
         """The cut is done."""
         self.truncating = False
+        self.written_end = self.end_offset
+
+    def compact(self, removed: Iterable[int], end_offset: int, bases: Iterable[int]) -> None:
+        """A round begins that is to take these records. :meth:`compacted` ends it.
+
+        :param bases: of the segments that are read: what comes of the first ones may be there before the rest is
+        """
+        gone = frozenset(removed)
+        self.cleaning = [
+            Cleaned(self.cleaned.removed | {offset for offset in gone if offset < base}, end_offset)
+            for base in sorted({*bases, end_offset})
+        ]
+
+    def compacted(self) -> None:
+        """The round is done."""
+        self.uncleaned += [self.cleaned, *self.cleaning[:-1]]
+        self.cleaned = self.cleaning[-1]
+        self.cleaning = []
 
     def check(self, found: FoundLog, *, power_cut: bool) -> Branch:
         """The branch that the log is a prefix of, cut to what is left.
@@ -86,41 +140,96 @@ class LogLedger:
                 f"{self.name}: starts at {found.log_start_offset}, not within {self.start_kept}..{self.start_asked}"
             )
         self._check_order(found)
-        candidates = [self.current]
-        if power_cut or self.truncating:
-            candidates += reversed(self.cut if power_cut else self.cut[-1:])
-        promised = [batch for batch in self.current if batch.next_offset <= need]
-        for branch in candidates:
+        return self._match(found, power_cut)[0]
+
+    def _match(self, found: FoundLog, power_cut: bool) -> tuple[Branch, Cleaned]:
+        need = self.flushed_end if power_cut else self.written_end
+        kept = [batch for batch in self.current if batch.next_offset <= need]
+        for branch, cleaned in self._candidates(power_cut):
             left = [batch for batch in branch if batch.next_offset <= found.end_offset]
-            if branch is self.current or left[: len(promised)] == promised:
-                end = left[-1].next_offset if left else found.log_start_offset
-                seen = [batch for batch in left if batch.next_offset > found.log_start_offset]
-                if seen == list(found.batches) and end == found.end_offset:
-                    return left
+            if branch is not self.current and left[: len(kept)] != kept:
+                continue
+            if not left and self._may_be_empty(found, branch, power_cut):
+                return left, cleaned
+            if left and left[-1].next_offset == found.end_offset and _holds(left, cleaned, found):
+                return left, cleaned
         raise Broken(f"{self.name}: {self._difference(found)}")
 
+    def _candidates(self, power_cut: bool) -> Iterator[tuple[Branch, Cleaned]]:
+        """What the log may be a prefix of, the likeliest first."""
+        undone = [*reversed(self.uncleaned)] if power_cut else []
+        for cleaned in (self.cleaned, *reversed(self.cleaning), *undone):
+            yield self.current, cleaned
+        if power_cut or self.truncating:
+            for branch, cleaned in reversed(self.cut if power_cut else self.cut[-1:]):
+                for choice in (cleaned, *undone):
+                    yield branch, choice
+
+    def _may_be_empty(self, found: FoundLog, branch: Branch, power_cut: bool) -> bool:
+        """Whether it is right that nothing is there; where it begins is then as before a cut, or after it."""
+        if found.batches or found.end_offset != found.log_start_offset:
+            return False
+        sure = branch is self.current and not (power_cut or self.truncating)
+        return found.end_offset in (self.base_offset, self.start_asked, self.start_kept) or not sure
+
     def _check_order(self, found: FoundLog) -> None:
+        """Without holes, but where compaction was."""
+        rounds = (self.cleaned, *self.cleaning, *self.uncleaned, *(cleaned for _, cleaned in self.cut))
+        holes_to = max(cleaned.end_offset for cleaned in rounds)
         offset = found.log_start_offset
         for at, batch in enumerate(found.batches):
-            if (batch.base_offset > offset) if at == 0 else (batch.base_offset != offset):
+            hole = batch.base_offset > offset and offset >= holes_to
+            if hole or (at > 0 and batch.base_offset < offset):
                 raise Broken(f"{self.name}: the batch at {batch.base_offset} follows {offset}: not in order")
             offset = batch.next_offset
-        if offset != found.end_offset:
+        if offset != found.end_offset and offset >= holes_to:
             raise Broken(f"{self.name}: the last batch ends at {offset}, the log at {found.end_offset}")
 
     def _difference(self, found: FoundLog) -> str:
         expected = {batch.base_offset: batch for batch in self.current}
         for batch in found.batches:
-            if expected.get(batch.base_offset) != batch:
+            there = expected.get(batch.base_offset)
+            if there is None or (there != batch and there.base_offset >= self.cleaned.end_offset):
                 return f"at {batch.base_offset} is a batch that was not written there"
+        if self.cleaned.end_offset or self.cleaning:
+            return f"not what compaction was to leave, nor what was there before: {_in_words(self, found)}"
         return f"ends at {found.end_offset}, within a batch or behind all that was written"
 
     def survived(self, branch: Branch, found: FoundLog, *, power_cut: bool) -> None:
         """The check held: this is the log now."""
+        _, self.cleaned = self._match(found, power_cut)
+        self.cleaning = []
         self.cut_undone |= branch != self.current[: len(branch)]
         self.current = list(branch)
+        if not branch:
+            self.base_offset = found.end_offset
         self.written_end = found.end_offset
         self.flushed_end = min(self.flushed_end, found.end_offset)
         self.truncating = False
         if power_cut:
             self.cut.clear()
+            self.uncleaned.clear()
+
+
+def _holds(left: Branch, cleaned: Cleaned, found: FoundLog) -> bool:
+    """Whether the log holds these batches, from its start on, without the records that compaction took."""
+    seen = [batch for batch in left if batch.next_offset > found.log_start_offset]
+    if not cleaned.end_offset:
+        return seen == list(found.batches)
+    return _cleaned_difference(seen, cleaned, found) is None
+
+
+def _cleaned_difference(seen: Branch, cleaned: Cleaned, found: FoundLog) -> str | None:
+    tail = [batch for batch in seen if batch.base_offset >= cleaned.end_offset]
+    if tail != [batch for batch in found.batches if batch.base_offset >= cleaned.end_offset]:
+        return f"other batches from {cleaned.end_offset} on"
+    return difference(
+        [content(batch.data) for batch in found.batches if batch.base_offset < cleaned.end_offset],
+        [content(b.data).without(cleaned.removed) for b in seen if b.base_offset < cleaned.end_offset],
+    )
+
+
+def _in_words(ledger: LogLedger, found: FoundLog) -> str:
+    seen = [b for b in ledger.current if found.log_start_offset < b.next_offset <= found.end_offset]
+    said = [_cleaned_difference(seen, cleaned, found) for cleaned in (ledger.cleaned, *ledger.cleaning)]
+    return "; or ".join(text for text in said if text)

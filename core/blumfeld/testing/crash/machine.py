@@ -13,30 +13,42 @@ import msgspec
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.kernel.registry import Registry
 from blumfeld.log.file_names import Suffix, parse_segment_name
-from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_state import ProducerState
-from blumfeld.spi.config import BrokerConfig, TopicConfig
+from blumfeld.spi.compaction import CompactionAbandonedError
+from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Random
-from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
-from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger
+from blumfeld.spi.storage import LogStorage, WriteOutcome
+from blumfeld.testing.crash.ledger import Broken
+from blumfeld.testing.crash.leftovers import leftovers
+from blumfeld.testing.crash.replica import SEGMENT_BYTES, Replica, check_state, find, header
 from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
-from blumfeld.testing.storage_node import TIME_MS, Log, Node, StoredBatch
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.testing.storage_model import compact, content
+from blumfeld.testing.storage_node import Log, Node, StoredBatch
 
 T = TypeVar("T")
 MakeStorage = Callable[[FakeRuntime], LogStorage]
 
 READS = frozenset(
-    {"pread", "size", "exists", "is_dir", "list_dir", "read_bytes", "region", "mmap_read", "modified_ms"}
+    {
+        "pread",
+        "size",
+        "exists",
+        "is_dir",
+        "list_dir",
+        "read_bytes",
+        "region",
+        "mmap_read",
+        "modified_ms",
+        "is_cached",
+    }
+    | {"read_ahead", "space"}
 )
 """Operations that change nothing."""
-PRODUCERS = 3
-SEGMENT_BYTES = 800
+DIRECTORIES = ("/data", "/more")
+SETTLED_MS = 70_000
+"""After so long everything that was to be removed is."""
 _NO_TOPIC_ID = bytes(16)
 
 
@@ -66,29 +78,17 @@ def make_storage(name: str = "storage_local") -> MakeStorage:
 
     def make(runtime: FakeRuntime) -> LogStorage:
         composition = SimpleNamespace(
-            runtime=runtime, data_dir="/data", config=BrokerConfig({}), log=lambda _: _Silent()
+            runtime=runtime,
+            data_dir=DIRECTORIES[0],
+            data_dirs=DIRECTORIES,
+            config=BrokerConfig({}),
+            log=lambda _: _Silent(),
+            options=plugin.options_class(),
         )
         made: LogStorage = cast(Any, plugin()).blumfeld_make_storage(cast(Composition, composition))
         return made
 
     return make
-
-
-class Replica:
-    """One partition: its log while it is open, and what is known of it beyond every crash."""
-
-    def __init__(self, name: str, topic_id: int, *, flush_messages: int | None = None) -> None:
-        self.partition = TopicPartition(name, 0)
-        self.topic_id = bytes([topic_id]) * 16
-        self.ledger = LogLedger(name)
-        self.leader_epoch = 0
-        self.values = 0
-        settings = {"internal.segment.bytes": SEGMENT_BYTES, "index.interval.bytes": 200}
-        if flush_messages is not None:
-            settings["flush.messages"] = flush_messages
-        self.config = TopicConfig(settings)
-        self.log: Log | None = None
-        self.state: ReplicaState | None = None
 
 
 class Machine:
@@ -99,7 +99,7 @@ class Machine:
         self.phase = "start"
         self.operations: list[tuple[str, str]] = []
         """(phase, operation) of every file operation."""
-        self.node = Node(_runtime, make)
+        self.node = Node(_Runtimes(), make)
         self.node.runtime.disk.watch = self._watch
         self.replicas: dict[str, Replica] = {}
         self.gone: dict[bytes, bool] = {}
@@ -113,7 +113,7 @@ class Machine:
         """One step. :raises Died: the node died in it"""
         try:
             result = step()
-        except (OSError, SimulationError, asyncio.CancelledError):
+        except (OSError, SimulationError, asyncio.CancelledError, CompactionAbandonedError):
             if self.node.runtime.dead:
                 raise Died from None
             raise
@@ -145,16 +145,14 @@ class Machine:
 
     def append(self, replica: Replica, *counts: int) -> None:
         """One turn: a batch for each count of records; acknowledged when this returns."""
-        log, state, ledger = replica.log, replica.state, replica.ledger
-        assert log is not None
-        assert state is not None
+        (log, state), ledger = replica.open, replica.ledger
         if replica.leader_epoch > state.epochs.latest_epoch:
             state.epoch_started(replica.leader_epoch, log.log.placed_end_offset)
         placed: list[StoredBatch] = []
         for count in counts:
-            batch = self._batch(replica, [*ledger.current, *placed], count)
+            batch = replica.make_batch([*ledger.current, *placed], count)
             log.log.place(batch, replica.leader_epoch)
-            state.producers.place(batch, TIME_MS)
+            state.producers.place(batch)
             placed.append(
                 StoredBatch(batch.base_offset, batch.next_offset, replica.leader_epoch, bytes(batch.data))
             )
@@ -177,57 +175,96 @@ class Machine:
         self.do(self.node.runtime.run_turn)
         assert ledger.written_end == ledger.end_offset, "no outcome"
 
-    def _batch(self, replica: Replica, before: Branch, count: int) -> RecordBatch:
-        replica.values += 1
-        producer_id = replica.values % PRODUCERS
-        sequence = sum(
-            batch.next_offset - batch.base_offset
-            for batch in before
-            if _header(batch).producer_id == producer_id
-        )
-        value = b"%s-%06d-" % (replica.partition.topic.encode(), replica.values)
-        records = [Record(b"%d" % n, value * 3, timestamp=TIME_MS + replica.values) for n in range(count)]
-        data = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-        return RecordBatch(memoryview(data))
-
     def flush(self, replica: Replica) -> None:
         """Flush; done when this returns."""
-        assert replica.log is not None
-        end_offset = self.do(replica.log.flush)
+        log, _ = replica.open
+        end_offset = self.do(log.flush)
         replica.ledger.flushed(end_offset)
         if end_offset < replica.ledger.written_end:
             raise Broken(
                 f"{replica.partition}: a flush of {replica.ledger.written_end} ended at {end_offset}"
             )
 
+    def roll(self, replica: Replica) -> None:
+        """Seal the active segment."""
+        log, _ = replica.open
+        self.do(log.log.roll)
+        self.do(self.node.runtime.run_turn)
+
     def truncate(self, replica: Replica, offset: int) -> None:
         """Truncate log and state: snapshots first, so that none speaks of records that are gone."""
-        log, state = replica.log, replica.state
-        assert log is not None
-        assert state is not None
+        log, _ = replica.open
         replica.ledger.truncate(offset)
+        self._truncate_state(replica, offset)
+        self.do(lambda: log.log.truncate_to(offset))
+        self._truncated(replica)
+
+    def truncate_fully(self, replica: Replica, start_offset: int) -> None:
+        """A follower that fell behind the leader's log start begins anew."""
+        log, _ = replica.open
+        replica.ledger.truncate_fully(start_offset)
+        self._truncate_state(replica, 0)
+        self.do(lambda: log.log.truncate_fully(start_offset))
+        self._truncated(replica)
+
+    def _truncate_state(self, replica: Replica, offset: int) -> None:
+        log, state = replica.open
         state.epochs.truncate_from_end(offset)
         self.do(state.save_epochs)
         for name in self.do(log.log.aux.names):
             file = parse_segment_name(name)
             if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and file.base_offset > offset:
                 self.do(lambda name=name: log.log.aux.delete(name))  # type: ignore[misc]
-        self.do(lambda: log.log.truncate_to(offset))
+
+    def _truncated(self, replica: Replica) -> None:
+        log, state = replica.open
         replica.ledger.truncated()
         state.producers.clear(log.log.log_start_offset)
         for batch in replica.ledger.current:
-            state.producers.replay(_header(batch), TIME_MS)
+            state.producers.replay(header(batch))
 
     def advance_log_start(self, replica: Replica, offset: int) -> None:
         """DeleteRecords, then retention of what is below."""
-        log, state = replica.log, replica.state
-        assert log is not None
-        assert state is not None
+        log, state = replica.open
         replica.ledger.start_asked = max(replica.ledger.start_asked, offset)
         self.do(lambda: log.log.advance_log_start(offset))
         self.do(lambda: state.log_start_moved(offset))
         self.do(lambda: log.log.drop_segments(offset))
         self.do(lambda: state.log_start_moved(log.log.log_start_offset))
+
+    def compact(self, replica: Replica, *, first_dirty_offset: int | None = None) -> None:
+        """One round over all that is sealed; what comes of it must be what the model says."""
+        (log, _), ledger = replica.open, replica.ledger
+        infos = self.do(log.log.segments)
+        horizons = {batch.base_offset: content(batch.data) for batch in self.do(log.read_all)}
+        asked = log.compaction(segment_bytes=SEGMENT_BYTES, producers=replica.producers())
+        known = [
+            horizons.get(batch.base_offset, content(batch.data).without(ledger.cleaned.removed))
+            for batch in ledger.current
+        ]
+        model = compact([batch for batch in known if batch.base_offset >= infos[0].base_offset], asked)
+        ledger.compact(model.removed, asked.end_offset, [info.base_offset for info in infos[:-1]])
+
+        async def wait() -> int:
+            return (await log.log.compact(asked)).cleaned_end_offset
+
+        end_offset = self.do(lambda: self.node.runtime.run(wait()))
+        ledger.compacted()
+        if end_offset != asked.end_offset or log.log.cleaned_end_offset != end_offset:
+            raise Broken(f"{replica.partition}: cleaned to {end_offset}, not to {asked.end_offset}")
+        ledger.check(self.do(lambda: find(replica)), power_cut=False)
+
+    def move(self, replica: Replica) -> None:
+        """To the next directory; done when this returns."""
+        log, _ = replica.open
+        directories = self.node.directories
+        wanted = directories[(directories.index(log.log.directory_id) + 1) % len(directories)]
+        self.do(lambda: self.node.storage.move_log(replica.partition, wanted))
+        for _ in range(100):
+            self.do(lambda: self.node.runtime.advance(10))
+            if log.log.directory_id == wanted and not self.node.storage.moves():
+                return
+        raise Broken(f"{replica.partition}: a move does not end")
 
     def checkpoint(self) -> None:
         """Checkpoint, and wait until it lasts."""
@@ -256,9 +293,9 @@ class Machine:
                 self.do(lambda state=state, end=end: state.save_producers(end))  # type: ignore[misc]
         self.do(self.node.stop)
         for replica in self.replicas.values():
-            assert replica.log is not None
+            log, _ = replica.open
             replica.ledger.flushed(replica.ledger.written_end)
-            replica.ledger.start_kept = replica.log.log.log_start_offset
+            replica.ledger.start_kept = log.log.log_start_offset
 
     # Death and what comes after
 
@@ -272,7 +309,7 @@ class Machine:
     def die(self, point: Point) -> None:
         """Now. What every log claims to have flushed counts as a promise."""
         for replica in self.replicas.values():
-            if replica.log is not None:
+            if replica.log is not None and not replica.ledger.truncating:
                 replica.ledger.flushed(replica.log.log.flushed_end_offset)
         self.power_was_cut |= point.power_cut
         self.node.runtime.crash(power_cut=point.power_cut, luck=point.luck)
@@ -281,9 +318,11 @@ class Machine:
         """Start on what the disk has, and delete strays, as a broker does."""
         with suppress(SimulationError):
             self.node.runtime.loop.run_ready()  # what the dead one spawned ends, in vain
+        for replica in self.replicas.values():
+            replica.log = replica.state = None
         self.do(self.node.restart)
         for partition, topic_id in self.node.storage.partitions():
-            replica = self.replicas.get(partition.topic)
+            replica = self.replicas.get(partition.topic)  # type: ignore[assignment]
             if replica is not None and topic_id in (replica.topic_id, _NO_TOPIC_ID):
                 continue
             if topic_id not in self.gone and topic_id != _NO_TOPIC_ID:
@@ -296,67 +335,35 @@ class Machine:
         """Open every log and hold it against its ledger. :raises Broken: a promise was not kept"""
         for replica in self.replicas.values():
             self.open(replica)
+        for replica in self.replicas.values():
             found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
             ledger = replica.ledger
             branch = ledger.check(found, power_cut=self.power_was_cut)
             ledger.survived(branch, found, power_cut=self.power_was_cut)
             if not ledger.cut_undone:
-                _check_state(replica, branch, found)
+                check_state(replica, branch, found)
         self.power_was_cut = False
 
+    def check_again(self) -> None:
+        """What is open still reads as it was found."""
+        for replica in self.replicas.values():
+            found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
+            replica.ledger.check(found, power_cut=False)
 
-def find(replica: Replica) -> FoundLog:
-    """The whole log by reads, which must be what a replay sees."""
-    assert replica.log is not None
-    log = replica.log.log
-    batches = replica.log.read_all()
-    replayed = [(b.base_offset, bytes(b.data)) for b in log.batches(log.log_start_offset)]
-    if replayed != [(batch.base_offset, batch.data) for batch in batches]:
-        raise Broken(f"{replica.partition}: a replay sees other batches than a reader")
-    for batch in batches:
-        _header(batch).verify_crc()
-    return FoundLog(log.log_start_offset, log.written_end_offset, batches)
-
-
-def _check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
-    """Leader epochs and producers must be those of the batches that are there."""
-    state = replica.state
-    assert state is not None
-    producers, epochs, held = ProducerState(), LeaderEpochCache(), LeaderEpochCache(state.epochs.entries)
-    for batch in branch:
-        producers.replay(_header(batch), TIME_MS)
-        if batch.leader_epoch > epochs.latest_epoch:
-            epochs.assign(batch.leader_epoch, batch.base_offset)
-    for cache in (epochs, held):  # records below were to go: their epochs were forgotten first
-        cache.truncate_from_start(
-            max(found.log_start_offset, min(replica.ledger.start_asked, found.end_offset))
-        )
-    if held.entries != epochs.entries:
-        raise Broken(
-            f"{replica.partition}: leader epochs {_in_words(held)}, of the batches {_in_words(epochs)}"
-        )
-    known, true = _sequences(state.producers), _sequences(producers)
-    if (
-        any(known.get(producer_id, last) != last for producer_id, last in true.items())
-        or known.keys() - true.keys()
-    ):
-        raise Broken(f"{replica.partition}: producers {known}, of the batches {true}")
-    seen = {_header(batch).producer_id for batch in found.batches}
-    if missing := sorted(seen - known.keys()):
-        raise Broken(f"{replica.partition}: forgot the producers {missing}")
+    def settle(self) -> None:
+        """Time passes; then nothing is left behind. :raises Broken: a file is"""
+        self.wait(SETTLED_MS)
+        left = leftovers(self.node.runtime.files, DIRECTORIES)
+        if left:
+            raise Broken(f"left behind: {', '.join(left)}")
 
 
-def _sequences(state: ProducerState) -> dict[int, tuple[int, int]]:
-    return {entry.producer_id: (entry.last_sequence, entry.last_offset) for entry in state.producers()}
+class _Runtimes:
+    """The world for each process on one disk: every one has its own chance."""
 
+    def __init__(self) -> None:
+        self.made = 0
 
-def _in_words(epochs: LeaderEpochCache) -> str:
-    return ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in epochs.entries)
-
-
-def _header(batch: StoredBatch) -> RecordBatch:
-    return RecordBatch(memoryview(batch.data))
-
-
-def _runtime(previous: FakeRuntime | None) -> FakeRuntime:
-    return FakeRuntime(1) if previous is None else FakeRuntime(2, disk=previous.disk)
+    def __call__(self, previous: FakeRuntime | None) -> FakeRuntime:
+        self.made += 1
+        return FakeRuntime(self.made, disk=None if previous is None else previous.disk)

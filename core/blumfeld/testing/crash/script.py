@@ -1,17 +1,27 @@
-"""What is done to the logs: every phase of their life, twice over with a power cut and a clean stop between."""
+"""What is done to the logs: every phase of their life, in three scripts, each with power cuts and clean stops between.
+
+A script asks the storage what it can: what it doesn't do is left out.
+"""
 
 from __future__ import annotations
 
-from blumfeld.testing.crash.machine import Machine, Point, Replica
-from blumfeld.testing.fake_files import Luck
+from collections.abc import Callable
+
+from blumfeld.testing.crash.machine import Machine, Point
+from blumfeld.testing.crash.replica import Replica
+from blumfeld.testing.fake_power import Adversary, Luck
+
+Script = Callable[[Machine], None]
 
 PHASES = (
-    "start", "append", "roll", "flush", "truncate", "retention", "delete", "checkpoint", "recovery", "close", "reopen"
+    "start", "append", "roll", "flush", "truncate", "truncate fully", "retention", "delete", "checkpoint", "recovery",
+    "close", "reopen",
 )  # fmt: skip
+"""Of :func:`run_script`."""
 
 
 def run_script(machine: Machine) -> None:
-    """The whole life. :raises Died: the machine came to its point"""
+    """The whole life of logs that are not compacted. :raises Died: the machine came to its point"""
     machine.start()
     kept, synced, fleeting = (
         Replica("kept", 1),
@@ -25,12 +35,101 @@ def run_script(machine: Machine) -> None:
     _roll(machine, logs)
     _flush(machine, logs)
     _truncate(machine, kept)
+    _truncate_fully(machine, synced)
     _retention(machine, kept, synced)
     _delete(machine, fleeting, Replica("fleeting", 4))
     _checkpoint(machine, logs[:2])
     _recovery(machine)
     _close(machine)
     _reopen(machine)
+
+
+def run_compaction(machine: Machine) -> None:
+    """Rounds of cleaning: everything, with a head, with tombstones that go, after a cut, after a restart."""
+    machine.start()
+    if not machine.node.storage.compacts:
+        return
+    replica = Replica("compacted", 1, compacts=True)
+    machine.open(replica)
+    machine.phase = "compaction"
+    _several_segments(machine, replica)
+    machine.flush(replica)
+    machine.compact(replica)
+    machine.append(replica, 2, 1)
+    machine.wait(5_000)
+    machine.phase = "compaction with a head"
+    _several_segments(machine, replica)
+    machine.compact(replica)
+    machine.flush(replica)
+    machine.checkpoint()
+    machine.phase = "compaction after a cut"
+    machine.wait(SETTLE_MS)
+    replica.leader_epoch += 1
+    _cut(machine, replica, 8)
+    _several_segments(machine, replica)
+    machine.compact(replica)
+    machine.phase = "compaction after a crash"
+    machine.flush(replica)
+    machine.die(Point(0, power_cut=True, luck=Adversary.LOSE))
+    machine.restart()
+    machine.check()
+    _several_segments(machine, replica)
+    machine.compact(replica)
+    machine.append(replica, 1)
+    machine.phase = "compaction, then a stop"
+    machine.stop()
+    _again(machine)
+
+
+def run_moves(machine: Machine) -> None:
+    """To another directory and back, while the log is written; one that is deleted afterwards."""
+    machine.start()
+    if len(machine.node.directories) < 2:
+        return
+    replica, other = Replica("moved", 1), Replica("gone", 2)
+    for each in (replica, other):
+        machine.open(each)
+        machine.append(each, 1, 2)
+    _several_segments(machine, replica)
+    machine.flush(replica)
+    machine.phase = "move"
+    machine.append(replica, 1)
+    machine.move(replica)
+    machine.append(replica, 1, 1)
+    machine.flush(replica)
+    machine.append(replica, 1)
+    machine.phase = "move back"
+    machine.move(replica)
+    machine.append(replica, 1)
+    machine.checkpoint()
+    machine.phase = "move, then delete"
+    machine.move(other)
+    machine.delete(other)
+    machine.wait(SETTLE_MS)
+    machine.phase = "move, then a stop"
+    machine.move(replica)
+    machine.stop()
+    _again(machine)
+
+
+SCRIPTS: dict[str, Script] = {"life": run_script, "compaction": run_compaction, "moves": run_moves}
+SETTLE_MS = 70_000
+
+
+def _several_segments(machine: Machine, replica: Replica) -> None:
+    for _ in range(3):
+        machine.append(replica, 2, 3)
+        machine.append(replica, 1, 2, 1)
+    machine.roll(replica)
+    machine.append(replica, 1)
+
+
+def _again(machine: Machine) -> None:
+    """What was stopped is there at the next start."""
+    machine.node.runtime.dead = True
+    machine.node.runtime.disk.kill()
+    machine.restart()
+    machine.check()
 
 
 def _append(machine: Machine, logs: tuple[Replica, ...]) -> None:
@@ -47,9 +146,7 @@ def _roll(machine: Machine, logs: tuple[Replica, ...]) -> None:
     for replica in logs:
         machine.append(replica, 1, 1, 2, 1, 1, 1)
         machine.append(replica, 1, 1)
-        log = replica.log
-        assert log is not None
-        machine.do(log.log.roll)
+        machine.roll(replica)
         machine.append(replica, 1)
 
 
@@ -79,13 +176,26 @@ def _cut(machine: Machine, replica: Replica, back: int) -> None:
     machine.truncate(replica, replica.ledger.current[-back].base_offset)
 
 
+def _truncate_fully(machine: Machine, replica: Replica) -> None:
+    """Ahead of where it ends, as a follower's; then it is written on."""
+    machine.phase = "truncate fully"
+    replica.leader_epoch += 1
+    machine.truncate_fully(replica, replica.ledger.end_offset + 10)
+    for _ in range(2):
+        machine.append(replica, 2, 1, 1, 1, 1)
+    machine.flush(replica)
+    machine.truncate_fully(replica, replica.ledger.end_offset)
+    for _ in range(3):
+        machine.append(replica, 2, 1, 1, 1)
+
+
 def _retention(machine: Machine, *logs: Replica) -> None:
     machine.phase = "retention"
     for replica in logs:
         batches = replica.ledger.current
         machine.advance_log_start(replica, batches[1].base_offset)
         machine.advance_log_start(replica, batches[len(batches) // 2].next_offset)
-    machine.wait(70_000)
+    machine.wait(SETTLE_MS)
 
 
 def _delete(machine: Machine, old: Replica, new: Replica) -> None:
@@ -96,7 +206,7 @@ def _delete(machine: Machine, old: Replica, new: Replica) -> None:
     machine.append(new, 1, 1)
     machine.flush(new)
     machine.append(new, 1)
-    machine.wait(70_000)
+    machine.wait(SETTLE_MS)
 
 
 def _checkpoint(machine: Machine, logs: tuple[Replica, ...]) -> None:
@@ -129,10 +239,7 @@ def _close(machine: Machine) -> None:
 
 def _reopen(machine: Machine) -> None:
     machine.phase = "reopen"
-    machine.node.runtime.dead = True
-    machine.node.runtime.disk.kill()
-    machine.restart()
-    machine.check()
+    _again(machine)
     for replica in machine.replicas.values():
         machine.append(replica, 1, 1)
         machine.flush(replica)

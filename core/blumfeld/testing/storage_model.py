@@ -1,0 +1,114 @@
+"""Compaction as a reference: which records of some batches must be left, and whether they are. Slow and plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from blumfeld.spi.compaction import CompactionRequest
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record, records
+
+RecordKept = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+"""Offset, key, value, timestamp, headers."""
+
+
+class BatchContent(msgspec.Struct, frozen=True):
+    """What a batch says, however its records are written."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    attributes: int
+    """Without the flag of a delete horizon."""
+    delete_horizon_ms: int | None
+    records: tuple[RecordKept, ...]
+
+    def without(self, removed: Iterable[int]) -> BatchContent:
+        """What is left when records fall out."""
+        gone = frozenset(removed)
+        left = tuple(record for record in self.records if record[0] not in gone)
+        return msgspec.structs.replace(self, records=left)
+
+    def same(self, other: BatchContent) -> bool:
+        """Equal but for the delete horizon."""
+        return self == msgspec.structs.replace(other, delete_horizon_ms=self.delete_horizon_ms)
+
+
+def content(data: bytes) -> BatchContent:
+    """A batch's content. Checks its CRC."""
+    batch = RecordBatch(memoryview(data))
+    batch.verify_crc()
+    return BatchContent(
+        base_offset=batch.base_offset,
+        next_offset=batch.next_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        attributes=batch.attributes & ~0x40,
+        delete_horizon_ms=batch.delete_horizon_ms,
+        records=tuple(map(_kept, records(batch))),
+    )
+
+
+def _kept(record: Record) -> RecordKept:
+    return record.offset, record.key, record.value, record.timestamp, tuple(record.headers)
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What a round must come to. Without transactions: those have tests of their own."""
+
+    batches: tuple[BatchContent, ...]
+    """All that were looked at, with the records that stay; a batch without any may be there or not."""
+    removed: frozenset[int]
+    """Offsets of records that fell out."""
+    keys: int
+    horizons: frozenset[int]
+    """Base offsets of batches whose tombstones have a delete horizon from now on."""
+
+
+def compact(batches: Sequence[BatchContent], request: CompactionRequest) -> Compacted:
+    """The newest record of each key stays, tombstones until their horizon, records without a key never."""
+    below = [batch for batch in batches if batch.next_offset <= request.end_offset]
+    newest = {
+        key: offset
+        for batch in below
+        for offset, key, *_ in batch.records
+        if key is not None and offset >= request.first_dirty_offset
+    }
+    removed: set[int] = set()
+    horizons: set[int] = set()
+    left: list[BatchContent] = []
+    for batch in below:
+        expired = batch.delete_horizon_ms is not None and request.now_ms >= batch.delete_horizon_ms
+        gone = {
+            offset
+            for offset, key, value, *_ in batch.records
+            if key is None or newest.get(key, -1) > offset or (value is None and expired)
+        }
+        removed |= gone
+        left.append(batch.without(gone))
+        if any(record[2] is None for record in left[-1].records):
+            horizons.add(batch.base_offset)
+    return Compacted(tuple(left), frozenset(removed), len(newest), frozenset(horizons))
+
+
+def difference(found: Sequence[BatchContent], expected: Sequence[BatchContent]) -> str | None:
+    """What is wrong with ``found``; batches that were left empty may be there or not. ``None``: nothing."""
+    at = 0
+    for batch in expected:
+        if at < len(found) and found[at].base_offset == batch.base_offset:
+            if not found[at].same(batch):
+                return f"the batch at {batch.base_offset} is {found[at]}, expected {batch}"
+            at += 1
+        elif batch.records:
+            there = found[at].base_offset if at < len(found) else "nothing"
+            return f"the batch at {batch.base_offset} is missing, with {len(batch.records)} records; {there} is there"
+    if at < len(found):
+        return f"a batch at {found[at].base_offset} that was not to be there"
+    return None
