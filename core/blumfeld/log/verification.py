@@ -89,6 +89,7 @@ def verify_segment(segment: SegmentBytes, *, deep: bool = False) -> SegmentSumma
     seen = SegmentSummary(base_offset=base, next_offset=base, first_epochs=[], findings=[])
     whole: list[WholeBatch] = []
     aborts: dict[int, int] = {}
+    unreadable: list[Finding] = []
     for part in inspect_segment(segment.log, base):
         if isinstance(part, Damage):
             where = f"bytes {part.position:,} to {part.position + part.size_bytes:,}: {part.problem}"
@@ -103,9 +104,11 @@ def verify_segment(segment: SegmentBytes, *, deep: bool = False) -> SegmentSumma
         ):
             aborts[part.batch.last_offset] = part.batch.producer_id
         if deep:
-            seen.findings += _record_findings(log_name, part)
-    seen.findings += offset_index_findings(segment, whole)
-    seen.findings += time_index_findings(segment, whole)
+            unreadable += _record_findings(log_name, part)
+    if not seen.findings:  # else the indexes are made anew in any case
+        seen.findings += offset_index_findings(segment, whole)
+        seen.findings += time_index_findings(segment, whole)
+    seen.findings += unreadable
     seen.findings += transaction_index_findings(segment, aborts)
     return seen
 
@@ -131,6 +134,8 @@ def _record_findings(name: str, part: WholeBatch) -> Iterator[Finding]:
 def trimmed(data: Buffer, entry_bytes: int) -> Buffer:
     """An index without the zeros behind its last entry: a broker that preallocates and was killed leaves them."""
     view = bytes(data)
+    if len(view) % entry_bytes:
+        return view
     used = len(view.rstrip(b"\0"))
     return view[: -(-used // entry_bytes) * entry_bytes]
 

@@ -1,0 +1,240 @@
+"""``blumfeld log`` on a directory that a broker wrote: what it shows, what it finds after damage, what it mends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from typer.testing import CliRunner
+
+from blumfeld.cli.app import app
+from blumfeld.testing import EmbeddedBroker
+
+TOPIC = "trades"
+COUNT = 300
+START_MS = int(time.time()) * 1000
+"""Of the records: a producer whose records are old is forgotten."""
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with one partition of several segments, cleanly closed."""
+    folder = tmp_path_factory.mktemp("log") / "data"
+    with EmbeddedBroker(storage="storage_local", data_dir=str(folder), config=CONFIG) as broker:
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "batch.num.messages": 10,
+                "enable.idempotence": True,
+            }
+        )
+        for number in range(COUNT):
+            producer.produce(
+                TOPIC, b"value-%04d" % number * 40, b"key-%03d" % number, timestamp=START_MS + number
+            )
+            if number % 10 == 9:
+                assert producer.flush(20) == 0
+    return folder
+
+
+CONFIG = {"log.index.interval.bytes": 1000, "log.roll.ms": 95, "log.retention.ms": -1}
+
+
+@pytest.fixture
+def data(written: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(written, tmp_path / "data"))
+
+
+def log(*arguments: object, status: int = 0) -> str:
+    done = RUNNER.invoke(app, ["log", *map(str, arguments)])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for line in log(*arguments, "--json", status=status).splitlines() if line[:1] == "{"
+    ]
+
+
+def segments(data: Path) -> list[Path]:
+    return sorted((data / f"{TOPIC}-0").glob("*.log"))
+
+
+def served(data: Path) -> list[bytes]:
+    """Keys in the topic, as a broker on this directory serves them to librdkafka, which checks CRCs."""
+    with EmbeddedBroker(storage="storage_local", data_dir=str(data), config=CONFIG) as broker:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "check.crcs": True,
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        keys: list[bytes] = []
+        while (message := consumer.poll(20)) is not None and message.error() is None:
+            key = message.key()
+            assert isinstance(key, bytes)
+            keys.append(key)
+        consumer.close()
+    return keys
+
+
+def test_the_overview_says_whose_it_is_and_what_lies_in_it(written: Path) -> None:
+    shown = rows(written)
+    facts = {row["what"]: row["value"] for row in shown if "what" in row}
+    assert facts["last stop"].startswith("clean")
+    (entry,) = [row for row in shown if row.get("log") == f"{TOPIC}-0"]
+    assert (entry["first offset"], entry["end offset"], entry["segments"]) == (
+        0,
+        COUNT,
+        len(segments(written)),
+    )
+    assert entry["high watermark"] == entry["recovery point"] == COUNT
+    assert entry["bytes"] == sum(path.stat().st_size for path in segments(written))
+    assert len(segments(written)) > 2
+    assert f"{TOPIC}-0" in log(written)
+
+
+def test_a_partition_shows_segments_epochs_and_producers(written: Path) -> None:
+    shown = rows(written / f"{TOPIC}-0")
+    listed = [row for row in shown if "segment" in row and "batches" in row]
+    assert [row["segment"] for row in listed] == [int(path.stem) for path in segments(written)]
+    assert sum(row["records"] for row in listed) == COUNT
+    assert [row["start offset"] for row in shown if row["table"] == "leader epochs"] == [0]
+    (producer,) = [row for row in shown if "last sequence" in row]
+    assert (producer["last offset"], producer["last sequence"]) == (COUNT - 1, COUNT - 1)
+
+
+def test_a_log_file_shows_batches_or_records_from_an_offset_on(written: Path) -> None:
+    first = segments(written)[0]
+    batches = rows(first)
+    assert batches[0]["first"] == 0
+    assert {row["codec"] for row in batches} == {"none"}
+    shown = rows(first, "--records", "--from", 17, "--limit", 4)
+    assert [row["offset"] for row in shown] == [17, 18, 19, 20]
+    assert shown[0]["key"] == "key-017"
+    assert shown[0]["value"] == "value-0017" * 40
+    assert shown[0]["time"].endswith(".017")
+    assert "… (400 bytes)" in log(first, "--records", "--limit", 1)
+    assert "--from and --limit say which" in log(first, "--limit", 1)
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "snapshot"])
+def test_other_files_of_a_segment_are_shown(written: Path, suffix: str) -> None:
+    assert rows(max((written / f"{TOPIC}-0").glob(f"*.{suffix}"), key=lambda path: path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    "name", ["meta.properties", "recovery-point-offset-checkpoint", f"{TOPIC}-0/leader-epoch-checkpoint"]
+)
+def test_small_files_are_shown(written: Path, name: str) -> None:
+    assert rows(written / name)
+
+
+def test_a_sound_directory_verifies(written: Path) -> None:
+    assert "2 of 2 logs are sound" in log(written, "--verify", "--deep")
+    assert rows(written, "--verify") == []
+
+
+def test_a_broker_that_runs_is_told_of_and_keeps_repair_out(data: Path) -> None:
+    with EmbeddedBroker(storage="storage_local", data_dir=str(data), config=CONFIG):
+        assert "a broker runs on it" in log(data)
+        assert "locked by another process" in log(data, "--repair", status=2)
+
+
+def test_what_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    assert log(tmp_path / "absent", status=2) == f"blumfeld: {tmp_path}/absent: No such file or directory\n"
+    assert "a data directory or a partition's" in log(__file__, "--verify", status=2)
+
+
+def test_a_bit_flip_is_found_and_only_its_batch_is_lost(data: Path) -> None:
+    """The others are served as before, and the damaged bytes are kept."""
+    victim = segments(data)[1]
+    spoilt = rows(victim)[3]
+    with victim.open("r+b") as file:
+        file.seek(spoilt["position"] + 100)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 4]))
+    (found,) = rows(data, "--verify", status=1)
+    assert found["file"] == victim.name
+    assert "CRC" in found["what"]
+    assert "DAMAGED" in log(victim)
+    done = log(data, "--repair", "--yes")
+    assert f"offsets {spoilt['first']} to {spoilt['last']} lost" in done
+    assert (victim.parent / f"{victim.name}.damaged-{spoilt['position']}").stat().st_size == spoilt["bytes"]
+    lost = {b"key-%03d" % number for number in range(spoilt["first"], spoilt["last"] + 1)}
+    assert served(data) == [key for n in range(COUNT) if (key := b"key-%03d" % n) not in lost]
+    assert log(data, "--verify")
+
+
+def test_a_torn_tail_is_cut(data: Path) -> None:
+    last = segments(data)[-1]
+    with last.open("ab") as file:
+        file.write(b"\0" * 700)
+    (found, *_) = rows(data, "--verify", status=1)
+    assert "700 zero bytes" in found["what"]
+    size = last.stat().st_size
+    log(data, "--repair", "--yes")
+    assert last.stat().st_size == size - 700
+    assert len(served(data)) == COUNT
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("harm", ["deleted", "garbage", "cut"])
+def test_an_index_is_rebuilt(data: Path, suffix: str, harm: str) -> None:
+    victim = segments(data)[0].with_suffix(f".{suffix}")
+    before = victim.read_bytes()
+    if harm == "deleted":
+        victim.unlink()
+    else:
+        victim.write_bytes(b"\xff" * len(before) if harm == "garbage" else before[:-5])
+    (found,) = rows(data, "--verify", status=1)
+    assert found["file"] == victim.name
+    log(data, "--repair", "--yes")
+    assert log(data, "--verify")
+    assert victim.stat().st_size % {"index": 8, "timeindex": 12}[suffix] == 0
+    assert len(served(data)) == COUNT
+
+
+def test_unreadable_epochs_and_snapshots_are_made_anew(data: Path) -> None:
+    partition = data / f"{TOPIC}-0"
+    (partition / "leader-epoch-checkpoint").write_text("7\nnonsense\n")
+    snapshot = max(partition.glob("*.snapshot"))
+    snapshot.write_bytes(b"\1\2\3")
+    assert {row["file"] for row in rows(data, "--verify", status=1)} == {
+        "leader-epoch-checkpoint",
+        snapshot.name,
+    }
+    log(data, "--repair", "--yes")
+    assert not snapshot.exists()
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert len(served(data)) == COUNT
+
+
+def test_a_missing_segment_is_a_note_and_the_rest_is_served(data: Path) -> None:
+    """What is gone is gone; nothing else goes with it."""
+    victim = segments(data)[1]
+    lost = range(int(victim.stem), int(segments(data)[2].stem))
+    victim.unlink()
+    (found,) = rows(data, "--verify")
+    assert found["what"] == f"offsets {lost[0]} to {lost[-1]} before it are missing"
+    assert served(data) == [b"key-%03d" % n for n in range(COUNT) if n not in lost]
+
+
+def test_no_is_no(data: Path) -> None:
+    victim = segments(data)[0].with_suffix(".index")
+    victim.unlink()
+    done = RUNNER.invoke(app, ["log", str(data), "--repair"], input="n\n")
+    assert done.exit_code == 1
+    assert not victim.exists()
