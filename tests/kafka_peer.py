@@ -37,11 +37,15 @@ def tool(peer: str, *args: str) -> str:
 
 
 @contextmanager
-def kafka_on(peer: str, directory: Path) -> Iterator[str]:
-    """Kafka on ``directory/data``, once it answers; its address. Stopped in order."""
+def kafka_on(peer: str, directory: Path, *settings: str, kill: bool = False) -> Iterator[str]:
+    """Kafka on ``directory/data``, once it answers; its address. Stopped in order, or by ``kill -9``.
+
+    :param settings: ``key=value``, laid over its configuration
+    """
     port, log = free_port(), directory / "kafka.log"
     with log.open("w") as out:
-        process = subprocess.Popen([peer, "start", str(directory), str(port)], stdout=out, stderr=out)
+        command = [peer, "start", str(directory), str(port), *settings]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
             deadline = time.monotonic() + START_SECONDS_MAX
             while "Kafka Server started" not in log.read_text():
@@ -50,7 +54,7 @@ def kafka_on(peer: str, directory: Path) -> Iterator[str]:
                 time.sleep(0.2)
             yield f"127.0.0.1:{port}"
         finally:
-            process.terminate()
+            process.kill() if kill else process.terminate()
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:

@@ -1,0 +1,190 @@
+"""What fills a broker, Kafka's or ours, with every kind of log, and reads all of it back, by an unmodified
+client.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS = {"codecs": 2, "compacted": 1, "transactions": 1, "unfinished": 1, "deleted-from": 1}
+SMALL = {"internal.segment.bytes": "16384", "index.interval.bytes": "512"}
+COMPACT = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "100",
+}
+Seen = dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None, int, Any]]]
+
+
+def make_topics(bootstrap: str) -> None:
+    """All of :data:`TOPICS`, in small segments."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics(
+        [
+            NewTopic(name, partitions, 1, config=SMALL | (COMPACT if name == "compacted" else {}))
+            for name, partitions in TOPICS.items()
+        ]
+    )
+    for future in made.values():
+        future.result(timeout=30)
+
+
+def produce(bootstrap: str, topic: str, codec: str, count: int, partitions: int = 1, keys: int = 20) -> None:
+    """Idempotent, in batches of at most forty; every fiftieth value is null."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "batch.num.messages": 40,
+        }
+    )
+    failed: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    for number in range(count):
+        value = None if number % 50 == 7 else f"{codec} {number} ".encode() * 8
+        producer.produce(
+            topic,
+            value=value,
+            key=f"{codec}-{number % keys}".encode(),
+            partition=number % partitions,
+            headers=[("codec", codec.encode()), ("none", None)],
+            on_delivery=delivered,
+        )
+    assert producer.flush(60) == 0
+    assert not failed, failed
+
+
+def transact(bootstrap: str, topic: str, rounds: int, *, leave_open: bool = False) -> object:
+    """Two producers whose transactions overlap; every third is aborted. What is left open stays so, as long as
+    the result is held.
+    """
+    from confluent_kafka import Producer
+
+    producers = []
+    for name in ("one", "two"):
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"{topic}-{name}",
+                "transaction.timeout.ms": 900_000,
+                "linger.ms": 5,
+            }
+        )
+        producer.init_transactions(30)
+        producers.append(producer)
+    for number in range(rounds):
+        for who, producer in enumerate(producers):
+            producer.begin_transaction()
+            for part in range(3):
+                producer.produce(topic, value=b"%d %d %d " % (number, who, part) * 20, key=b"k%d" % part)
+            assert producer.flush(30) == 0
+        for who, producer in enumerate(producers):
+            if (number + who) % 3 == 0:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+    if leave_open:
+        producers[0].begin_transaction()
+        producers[0].produce(topic, value=b"never ended")
+        assert producers[0].flush(30) == 0
+    return producers
+
+
+def fill(bootstrap: str) -> object:
+    """Every kind of log. Hold what it gives until the broker is down."""
+    make_topics(bootstrap)
+    for codec in CODECS:
+        produce(bootstrap, "codecs", codec, 300, partitions=2)
+        produce(bootstrap, "compacted", codec, 300, keys=7)
+        produce(bootstrap, "deleted-from", codec, 60)
+    transact(bootstrap, "transactions", 40)
+    delete_records(bootstrap, "deleted-from", 133)
+    return transact(bootstrap, "unfinished", 4, leave_open=True)
+
+
+def make_retained(bootstrap: str) -> None:
+    """A topic that keeps little."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    config = SMALL | {"retention.bytes": "10000"}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("retained", 1, 1, config=config)])["retained"].result(timeout=30)
+
+
+def delete_records(bootstrap: str, topic: str, offset: int) -> None:
+    """Partition 0 starts at ``offset`` now."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deleted = admin.delete_records([TopicPartition(topic, 0, offset)])
+    for future in deleted.values():
+        assert future.result(timeout=30).low_watermark == offset
+
+
+def latest(records: list[Any]) -> dict[bytes | None, Any]:
+    """The newest record of each key that has a value."""
+    return {key: row for key, row in {record[1]: record for record in records}.items() if row[2] is not None}
+
+
+def consume(bootstrap: str, *, committed: bool, topics: dict[str, int] = TOPICS) -> Seen:
+    """Everything that a reader is given, by partition, up to the end that it is told of."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    wanted = [(topic, p) for topic, count in topics.items() for p in range(count)]
+    seen: Seen = {place: [] for place in wanted}
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for topic, p in wanted])
+    ended: set[tuple[str, int]] = set()
+    deadline = time.monotonic() + 60
+    while len(ended) < len(wanted):
+        assert time.monotonic() < deadline, f"no end of {sorted(set(wanted) - ended)}"
+        message = consumer.poll(5)
+        if message is None:
+            continue
+        place = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(place)
+            continue
+        seen[place].append(
+            (message.offset() or 0, message.key(), message.value(), message.timestamp()[1], message.headers())
+        )
+    consumer.close()
+    return seen
+
+
+def watermarks(bootstrap: str, topics: dict[str, int] = TOPICS) -> dict[tuple[str, int], tuple[int, int]]:
+    """Log start and high watermark of every partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    found = {
+        (topic, p): consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
+        for topic, count in topics.items()
+        for p in range(count)
+    }
+    consumer.close()
+    return found
