@@ -45,13 +45,13 @@ class PlainAux:
 class PlainLog:
     """``PartitionLog`` whose sealed segments are cut by :meth:`roll` only."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory_id: bytes = b"d" * 16) -> None:
         self.log_start_offset = 0
         self.placed_end_offset = 0
         self.written_end_offset = 0
         self.flushed_end_offset = 0
         self.cleaned_end_offset = 0
-        self.directory_id = b"d" * 16
+        self.directory_id = directory_id
         self.aux = PlainAux()
         self.listener: LogListener | None = None
         self.fail_next_write = False
@@ -201,29 +201,71 @@ class PlainLog:
 
 
 class PlainStorage:
-    """``LogStorage`` of :class:`PlainLog`; survives the broker that uses it."""
+    """``LogStorage`` of :class:`PlainLog`; survives the broker that uses it.
+
+    :param directories: paths; each one's id is the last character of its path, 16 times
+    """
 
     compacts = False
 
-    def __init__(self) -> None:
+    def __init__(self, directories: Sequence[str] = ("/plain/d",)) -> None:
         self.logs: dict[TopicPartition, PlainLog] = {}
         self.deleted: list[TopicPartition] = []
         self.checkpointed: dict[TopicPartition, int] = {}
         self.refuse_to_open: Exception | None = None
         self.open_slowly: Completion[None] | None = None
         self.stopped_at_epoch: int | None = None
+        self.watcher: StorageWatcher | None = None
+        self._online = dict.fromkeys(directories, True)
+        self._moves: dict[TopicPartition, LogMove] = {}
 
     def watch(self, watcher: StorageWatcher) -> None:
-        """Nothing fails or moves here."""
+        """Tell ``watcher``."""
+        self.watcher = watcher
+
+    def directory_id(self, path: str) -> bytes:
+        """The id of a directory."""
+        return path[-1].encode() * 16
+
+    def fail_directory(self, path: str) -> None:
+        """The directory is offline; the watcher is told."""
+        self._online[path] = False
+        failed = next(info for info in self.log_dirs() if info.path == path)
+        if self.watcher is not None:
+            self.watcher.directory_failed(failed, OSError(5, "input/output error"))
+
+    def mend_directory(self, path: str) -> None:
+        """A new disk, or the old one again: seen at the next start."""
+        self._online[path] = True
 
     def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """There is nowhere else to move to."""
-        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+        """Begin, or give up; :meth:`finish_move` ends it."""
+        online = {info.directory_id for info in self.log_dirs() if info.online}
+        if directory_id not in online:
             raise LookupError(f"no log directory {directory_id.hex()}")
+        log = self.logs.get(partition)
+        if log is None:
+            raise ValueError(f"{partition} is not open")
+        self._moves.pop(partition, None)
+        if directory_id != log.directory_id:
+            self._moves[partition] = LogMove(
+                partition=partition,
+                from_directory_id=log.directory_id,
+                to_directory_id=directory_id,
+                size_bytes=0,
+                copied_end_offset=0,
+            )
+
+    def finish_move(self, partition: TopicPartition) -> None:
+        """It lies in the other directory now; the watcher is told."""
+        move = self._moves.pop(partition)
+        self.logs[partition].directory_id = move.to_directory_id
+        if self.watcher is not None:
+            self.watcher.moved(partition, move.to_directory_id)
 
     def moves(self) -> Sequence[LogMove]:
-        """None."""
-        return ()
+        """Those that were begun."""
+        return tuple(self._moves.values())
 
     def promise(self) -> str:
         return "memory"
@@ -232,7 +274,16 @@ class PlainStorage:
         return None
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
-        return (LogDirInfo(path="/plain", directory_id=b"d" * 16, online=True),)
+        return tuple(
+            LogDirInfo(
+                path=path,
+                directory_id=self.directory_id(path),
+                online=online,
+                total_bytes=1000 if online else -1,
+                usable_bytes=400 if online else -1,
+            )
+            for path, online in self._online.items()
+        )
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
         return ()
@@ -250,10 +301,18 @@ class PlainStorage:
             await self.open_slowly
         if self.refuse_to_open is not None:
             raise self.refuse_to_open
-        log = self.logs.setdefault(partition, PlainLog())
+        log = self.logs.get(partition)
+        if log is None:
+            log = self.logs[partition] = PlainLog(directory_id or self._emptiest())
+        if not any(info.online for info in self.log_dirs() if info.directory_id == log.directory_id):
+            raise OSError(5, "input/output error")
         log.listener = listener
         log.closed = False
         return log
+
+    def _emptiest(self) -> bytes:
+        online = [info.directory_id for info in self.log_dirs() if info.online]
+        return min(online, key=lambda one: sum(log.directory_id == one for log in self.logs.values()))
 
     def delete_log(self, partition: TopicPartition) -> None:
         self.logs.pop(partition, None)

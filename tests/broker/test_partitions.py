@@ -175,13 +175,21 @@ def test_what_the_image_says_while_a_log_is_opened_counts_once_it_is(broker: Bro
     assert hosted(broker, "slow").leader_epoch == 8
 
 
-@pytest.mark.parametrize("error", [OSError("no such device"), ValueError("another topic's directory")])
-def test_a_log_that_cannot_be_opened_is_told_and_others_are(broker: BrokerHarness, error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (OSError("no such device"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (ValueError("another topic's directory"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_log_that_cannot_be_opened_is_told_and_others_are(
+    broker: BrokerHarness, error: Exception, answer: ErrorCode
+) -> None:
     broker.storage.refuse_to_open = error
     broker.create_topic("bad")
     broker.storage.refuse_to_open = None
     broker.create_topic("good")
-    assert code(broker, batch(), topic="bad") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code(broker, batch(), topic="bad") == answer
     assert code(broker, batch(), topic="good") == ErrorCode.NONE
     assert ("error", "log not opened") in [event[:2] for event in broker.log.events]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.lifecycle import Lifecycle
+from blumfeld.broker.log_directories import LogDirectories
 from blumfeld.broker.parking import PurgatoryParking
 from blumfeld.broker.partition_manager import PartitionManager
 from blumfeld.broker.partitions import Partition
@@ -83,6 +84,8 @@ class Broker:
         self.peers = TransportPeerClient(composition)
         self.fetch_sessions = FetchSessions(lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1)
         self.lifecycle = Lifecycle(composition)
+        self.log_directories = LogDirectories(self)
+        composition.storage.watch(self.log_directories)
         self._upkeep = Upkeep(self)
         self._dispatchers = {
             kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
@@ -205,6 +208,8 @@ class Broker:
         image = self.image.topics.get(topic)
         if image is None or index not in image.partitions:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.partitions.is_offline(topic, index):
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Life
@@ -234,11 +239,13 @@ class Broker:
         """Tell the controller, answer what is parked, close the logs. Legal without start."""
         await self.lifecycle.shut_down()
         self._upkeep.stop()
+        self.log_directories.stop()
         if self._groups is not None:
             self._groups.stop()
         self.parking.stop()
         self._following = False
         self.partitions.stop()
+        self._upkeep.checkpoint()
         await self.peers.stop()
 
     # The image

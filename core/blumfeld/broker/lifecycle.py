@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blumfeld.metadata.directories import is_reserved
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
@@ -37,10 +38,13 @@ class Lifecycle:
         self.broker_epoch = -1
         self.fenced = True
         """As the controller last said."""
+        self.offline_dirs_told: tuple[bytes, ...] = ()
+        """Log directories that the controller has heard are offline."""
         self._composition = composition
         self._runtime = composition.runtime
         self._events = composition.log("broker")
         self._timer: Timer | None = None
+        self._beat_again = False
         self._unfenced: Completion[None] | None = None
         self._leaving = False
         self._may_stop: Completion[None] | None = None
@@ -101,25 +105,44 @@ class Lifecycle:
             previous_broker_epoch=storage.previous_broker_epoch(),
         )
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the controller may be silent before something is wrong."""
+        return self._composition.config.int("broker.session.timeout.ms")
+
+    def beat_now(self) -> None:
+        """There is something that the controller should know at once: the next heartbeat doesn't wait."""
+        if self.broker_epoch < 0 or self._leaving:
+            return
+        if self._timer is None:
+            self._beat_again = True  # one is under way
+        else:
+            self._timer.cancel()
+            self._beat()
+
     def _beat(self) -> None:
         self._timer = None
+        storage = self._composition.storage
+        offline = [
+            d.directory_id for d in storage.log_dirs() if not d.online and not is_reserved(d.directory_id)
+        ]
         request = BrokerHeartbeatRequest(
             broker_id=self._composition.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=self._leaving and self._alone(),
             want_shut_down=self._leaving,
-            offline_log_dirs=[d.directory_id for d in self._composition.storage.log_dirs() if not d.online],
+            offline_log_dirs=offline,
         )
-        session_ms = self._composition.config.int("broker.session.timeout.ms")
-        self._composition.metadata.submit(request, session_ms).when_done(self._beaten)
+        answer = self._composition.metadata.submit(request, self.session_timeout_ms)
+        answer.when_done(lambda done: self._beaten(done, tuple(offline)))
 
     def _metadata_offset(self) -> int:
         """How far this node's image is. ``submit`` answers when the change is in it, so at least our registration."""
         quorum = self._composition.metadata.quorum()
         return self.broker_epoch if quorum is None else max(self.broker_epoch, quorum.high_watermark - 1)
 
-    def _beaten(self, done: Completion[Message]) -> None:
+    def _beaten(self, done: Completion[Message], offline: tuple[bytes, ...]) -> None:
         interval_ms: float = self._composition.config.int("broker.heartbeat.interval.ms")
         if done.error is not None:
             self._events.warning("heartbeat not answered", error=str(done.error))
@@ -135,12 +158,16 @@ class Lifecycle:
                     self._stop_now()
                     return
             elif not answer.error_code:
+                self.offline_dirs_told = offline
                 self._heard(answer)
                 if answer.should_shut_down and self._may_stop is not None:
                     self._stop_now()
                     return
             if self.fenced or self._leaving:
                 interval_ms = min(interval_ms, RETRY_MS)
+        if self._beat_again:
+            self._beat_again = False
+            interval_ms = 0
         self._timer = self._runtime.call_later(interval_ms, self._beat)
 
     def _heard(self, answer: BrokerHeartbeatResponse) -> None:
@@ -167,9 +194,7 @@ class Lifecycle:
             self._timer.cancel()
         if self._composition.config.bool("controlled.shutdown.enable"):
             self._may_stop = Completion()
-            limit = self._runtime.call_later(
-                self._composition.config.int("broker.session.timeout.ms"), self._stop_now
-            )
+            limit = self._runtime.call_later(self.session_timeout_ms, self._stop_now)
             self._beat()
             await self._may_stop
             limit.cancel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from blumfeld.broker.partitions import Partition
+from blumfeld.broker.places import Places
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
@@ -20,6 +21,8 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 
+PREFERRED_MAX = 10_000
+"""Partitions not hosted yet for which a log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
 """Logs that are opened at the same time: as many as there are workers for what blocks."""
 
@@ -52,10 +55,14 @@ class PartitionManager:
         self._events = events
         self._config_of = config_of
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        self._offline: dict[TopicPartition, bytes] = {}
+        """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR until the next start."""
+        self._places: Places
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
         self._settled: Completion[None] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._preferred: dict[TopicPartition, bytes] = {}
         self._stopped = True
 
     def __iter__(self) -> Iterator[Partition]:
@@ -73,11 +80,17 @@ class PartitionManager:
         partitions = self.by_id.get(topic_id)
         return None if partitions is None else partitions.get(index)
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether it is a replica of this node that could not be opened: KAFKA_STORAGE_ERROR."""
+        return TopicPartition(topic, index) in self._offline
+
     def start(self, storage: LogStorage, replication: Replication) -> None:
         """Storage and replication have started: take the checkpointed high watermarks."""
         self._storage = storage
         self._replication = replication
         self._high_watermarks = storage.high_watermarks()
+        self._places = Places(storage, self._node_id, self._preferred)
+        self._offline.clear()
         self._stopped = False
 
     def settled(self) -> Completion[None]:
@@ -102,6 +115,8 @@ class PartitionManager:
             self.remove(partition)
             hosted = None
         if hosted is None:
+            if self._offline.get(partition) == topic_id:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             self._wanted[partition] = (topic_id, image)
             if self._openers < min(OPENED_AT_ONCE_MAX, len(self._wanted)):
                 self._openers += 1
@@ -109,6 +124,9 @@ class PartitionManager:
             return ErrorCode.NONE
         if image.leader_epoch < hosted.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
+        if hosted.closed is not None:  # its directory failed: it is offline until the next start
+            hosted.image = image
+            return hosted.closed
         hosted.apply(image, self._node_id, self._replication)
         self._changed(hosted)
         return ErrorCode.NONE
@@ -116,6 +134,8 @@ class PartitionManager:
     def remove(self, partition: TopicPartition) -> None:
         """The replica is not ours any more: close it and delete its log."""
         self._wanted.pop(partition, None)
+        self._offline.pop(partition, None)
+        self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
         hosted = self._forget(partition)
         if hosted is not None:
@@ -135,16 +155,35 @@ class PartitionManager:
         self._events.error("partition offline", partition=str(partition.partition), error=str(error))
         self._changed(partition)
 
+    def directory_failed(self, directory_id: bytes, error: OSError) -> int:
+        """Every replica in this log directory is offline now, until the next start; how many went so.
+
+        Who waits for one of them gets KAFKA_STORAGE_ERROR.
+        """
+        if self._stopped:
+            return 0
+        self._places.changed()
+        lost = [p for p in self if p.closed is None and p.log.directory_id == directory_id]
+        for partition in lost:
+            partition.fail(error)
+        return len(lost)
+
+    def prefer(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """If its log is to be made one day, let it be there (AlterReplicaLogDirs of what isn't hosted)."""
+        if partition in self._preferred or len(self._preferred) < PREFERRED_MAX:
+            self._preferred[partition] = directory_id
+
     async def _open_wanted(self) -> None:
         while (partition := self._next_wanted()) is not None:
-            topic_id, _ = self._wanted[partition]
+            topic_id, image = self._wanted[partition]
             self._opening[partition] = None
-            opened = await self._open(partition, topic_id)
+            opened = await self._open(partition, topic_id, image)
             del self._opening[partition]
             wanted = self._wanted.get(partition)
             if wanted is None or wanted[0] != topic_id:  # deleted, or made anew, meanwhile
                 if opened is not None:
                     opened.abandon()
+                self._offline.pop(partition, None)
                 self._delete_log(partition)
                 continue
             del self._wanted[partition]
@@ -160,11 +199,14 @@ class PartitionManager:
             return None
         return next((partition for partition in self._wanted if partition not in self._opening), None)
 
-    async def _open(self, partition: TopicPartition, topic_id: bytes) -> Partition | None:
+    async def _open(
+        self, partition: TopicPartition, topic_id: bytes, image: PartitionImage
+    ) -> Partition | None:
         config = self._config_of(partition.topic)
         state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
         try:
-            log = await self._storage.open_log(partition, topic_id, config, state)
+            place = self._places.of(partition, image)
+            log = await self._storage.open_log(partition, topic_id, config, state, directory_id=place)
             state.attach(log, self._high_watermarks.pop(partition, 0))
             for _ in state.replay():
                 await self._breathe()
@@ -173,7 +215,9 @@ class PartitionManager:
             return None
         except OSError as error:
             self._events.error("log not opened", partition=str(partition), error=str(error))
+            self._offline[partition] = topic_id
             return None
+        self._preferred.pop(partition, None)
         return Partition(partition, topic_id, log, state, config, self._runtime, self._parking, self.failed)
 
     async def _breathe(self) -> None:

@@ -43,6 +43,7 @@ TABLE = (
     Row("api_23_offset_for_leader_epoch", 23, 2, 4),
     Row("api_32_describe_configs", 32, 1, 4),
     Row("api_33_alter_configs", 33, 0, 2),
+    Row("api_34_alter_replica_log_dirs", 34, 1, 2),
     Row("api_35_describe_log_dirs", 35, 1, 5),
     Row("api_37_create_partitions", 37, 0, 3),
     Row("api_44_incremental_alter_configs", 44, 0, 1),

@@ -1,7 +1,9 @@
 """DescribeLogDirs (key 35), v1-5: what lies in each log directory of this broker.
 
-v2  flexible. v3  a top-level error. v4  total and usable bytes. v5  cordoned directories (never here). Left
-out: which of several directories a partition is in; all are shown in the first one that is online.
+v2  flexible. v3  a top-level error. v4  total and usable bytes. v5  cordoned directories (never here).
+
+A replica on its way to another directory is shown in both, there as a future one; a directory that is offline has
+KAFKA_STORAGE_ERROR and nothing else. The cluster's metadata log is no partition of anybody, and isn't shown.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.storage import LogDirInfo
+from blumfeld.spi.storage import LogDirInfo, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -32,14 +34,12 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         wanted = None
         if request.topics is not None:
-            wanted = {(t.topic, p) for t in request.topics for p in t.partitions}
-        results = []
-        topics = _topics(broker, wanted)
-        for directory in broker.composition.storage.log_dirs():
-            results.append(_result(directory, topics if directory.online else []))
-            if directory.online:
-                topics = []
-        return DescribeLogDirsResponse(results=results)
+            wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
+        contents = _Contents()
+        contents.add_replicas(broker, wanted)
+        contents.add_moves(broker, wanted)
+        directories = broker.composition.storage.log_dirs()
+        return DescribeLogDirsResponse(results=[contents.result(one) for one in directories])
 
     return [ApiHandler(key=35, min_version=1, max_version=5, handle=handle, error_response=failed)]
 
@@ -49,25 +49,49 @@ def failed(_request: DescribeLogDirsRequest, code: int, _message: str | None) ->
     return DescribeLogDirsResponse(error_code=code)
 
 
-def _topics(broker: Broker, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsTopic]:
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in broker.partitions:
-        name, index = partition.partition.topic, partition.partition.partition
-        if partition.closed is not None or (wanted is not None and (name, index) not in wanted):
-            continue
-        log = partition.log
-        lag = max(0, partition.high_watermark - log.written_end_offset)
-        topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(
-            DescribeLogDirsPartition(partition_index=index, partition_size=log.size_bytes(), offset_lag=lag)
+class _Contents:
+    """Replicas by directory and topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, dict[str, DescribeLogDirsTopic]] = {}
+
+    def add_replicas(self, broker: Broker, wanted: set[TopicPartition] | None) -> None:
+        for partition in broker.partitions:
+            if partition.closed is not None or (wanted is not None and partition.partition not in wanted):
+                continue
+            log = partition.log
+            lag = max(0, partition.high_watermark - log.written_end_offset)
+            self._add(log.directory_id, partition.partition, log.size_bytes(), lag, is_future=False)
+
+    def add_moves(self, broker: Broker, wanted: set[TopicPartition] | None) -> None:
+        for move in broker.composition.storage.moves():
+            at = move.partition
+            hosted = broker.partitions.find(at.topic, at.partition)
+            if hosted is None or hosted.closed is not None or (wanted is not None and at not in wanted):
+                continue
+            lag = hosted.log.written_end_offset - move.copied_end_offset
+            self._add(move.to_directory_id, at, move.size_bytes, lag, is_future=True)
+
+    def _add(
+        self, directory_id: bytes, at: TopicPartition, size_bytes: int, lag: int, *, is_future: bool
+    ) -> None:
+        topics = self._topics.setdefault(directory_id, {})
+        topics.setdefault(at.topic, DescribeLogDirsTopic(name=at.topic)).partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=at.partition,
+                partition_size=size_bytes,
+                offset_lag=lag,
+                is_future_key=is_future,
+            )
         )
-    return list(topics.values())
 
-
-def _result(directory: LogDirInfo, topics: list[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(
-        error_code=ErrorCode.NONE if directory.online else ErrorCode.KAFKA_STORAGE_ERROR,
-        log_dir=directory.path,
-        topics=topics,
-        total_bytes=directory.total_bytes,
-        usable_bytes=directory.usable_bytes,
-    )
+    def result(self, directory: LogDirInfo) -> DescribeLogDirsResult:
+        """What one directory has to show."""
+        if not directory.online:
+            return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+        return DescribeLogDirsResult(
+            log_dir=directory.path,
+            topics=list(self._topics.get(directory.directory_id, {}).values()),
+            total_bytes=directory.total_bytes,
+            usable_bytes=directory.usable_bytes,
+        )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from blumfeld.metadata.directories import directory_of, has_online_directory
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode
@@ -92,10 +93,13 @@ def leader_for(broker: Broker, partition: PartitionImage, listener: str) -> tupl
 
 
 def offline_replicas(broker: Broker, partition: PartitionImage, listener: str) -> list[int]:
-    """Replicas on brokers that are not there, or not on this listener."""
+    """Replicas on brokers that are not there, or not on this listener, or in a log directory that is offline."""
     brokers = broker.image.brokers
     return [
         r
         for r in partition.replicas
-        if r not in brokers or brokers[r].fenced or brokers[r].endpoint(listener) is None
+        if r not in brokers
+        or brokers[r].fenced
+        or brokers[r].endpoint(listener) is None
+        or not has_online_directory(brokers[r], directory_of(partition, r))
     ]

@@ -1,0 +1,113 @@
+"""AlterReplicaLogDirs (key 34), v1-2: replicas of this broker move between its log directories (KIP-113).
+
+v2  flexible.
+
+A move is begun, not waited for: DescribeLogDirs shows how far it is. A replica that isn't here yet is to be made in the
+wanted directory, and gets REPLICA_NOT_AVAILABLE. No move begins while a directory is offline, as in Kafka: the replica
+may have been on its way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from posixpath import normpath
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.storage import LogDirInfo, TopicPartition
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+FUTURE_SUFFIX_CHARS = len("-.-future") + 32
+"""Of the name of a directory on its way, beside topic and partition; a file name has 255 at most."""
+NAME_CHARS_MAX = 255
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """AlterReplicaLogDirs."""
+
+    def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Message:
+        if not context.authorize("Alter", "Cluster", "kafka-cluster"):
+            return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+        return _answer(request, lambda path, at: _alter(broker, path, at))
+
+    return [ApiHandler(key=34, min_version=1, max_version=2, handle=handle, error_response=failed)]
+
+
+def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Message:
+    """Every partition has the error."""
+    return _answer(request, lambda _path, _at: code)
+
+
+def _answer(request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]) -> Message:
+    """The last directory that is named for a replica counts, as in Kafka."""
+    wanted: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted[TopicPartition(topic.name, index)] = directory.path
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for at, path in wanted.items():
+        topic_result = results.setdefault(at.topic, AlterReplicaLogDirTopicResult(topic_name=at.topic))
+        topic_result.partitions.append(
+            AlterReplicaLogDirPartitionResult(partition_index=at.partition, error_code=alter(path, at))
+        )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _alter(broker: Broker, path: str, at: TopicPartition) -> int:
+    try:
+        _begin(broker, path, at)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _begin(broker: Broker, path: str, at: TopicPartition) -> None:
+    if len(str(at)) + FUTURE_SUFFIX_CHARS > NAME_CHARS_MAX:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    directories = broker.composition.storage.log_dirs()
+    directory = _directory(directories, path)
+    if not directory.online or broker.partitions.is_offline(at.topic, at.partition):
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+    partition = broker.partitions.find(at.topic, at.partition)
+    if partition is None:
+        broker.partitions.prefer(at, directory.directory_id)
+        topic = broker.image.topics.get(at.topic)
+        known = topic is not None and at.partition in topic.partitions
+        raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.closed is not None:
+        raise BrokerError(partition.closed)
+    elsewhere = directory.directory_id != partition.log.directory_id
+    if elsewhere and not all(one.online for one in directories):
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+    _move(broker, at, directory)
+
+
+def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
+    for one in directories:
+        if path and normpath(one.path) == normpath(path):
+            return one
+    raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND)
+
+
+def _move(broker: Broker, at: TopicPartition, directory: LogDirInfo) -> None:
+    try:
+        broker.composition.storage.move_log(at, directory.directory_id)
+    except LookupError:
+        raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND) from None
+    except ValueError:
+        raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
+    except OSError as error:
+        broker.events.error("replica not moved", partition=str(at), to=directory.path, error=str(error))
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    broker.events.info("replica moves", partition=str(at), to=directory.path)
