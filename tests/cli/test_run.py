@@ -109,7 +109,7 @@ def test_a_directory_in_use_is_refused(running: Running, tmp_path: Path) -> None
     status, line = refused("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     assert status == 1
     assert line.startswith("could not start: storage: ")
-    assert "locked by another process" in line
+    assert "another process holds the lock" in line
     assert asks_api_versions(running.port) > 50
 
 

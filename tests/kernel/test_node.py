@@ -224,3 +224,15 @@ def test_a_plugin_that_breaks_its_contract_is_named(tmp_path: Path, plugin: str,
 
     with pytest.raises(PluginContractError, match=complaint):
         with_node(planned(tmp_path, f"storage.plugin={plugin}"), never)
+
+
+def test_log_directories_are_known_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's tools name a directory by its whole path, wherever the node was started."""
+    monkeypatch.chdir(tmp_path)
+    manifest = read_manifest(MANIFEST, "test.toml", overrides=['node.data_dirs=["a", "/disk/b"]'])
+
+    async def body(node: Node) -> None:
+        assert node.composition.data_dirs == (str(tmp_path / "a"), "/disk/b")
+        assert node.composition.data_dir == str(tmp_path / "a")
+
+    with_node(make_plan(manifest, "test.toml", fakes.registry()), body)

@@ -18,6 +18,7 @@ from blumfeld.kernel.manifest_rules import address
 from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
+from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.peers import PeerClient
@@ -126,7 +127,7 @@ class Node:
             config=plan.config,
             node_id=node.id,
             roles=node.roles,
-            data_dirs=node.directories,
+            data_dirs=tuple(map(absolute_path, node.directories)),
             rack=node.rack,
             listeners=plan.listeners,
             logs=logs,

@@ -245,3 +245,8 @@ class RealFiles:
                 os.close(held.pop())
 
         return release
+
+
+def absolute_path(path: str) -> str:
+    """The path from the root, whatever the working directory is later on; links are left as they are."""
+    return os.path.abspath(path)
