@@ -6,7 +6,7 @@ import msgspec
 
 from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.runtime import Files
-from blumfeld_storage_local.swap_plan import finish_swaps
+from blumfeld_storage_local.swap_plan import SWAP_PLAN, finish_swaps
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 
@@ -29,8 +29,8 @@ def tidy(files: Files, directory: str) -> Found:
         if name.endswith(".tmp"):
             files.unlink(f"{directory}/{name}")
     marked = [(name, file) for name in names if (file := parse_segment_name(name)) is not None and file.mark]
-    if marked:
-        finish_swaps(files, directory, marked)
+    if marked or SWAP_PLAN in names:
+        finish_swaps(files, directory, marked, planned=SWAP_PLAN in names)
         names = files.list_dir(directory)
     segments = [file for name in names if (file := parse_segment_name(name)) is not None]
     bases = sorted(file.base_offset for file in segments if file.suffix is Suffix.LOG)

@@ -34,13 +34,13 @@ class SwapPlan(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-def finish_swaps(files: Files, directory: str, marked: Marked) -> None:
+def finish_swaps(files: Files, directory: str, marked: Marked, *, planned: bool) -> None:
     """Remove what has a mark, or for ``.swap`` give it its place if its swap has happened. Blocks; raises ``OSError``.
 
     :param marked: all files with a mark in the directory
+    :param planned: there is a plan; it is removed when it is done
     """
-    found = files.exists(f"{directory}/{SWAP_PLAN}")
-    plan = _read_plan(files, f"{directory}/{SWAP_PLAN}") if found else None
+    plan = _read_plan(files, f"{directory}/{SWAP_PLAN}") if planned else None
     swaps = [(name, file) for name, file in marked if file.mark is Mark.SWAP]
     cleaned = [file.base_offset for _, file in marked if file.mark is Mark.CLEANED]
     if plan is not None and swaps and all(file.base_offset in plan.targets for _, file in swaps):
@@ -62,7 +62,7 @@ def finish_swaps(files: Files, directory: str, marked: Marked) -> None:
             directory
         )  # for now it is the .cleaned file, and the plan, that say what came of the swap
     _unlink(files, directory, [name for name, file in marked if file.mark is not Mark.SWAP])
-    if found:
+    if planned:
         files.unlink(f"{directory}/{SWAP_PLAN}")
 
 

@@ -193,18 +193,18 @@ class CompactionRound:
             self._home.remove_later(deleted, self._delete_delay_ms)
 
     async def _finish(self) -> None:
-        steps = self._steps
-        assert steps is not None
-        try:
-            for then in steps:
-                if then is _Then.SYNC:
-                    await self._sync()
-                else:
-                    await asyncio.sleep(0)
-        except OSError as error:
-            self._home.fail(error)
-            raise
-        self._steps = None
+        while (steps := self._steps) is not None:
+            try:
+                then = next(steps, None)
+            except OSError as error:
+                self._home.fail(error)
+                raise
+            if then is _Then.SYNC:
+                await self._sync()
+            elif then is _Then.PAUSE:
+                await asyncio.sleep(0)
+            else:
+                self._steps = None
 
     def _rename(self, old_name: str, new_name: str) -> None:
         self._files.rename(f"{self._directory}/{old_name}", f"{self._directory}/{new_name}")
