@@ -67,6 +67,11 @@ class _Index(Generic[Entry]):
         """A copy of the bytes, from an entry on: what the file lacks that had ``from_entry`` entries."""
         return bytes(self._data[from_entry * self._layout.size :])
 
+    def take_copy(self) -> None:
+        """Lie on bytes of its own from now on, on no map."""
+        if not isinstance(self._data, bytearray):
+            self._data = bytearray(self._data)
+
     def relative(self, offset: int) -> int:
         """``offset`` as the index holds it.
 
@@ -136,6 +141,10 @@ class OffsetIndex(_Index[OffsetPosition]):
         at = bisect_right(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0])
         return self.entry(at - 1) if at else OffsetPosition(self.base_offset, 0)
 
+    def copy(self) -> OffsetIndex:
+        """As it is now."""
+        return OffsetIndex(self.base_offset, self.encode())
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries from ``offset`` on."""
         self._cut(bisect_left(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0]))
@@ -197,6 +206,10 @@ class TimeIndex(_Index[TimestampPosition]):
         """
         at = bisect_right(range(len(self)), timestamp_ms, key=lambda i: self._raw(i)[0])
         return self.entry(at - 1) if at else TimestampPosition(NO_TIMESTAMP, self.base_offset)
+
+    def copy(self) -> TimeIndex:
+        """As it is now."""
+        return TimeIndex(self.base_offset, self.encode())
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries from ``offset`` on."""

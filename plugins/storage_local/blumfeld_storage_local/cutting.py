@@ -43,6 +43,7 @@ class CuttingHalf(LogState):
         # or the power could bring back what was cut, in front of a newer segment that begins where it ends
         segment.file().fdatasync()
         segment.size = position
+        segment.synced(position)
         segment.save_indexes()
         self._ends_at(offset)
 
@@ -67,6 +68,7 @@ class CuttingHalf(LogState):
         self.placed_end_offset = self.appended_end_offset
 
     def _ends_at(self, offset: int) -> None:
+        self._cuts += 1
         self._writer = self._open_writer()
         self._segments.active.next_offset = offset
         self.names_unsynced = True

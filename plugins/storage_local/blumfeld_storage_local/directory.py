@@ -8,7 +8,9 @@ from contextlib import suppress
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
+from blumfeld_storage_local.cold_reads import ColdReads
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.open_files import OPEN_FILES_MAX, OpenFiles
 from blumfeld_storage_local.sync_rounds import SyncRounds
 
 SPACE_KEPT_MS = 1000
@@ -31,6 +33,7 @@ class LogDirectory:
         events: EventLog,
         failed: Callable[[LogDirectory, OSError], None] | None = None,
         durability: Durability = FLUSH_NEVER,
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> None:
         self.runtime = runtime
         self.files: Files = runtime.files
@@ -42,6 +45,9 @@ class LogDirectory:
         self.durability = durability
         self.syncs = SyncRounds(runtime, self.fail)
         """Where all logs are synced together, unless each is on its own (``Durability.shares_rounds``)."""
+        self.open_files = OpenFiles(runtime, self.fail, open_files_max)
+        """The budget of descriptors and maps of all its logs."""
+        self.cold_reads = ColdReads(runtime)
         self._tell_failed = failed
         self._space = (-1, -1)
         self._space_until_ms = 0.0

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from blumfeld.log.file_names import partition_dir
+from blumfeld.log.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
 from blumfeld_storage_local.log_state import LogState
-from blumfeld_storage_local.opening import tidy
+from blumfeld_storage_local.opening import Found, tidy
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.recovering import Recovery
 from blumfeld_storage_local.segment import Segment
@@ -49,12 +49,11 @@ async def open_partition(
     directory = f"{home.path}/{partition_dir(partition)}"
     clean = partition in at.clean
     at.clean.pop(partition, None)
-    created = await home.runtime.offload(_prepare, home, directory, topic_id)
+    created, found, active_bytes = await home.runtime.offload(_look, home, directory, topic_id)
     if created:
         # what a deleted log of this name left there would cost this one its records
         checkpoints.forget(partition)
         await checkpoints.save_soon()
-    found = await home.runtime.offload(tidy, home.files, directory)
     bases = found.bases
     segments = [
         Segment(home.files, directory, base, bases[number + 1] if number + 1 < len(bases) else base)
@@ -68,10 +67,13 @@ async def open_partition(
         if segment.base_offset in found.unindexed:
             await recovery.rebuild(number)
     await recovery.recover(recover_from)
+    end_offset = checkpoints.recovery_points.get(partition, -1)
+    at_rest = clean and not found.unindexed and _rests(segments, active_bytes, end_offset)
     if not segments:
         segments.append(Segment(home.files, directory, start, start))
         segments[0].create()
     listed = SegmentList(home, directory, segments)
+    listed.at_rest = at_rest
 
     def make() -> LocalLog:
         return LocalLog(
@@ -102,6 +104,32 @@ async def open_partition(
     if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
         await log.flush()  # readers are to see nothing that a power cut could take
     return log
+
+
+def _look(home: LogDirectory, directory: str, topic_id: bytes) -> tuple[bool, Found, int]:
+    """Whether the log was made just now, its segments, and the size of the active one. Blocks."""
+    created, found = _prepare(home, directory, topic_id), tidy(home.files, directory)
+    if not found.bases:
+        return created, found, 0
+    file = home.files.open(f"{directory}/{segment_name(found.bases[-1], Suffix.LOG)}", write=False)
+    try:
+        return created, found, file.size()
+    finally:
+        file.close()
+
+
+def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
+    """Whether a log that was closed cleanly is as the checkpoint says, as far as the size of its active segment tells.
+
+    Nothing else of it is looked at until somebody reads or writes it: a node has thousands that nobody does.
+    """
+    if not segments or end_offset < segments[-1].base_offset:
+        return False
+    active = segments[-1]
+    if (active_bytes == 0) != (end_offset == active.base_offset):
+        return False
+    active.size, active.next_offset = active_bytes, end_offset
+    return True
 
 
 def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:

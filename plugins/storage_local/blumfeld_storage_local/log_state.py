@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 
 import msgspec
 
+from blumfeld.log.segment_index import TimestampPosition
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import AuxFiles, LogListener, TopicPartition, WriteOutcome
 from blumfeld.wire.record_batch import RecordBatch
@@ -73,12 +76,48 @@ class LogState:
         self._round: CompactionRound | None = None
         """Of compaction, while one runs."""
         self._flusher = Flusher(self, home.files, home.rounds())
-        self._writer = self._open_writer()
-        end_offset = self._writer.segment.next_offset
+        self._cuts = 0
+        """How often the log was truncated."""
+        self._as_closed = True
+        if not segments.at_rest:
+            self._writer = self._open_writer()
+        end_offset = segments.active.next_offset
         self.log_start_offset = max(log_start_offset, segments.first_offset)
         self.placed_end_offset = self.written_end_offset = end_offset
         self.flushed_end_offset = min(flushed_end_offset, end_offset)
         self.cleaned_end_offset = min(cleaned_end_offset, end_offset)
+
+    @cached_property
+    def _writer(self) -> SegmentWriter:
+        """The pen; of a log at rest it is made, and the files are opened, when it is first needed.
+
+        :raises OSError: the log is not as it was closed; the next start recovers it
+        """
+        active = self._segments.active
+        end_offset = active.next_offset
+        try:
+            writer = self._open_writer()
+            if active.next_offset != end_offset:
+                raise OSError(
+                    errno.EIO,
+                    f"the log ends at {active.next_offset}, and was closed at {end_offset}",
+                    active.path(),
+                )
+        except OSError:
+            self._as_closed = False
+            active.next_offset, active.recent = end_offset, None
+            raise
+        return writer
+
+    @property
+    def _is_awake(self) -> bool:
+        return "_writer" in self.__dict__
+
+    def _highest(self, segment: Segment) -> TimestampPosition:
+        """The highest timestamp in a segment, -1 if there is none, and the batch it came with."""
+        return (
+            self._writer.highest if self._is_awake and segment is self._segments.active else segment.highest
+        )
 
     def _open_writer(self) -> SegmentWriter:
         now_ms = self._runtime.now_ms()

@@ -20,6 +20,7 @@ from blumfeld_storage_local.log_state import Done, LogState, Outcome
 from blumfeld_storage_local.reading import ReadingHalf
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segment_writer import CutBackError
+from blumfeld_storage_local.timing import TimingHalf
 
 FLUSH_NEVER_MS = 1 << 53
 """A ``flush.ms`` from here on is no interval: Kafka's default is 2**63-1."""
@@ -27,7 +28,7 @@ FLUSH_NEVER_MS = 1 << 53
 _NEVER = 1 << 62
 
 
-class LocalLog(ReadingHalf, CuttingHalf, CompactingHalf):
+class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf):
     """``PartitionLog`` in a directory. Made by ``opening.open_log``, which knows that the segments are sound."""
 
     def __init__(
@@ -142,19 +143,19 @@ class LocalLog(ReadingHalf, CuttingHalf, CompactingHalf):
     def roll(self) -> None:
         """Seal the active segment now."""
         self._check()
-        if self._segments.active.size:
+        if self._segments.active.size_bytes:
             self._roll(self.appended_end_offset)
 
     def _roll(self, base_offset: int) -> None:
-        sealed = self._segments.active
+        sealed, writer = self._segments.active, self._writer
         if sealed.size:
-            self._writer.seal()
+            writer.seal()
         try:
             self._segments.add(base_offset)
         finally:
             if self._segments.active is not sealed:  # also where taking an empty one away failed
                 if sealed.size:
-                    sealed.sealed(base_offset, self._writer.highest)
+                    sealed.sealed(base_offset, writer.highest)
                 self.names_unsynced = True
                 self._writer = self._open_writer()
         self._listener.rolled(base_offset)
@@ -218,7 +219,8 @@ class LocalLog(ReadingHalf, CuttingHalf, CompactingHalf):
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configuration changed."""
         self.config = config
-        self._writer.configure(config)
+        if self._is_awake:
+            self._writer.configure(config)
         self._set_flushing()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
@@ -233,9 +235,10 @@ class LocalLog(ReadingHalf, CuttingHalf, CompactingHalf):
         try:
             self._leave_compaction()
             self._home.check()
-            self._writer.seal()
+            if self._is_awake:
+                self._writer.seal()
             self._sync_all()
-            self.clean = True
+            self.clean = self._as_closed
         except OSError as error:
             failed = error
             self._home.fail(error)

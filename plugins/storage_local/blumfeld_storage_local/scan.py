@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from blumfeld.spi.runtime import File
@@ -54,14 +54,15 @@ def scan(file: File, position: int, end: int) -> Iterator[BatchAt]:
         position += size
 
 
-def read_batches(file: File, position: int, end: int) -> Iterator[RecordBatch]:
+def read_batches(open_file: Callable[[], File], position: int, end: int) -> Iterator[RecordBatch]:
     """The same with their bytes, which are valid as long as someone holds them.
 
+    :param open_file: asked for each read: between two of them the file may have been closed to make room
     :raises OSError: as :func:`scan`
     """
     size = REPLAY_BYTES
     while position < end:
-        wanted = min(size, end - position)
+        wanted, file = min(size, end - position), open_file()
         chunk = memoryview(file.pread(wanted, position))
         if len(chunk) != wanted:
             raise damaged(file, position + len(chunk), "the file ends there")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from blumfeld.log.file_names import Mark, Suffix, segment_name
-from blumfeld.log.recovery import recover_segment
+from blumfeld.log.recovery import RecoveredSegment
 from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import SegmentInfo
 from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.index_files import highest_timestamp, map_indexes, rebuild_indexes
+from blumfeld_storage_local.open_files import OpenFiles
 from blumfeld_storage_local.recent import RecentBatches
 from blumfeld_storage_local.scan import BatchAt, damaged, read_batches, scan
 
@@ -27,10 +30,13 @@ class Segment:
     """
 
     __slots__ = (
+        "_counted",
         "_file",
         "_files",
+        "_gone",
         "_highest",
         "_offsets",
+        "_synced_bytes",
         "_times",
         "base_offset",
         "created_ms",
@@ -40,6 +46,7 @@ class Segment:
         "next_offset",
         "recent",
         "size",
+        "touched",
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, next_offset: int) -> None:
@@ -55,8 +62,13 @@ class Segment:
         """``SWAP`` while the files that compaction made have not got their names yet."""
         self.index_unsynced = False
         """The index files were written since they were last synced."""
+        self.touched = False
+        """As of ``open_files.Opener``."""
         self._files = files
         self._file: File | None = None
+        self._gone = False
+        self._counted: OpenFiles | None = None
+        self._synced_bytes = -1
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._highest: TimestampPosition | None = None
@@ -75,9 +87,38 @@ class Segment:
 
     def file(self) -> File:
         """The log file, open."""
-        if self._file is None:
-            self._file = self._files.open(self.path())
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._open()
+        self.touched = True
+        return file
+
+    def _open(self) -> File:
+        if self._gone:
+            raise OSError(errno.EBADF, "the segment is closed", self.path())
+        counted = self._counted
+        try:
+            file = self._files.open(self.path())
+        except OSError as error:
+            if counted is None or error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            counted.give_way()
+            file = self._files.open(self.path())
+        self._file = file
+        if counted is not None:
+            counted.opened(self)
+        return file
+
+    def counted_by(self, open_files: OpenFiles) -> None:
+        """From now on its open file and its maps count there, and may be closed from there."""
+        self._counted = open_files
+        if self._file is not None:
+            open_files.opened(self)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was closed for good."""
+        return self._gone
 
     @property
     def is_open(self) -> bool:
@@ -88,8 +129,29 @@ class Segment:
     def size_bytes(self) -> int:
         """Bytes of the log file."""
         if self.size < 0:
-            self.size = self.file().size()
+            file = self._file
+            if file is not None:
+                self.size = file.size()
+            else:  # who only asks for sizes, of all segments maybe, shall not use up descriptors
+                file = self._files.open(self.path(), write=False)
+                try:
+                    self.size = file.size()
+                finally:
+                    file.close()
         return self.size
+
+    def written_bytes(self) -> int:
+        """As of ``open_files.Opener``."""
+        return max(self.size, 0)
+
+    @property
+    def unsynced(self) -> bool:
+        """Bytes were written by this process that no sync has covered. What an older one left is recovery's."""
+        return self.recent is not None and self.size != self._synced_bytes
+
+    def synced(self, size: int) -> None:
+        """A sync has covered the first ``size`` bytes. Not called again after a cut for what was written before."""
+        self._synced_bytes = size
 
     # Indexes
 
@@ -117,38 +179,46 @@ class Segment:
     def forget_indexes(self) -> None:
         """Read them again from the files when next needed: a sealed segment's need no memory of ours."""
         self._offsets = self._times = None
+        if self._counted is not None:
+            self._counted.has_unmapped(self)
+
+    def growing_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, in memory of their own: it is written from now on."""
+        offsets, times = self.offsets, self.times
+        offsets.take_copy()
+        times.take_copy()
+        if self._counted is not None:
+            self._counted.has_unmapped(self)
+        return offsets, times
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether they are here, so that a look-up opens no file."""
+        self.touched = True
+        return self._offsets is not None
+
+    def read_indexes(self) -> RecoveredSegment | tuple[OffsetIndex, TimeIndex]:
+        """Map both indexes, or make them anew. Blocks, and changes nothing: for a worker, while a region of the file
+        is held; :meth:`take_indexes` is for the loop.
+        """
+        try:
+            return map_indexes(self._files, self.path, self.base_offset)
+        except (FileNotFoundError, CorruptIndex):
+            return rebuild_indexes(self.file(), self.size_bytes, self.base_offset)
+
+    def take_indexes(self, read: RecoveredSegment | tuple[OffsetIndex, TimeIndex]) -> None:
+        """They were read; what was made anew is saved."""
+        if isinstance(read, RecoveredSegment):
+            self.set_indexes(read.offsets, read.times)
+            self.save_indexes()
+            return
+        self.set_indexes(*read)
+        if self._counted is not None:
+            self._counted.has_mapped(self)
 
     def _load_indexes(self) -> None:
-        try:
-            self.set_indexes(
-                OffsetIndex(self.base_offset, self._mapped(Suffix.OFFSET_INDEX)),
-                TimeIndex(self.base_offset, self._mapped(Suffix.TIME_INDEX)),
-            )
-        except (FileNotFoundError, CorruptIndex):
-            self._rebuild()
-
-    def _mapped(self, suffix: Suffix) -> memoryview:
-        file = self._files.open(self.path(suffix), write=False)
-        try:
-            return file.mmap_read()
-        finally:
-            file.close()
-
-    def _rebuild(self) -> None:
-        """Walk the segment here and now. Rare: what is missing was found when the log was opened."""
-        file = self.file()
-        steps = recover_segment(
-            lambda at, size: file.pread(size, at), self.size_bytes, self.base_offset, interval_bytes=4096
-        )
-        try:
-            while True:
-                next(steps)
-        except StopIteration as stop:
-            found = stop.value
-        if found.end.problem is not None:
-            raise damaged(file, found.end.position, found.end.problem)
-        self.set_indexes(found.offsets, found.times)
-        self.save_indexes()
+        """Here and now. Readers have them read off the loop before."""
+        self.take_indexes(self.read_indexes())
 
     def save_indexes(self, offsets_from: int = 0, times_from: int = 0) -> None:
         """Write both index files from these entries on, and cut off what lies behind."""
@@ -186,12 +256,21 @@ class Segment:
         """
         if offset >= self.next_offset:
             return self.size_bytes, 0
-        if self.recent is not None and offset >= self.recent.floor:
-            return self.recent.find(offset, self.size)
+        recent = self.recent
+        if recent is not None and offset >= recent.floor:
+            return recent.find(offset, self.size)
         for batch in scan(self.file(), self.offsets.lookup(offset).position, self.size_bytes):
             if batch.last_offset >= offset:
                 return batch.position, batch.size_bytes
         return self.size_bytes, 0
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether it is known where the batch with this offset stands, or will stand: it needs no look into files."""
+        return self.recent is not None and offset >= self.recent.floor
+
+    def position_before(self, offset: int) -> int:
+        """Where a look for the batch that contains ``offset`` begins."""
+        return self.offsets.lookup(offset).position
 
     def part(self, position: int, size: int) -> Part:
         """Bytes of the log file for an answer."""
@@ -213,19 +292,32 @@ class Segment:
 
     def batch(self, at: BatchAt) -> RecordBatch:
         """The batch itself."""
-        return next(read_batches(self.file(), at.position, at.position + at.size_bytes))
+        return next(read_batches(self.file, at.position, at.position + at.size_bytes))
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Batches from the one that contains ``offset`` to the end of the segment as it is now."""
         position, _ = self.locate(offset)
-        return read_batches(self.file(), position, self.size_bytes)
+        return read_batches(self.file, position, self.size_bytes)
 
     @property
     def highest(self) -> TimestampPosition:
         """Of a sealed segment: its highest timestamp (-1 if no record has one), and the batch it came with."""
         if self._highest is None:
-            self._highest = self.times.last
+            try:
+                self._highest = highest_timestamp(self._files, self.path, self.base_offset)
+            except (FileNotFoundError, CorruptIndex):
+                self._highest = self.times.last
         return self._highest
+
+    @property
+    def known_highest(self) -> TimestampPosition | None:
+        """The same, unless a file would have to be read for it."""
+        return self._highest
+
+    def learn_highest(self, highest: TimestampPosition | None) -> None:
+        """A worker has read it. Of no use to a segment that is written."""
+        if self.recent is None:
+            self._highest = highest
 
     def sealed(self, next_offset: int, highest: TimestampPosition) -> None:
         """It grows no more: what was kept to write it is not needed."""
@@ -250,10 +342,17 @@ class Segment:
             files=tuple(self.path(suffix) for suffix in SUFFIXES),
         )
 
-    def close(self) -> None:
-        """Give the descriptor and the maps back; regions in flight keep theirs."""
-        self.forget_indexes()
-        self.recent = None
+    def close_file(self) -> None:
+        """Give the descriptor back until it is needed again; regions in flight keep theirs."""
         if self._file is not None:
             file, self._file = self._file, None
+            if self._counted is not None:
+                self._counted.closed(self)
             file.close()
+
+    def close(self) -> None:
+        """For good: give the descriptor and the maps back; regions in flight keep theirs."""
+        self._gone = True
+        self.forget_indexes()
+        self.recent = None
+        self.close_file()

@@ -13,13 +13,17 @@ from blumfeld_storage_local.segment import SUFFIXES, Segment
 class SegmentList:
     """Never empty; the last segment is the active one. Every method may raise ``OSError``."""
 
-    __slots__ = ("_bases", "_home", "_segments", "directory")
+    __slots__ = ("_bases", "_home", "_segments", "at_rest", "directory")
 
     def __init__(self, home: LogDirectory, directory: str, segments: list[Segment]) -> None:
         self.directory = directory
+        self.at_rest = False
+        """Size and end of the active segment are known from when the log was closed; no file was opened."""
         self._home = home
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        for segment in segments:
+            segment.counted_by(home.open_files)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -60,6 +64,7 @@ class SegmentList:
             return before
         segment = Segment(self._home.files, self.directory, base_offset, base_offset)
         segment.create()
+        segment.counted_by(self._home.open_files)
         self._segments.append(segment)
         self._bases.append(base_offset)
         if empty:
@@ -92,8 +97,17 @@ class SegmentList:
         self._bases[start : start + count] = [segment.base_offset for segment in made]
         for at, segment in enumerate(made, start=start + 1):
             segment.next_offset = self._bases[at]
+            segment.counted_by(self._home.open_files)
         for segment in old:
             segment.close()
+
+    def relocate(self, home: LogDirectory, directory: str, copies: Sequence[Segment]) -> list[Segment]:
+        """Go on with the copies of all segments in another directory; the old ones, still open."""
+        old, self._segments = self._segments, list(copies)
+        self._home, self.directory = home, directory
+        for segment in copies:
+            segment.counted_by(home.open_files)
+        return old
 
     def _take_out(self, start: int, end: int, delay_ms: int, *, newest_first: bool = False) -> None:
         gone = self._segments[start:end]

@@ -72,7 +72,7 @@ class SegmentWriter:
 
     def _resume(self, interval_bytes: int) -> SegmentIndexer:
         segment = self.segment
-        offsets, times, size = segment.offsets, segment.times, segment.size_bytes
+        (offsets, times), size = segment.growing_indexes(), segment.size_bytes
         max_timestamp_ms, max_offset = times.last if len(times) else (-1, -1)
         recent, next_offset = RecentBatches(segment.base_offset), segment.base_offset
         start = offsets.entry(len(offsets) - 1).position if len(offsets) else 0

@@ -23,6 +23,7 @@ from blumfeld_storage_local.directory_logs import DirectoryLogs
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
+from blumfeld_storage_local.open_files import OPEN_FILES_MAX
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.placing import Place, choose
 from blumfeld_storage_local.starting import find_all, previous_broker_epoch, take_all
@@ -35,6 +36,7 @@ class LocalStorage:
     """``LogStorage`` in one or several directories (JBOD, KIP-112).
 
     :param paths: of the directories; the first must work, for ``__cluster_metadata`` lies there
+    :param open_files_max: log files that are open at the same time; the least recently used are closed for others
     :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
     """
 
@@ -48,11 +50,17 @@ class LocalStorage:
         *,
         delete_delay_ms: int = 60_000,
         durability: Durability = FLUSH_NEVER,
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> None:
         self._runtime = runtime
+        paths = [paths] if isinstance(paths, str) else paths
         self._directories = [
-            DirectoryLogs(LogDirectory(runtime, path, events, self._directory_failed, durability))
-            for path in ([paths] if isinstance(paths, str) else paths)
+            DirectoryLogs(
+                LogDirectory(
+                    runtime, path, events, self._directory_failed, durability, open_files_max // len(paths)
+                )
+            )
+            for path in paths
         ]
         self._delete_delay_ms = delete_delay_ms
         self._durability = durability
