@@ -96,12 +96,12 @@ class ReplicaState:
         """Read the epochs; from where on the batches must tell them, or ``SOUND``."""
         data = log.aux.read(EPOCHS)
         try:
-            if data is not None:
+            if data:
                 self.epochs = LeaderEpochCache.decode(data, f"{self.log_name}/{EPOCHS}")
         except MalformedFile as error:
             self.events.warning("leader epochs unreadable, made anew", error=str(error))
             data = None
-        if data is None:
+        if not data:
             self.epoch_unsaved = log.written_end_offset > log.log_start_offset
             return log.log_start_offset
         cut = self.epochs.truncate_from_end(log.written_end_offset)
@@ -251,8 +251,13 @@ class ReplicaState:
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything; the log is empty and starts at ``start_offset``."""
         self._log.truncate_fully(start_offset)
+        self.high_watermark = min(self.high_watermark, start_offset)
         self._snapshots.remove_below(SOUND)
-        self._truncated(self._log)
+        self._index.forget_from(0)
+        self.producers.clear(start_offset)
+        self.epochs.clear()
+        self.save_epochs()
+        self.save_aborted()
 
     def _truncated(self, log: PartitionLog) -> None:
         start, end = log.log_start_offset, log.written_end_offset
