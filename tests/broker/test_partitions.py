@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from blumfeld.broker.partitions import Partition
-from blumfeld.broker.upkeep import retain
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_runtime import EPOCH_MS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.record_batch import RecordBatch
-from tests.broker.batches import batch, fetch, produce
+from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 
 DAY_MS = 86_400_000
@@ -211,47 +209,6 @@ def test_a_write_that_raises_fails_who_waits(broker: BrokerHarness) -> None:
     broker.log_of("t").write = refuse  # type: ignore[method-assign]
     assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
     assert hosted(broker).closed == ErrorCode.KAFKA_STORAGE_ERROR
-
-
-# Upkeep
-
-
-def test_retention_deletes_sealed_segments_that_are_too_old(broker: BrokerHarness) -> None:
-    log = broker.log_of("t")
-    for days in (9, 8, 1):
-        code(broker, batch(timestamp=EPOCH_MS - days * DAY_MS))
-        log.roll()
-    code(broker, batch())
-    broker.runtime.advance(300_001)
-    assert log.log_start_offset == 2
-    assert list(hosted(broker).state.epochs.entries) == [(0, 2)]
-    answer = broker.ask(fetch(0), 12)
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def test_an_old_active_segment_is_rolled_and_deleted(broker: BrokerHarness) -> None:
-    code(broker, batch(timestamp=EPOCH_MS - 9 * DAY_MS))
-    assert retain(hosted(broker), broker.runtime.now_ms()) == 1
-    assert broker.log_of("t").log_start_offset == 1
-
-
-def test_retention_may_be_without_limit(broker: BrokerHarness) -> None:
-    broker.create_topic("kept", retention_ms="-1")
-    code(broker, batch(timestamp=0), topic="kept")
-    assert retain(hosted(broker, "kept"), broker.runtime.now_ms()) == 0
-
-
-def test_a_compacted_topic_keeps_what_is_old(broker: BrokerHarness) -> None:
-    broker.create_topic("compacted", cleanup_policy="compact")
-    code(broker, batch(timestamp=5), topic="compacted")
-    assert retain(hosted(broker, "compacted"), broker.runtime.now_ms()) == 0
-
-
-def test_idle_producers_are_forgotten(broker: BrokerHarness) -> None:
-    code(broker, sequence(0))
-    broker.runtime.advance(DAY_MS + 600_001)
-    assert len(hosted(broker).state.producers) == 0
-    assert code(broker, sequence(70)) == ErrorCode.NONE
 
 
 # Configuration
