@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from blumfeld.broker.broker import Broker, BrokerComposition
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
@@ -30,6 +32,13 @@ from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
 )
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -74,6 +83,8 @@ class FakeMetadata:
         self.controller = Controller(NODE, 1)
         self.commands: list[Message] = []
         self.refuse: ErrorCode | None = None
+        self.new_directory: bytes | None = None
+        """Where replicas of new topics lie, as far as the controller knows; ``None``: it keeps no directories."""
         self._listeners: list[ImageListener] = []
         self._next_producer_id = 1000
 
@@ -127,13 +138,40 @@ class FakeMetadata:
                 return CreateTopicsResponse(
                     topics=[CreatableTopicResult(name=t.name) for t in command.topics]
                 )
+            case AssignReplicasToDirsRequest():
+                return self._assign(command)
         raise AssertionError(f"nobody expected {command}")
+
+    def _assign(self, command: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        answer = AssignReplicasToDirsResponse()
+        for directory in command.directories:
+            topics = []
+            for wanted in directory.topics:
+                topic = self.image.topic_by_id(wanted.topic_id)
+                partitions = []
+                for one in wanted.partitions:
+                    index = one.partition_index
+                    code = ErrorCode.NONE if topic is not None else ErrorCode.UNKNOWN_TOPIC_ID
+                    partitions.append(ResponsePartitionData(partition_index=index, error_code=code))
+                    if topic is not None:
+                        image = self.image.topics[topic.name].partitions[index]
+                        image = msgspec.structs.replace(image, directories=(directory.id,))
+                        self.change_partition(topic.name, image)
+                topics.append(ResponseTopicData(topic_id=wanted.topic_id, partitions=partitions))
+            answer.directories.append(ResponseDirectoryData(id=directory.id, topics=topics))
+        return answer
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
         topic_id = name.encode().ljust(16, b"-")[:16]
         images = {
             index: PartitionImage(
-                partition=index, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0, partition_epoch=0
+                partition=index,
+                replicas=(NODE,),
+                isr=(NODE,),
+                leader=NODE,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=() if self.new_directory is None else (self.new_directory,),
             )
             for index in range(partitions)
         }

@@ -1,8 +1,9 @@
 """What a node makes of its log directories: one that fails (KIP-112), a replica that moved, where each lies (KIP-858).
 
 A failed directory takes its partitions offline and no others; the controller is told with a heartbeat at once. The node
-stops when the directory of the cluster's metadata fails, when none is left, and when the controller could not be told
-within ``log.dir.failure.timeout.ms``: others would wait for a leader that isn't one.
+stops when the directory of the cluster's metadata fails, which is the first (so it stops when none is left, too), and
+when the controller could not be told within ``log.dir.failure.timeout.ms``: others would wait for a leader that isn't
+one.
 """
 
 from __future__ import annotations
@@ -50,8 +51,6 @@ class LogDirectories:
         directories = broker.composition.storage.log_dirs()
         if directory.path == directories[0].path:
             self._stop_node(directory, "it holds the cluster's metadata", error)
-        elif not any(other.online for other in directories):
-            self._stop_node(directory, "no log directory is left", error)
         elif "broker" in broker.composition.roles:
             broker.lifecycle.beat_now()
             timeout_ms = broker.config.int("log.dir.failure.timeout.ms")

@@ -134,9 +134,10 @@ class PartitionManager:
     def remove(self, partition: TopicPartition) -> None:
         """The replica is not ours any more: close it and delete its log."""
         self._wanted.pop(partition, None)
-        self._offline.pop(partition, None)
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
+        if self._offline.pop(partition, None) is not None:
+            self._delete_log(partition)
         hosted = self._forget(partition)
         if hosted is not None:
             hosted.abandon()
