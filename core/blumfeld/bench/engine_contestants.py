@@ -1,0 +1,315 @@
+"""A log storage and a bare loop that do the same with the same bytes: append, read, append and sync.
+
+The bare loop is what nobody can do without: one ``pwritev`` for each partition and turn, one ``sendfile`` for each
+region, one ``fdatasync`` for each file. It keeps no offsets, no index, and knows no error but the exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+import attrs
+
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.registry import Registry
+from blumfeld.spi.config import BrokerConfig, TopicConfig
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.parts import FileRegion
+from blumfeld.spi.storage import LogRead, LogStorage, PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record
+
+T = TypeVar("T")
+
+REGION_BYTES = 1 << 20
+KEPT_BYTES = 64 << 20
+"""Of the log that is read, in segments of a quarter of it."""
+SOCKET_BYTES = 4 << 20
+TIME_MS = 1_700_000_000_000
+
+Turns = Callable[[int], None]
+"""Does so many turns of work."""
+
+
+@attrs.frozen
+class Shape:
+    """What one turn is."""
+
+    name: str
+    kind: Literal["append", "read", "sync"]
+    batch_bytes: int
+    batches: int = 1
+    """To each partition, in one turn."""
+    partitions: int = 1
+    sync_each: bool = False
+    """The bare loop writes and syncs each batch on its own, as who knows nothing of the others."""
+    sink: Literal["socket", "null"] = "socket"
+
+    @property
+    def turn_bytes(self) -> int:
+        """Bytes of a turn."""
+        return REGION_BYTES if self.kind == "read" else self.batch_bytes * self.batches * self.partitions
+
+
+SHAPES = (
+    Shape("append 1 KiB to each of 16", "append", 1024, partitions=16),
+    Shape("append 16 × 16 KiB", "append", 16_384, batches=16),
+    Shape("append 1 MiB", "append", 1 << 20),
+    Shape("read 1 MiB to a socket", "read", 16_384),
+    Shape("read 1 MiB to /dev/null", "read", 16_384, sink="null"),
+    Shape("synced: 1 KiB", "sync", 1024),
+    Shape("synced: 1 KiB to each of 16", "sync", 1024, partitions=16),
+    Shape("synced: 64 requests of 1 KiB", "sync", 1024, batches=64, sync_each=True),
+)
+
+
+class Contestant(Protocol):
+    """Who does a shape's work."""
+
+    @property
+    def name(self) -> str:
+        """For the table."""
+        ...
+
+    def working(self) -> Any:
+        """A context: all is open, nothing is written yet (or, to be read, all is); what it gives does the turns."""
+        ...
+
+
+def batch_of(size_bytes: int) -> bytearray:
+    """One record in a batch of just so many bytes."""
+    value_bytes = size_bytes - 80
+    while True:
+        data = build_batch([Record(None, b"v" * value_bytes, timestamp=TIME_MS)])
+        if len(data) == size_bytes:
+            return data
+        value_bytes += size_bytes - len(data)
+
+
+class Bare:
+    """System calls in a loop."""
+
+    name = "bare"
+
+    def __init__(self, shape: Shape, folder: Path) -> None:
+        self._shape = shape
+        self._folder = folder
+
+    @contextmanager
+    def working(self) -> Iterator[Turns]:
+        """Files that are open."""
+        paths = [self._folder / f"bare-{number}" for number in range(self._shape.partitions)]
+        files = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644) for path in paths]
+        try:
+            if self._shape.kind == "read":
+                buffer = batch_of(self._shape.batch_bytes)
+                for position in range(0, KEPT_BYTES, len(buffer)):
+                    os.pwritev(files[0], [buffer], position)
+                with sink(self._shape) as send:
+                    yield lambda turns: self._read(files[0], send, turns)
+            else:
+                yield lambda turns: self._write(files, turns)
+        finally:
+            for file, path in zip(files, paths, strict=True):
+                os.close(file)
+                path.unlink()
+
+    def _write(self, files: Sequence[int], turns: int) -> None:
+        shape = self._shape
+        buffers = [memoryview(batch_of(shape.batch_bytes)) for _ in range(shape.batches)]
+        requests = [[buffer] for buffer in buffers] if shape.sync_each else [buffers]
+        position, synced = 0, shape.kind == "sync"
+        for _ in range(turns):
+            for request in requests:
+                for file in files:
+                    os.pwritev(file, request, position)
+                if synced:
+                    for file in files:
+                        os.fdatasync(file)
+                position += len(request) * shape.batch_bytes
+
+    def _read(self, file: int, send: Callable[[int, int, int], None], turns: int) -> None:
+        position = 0
+        for _ in range(turns):
+            send(file, position, REGION_BYTES)
+            position = (position + REGION_BYTES) % KEPT_BYTES
+
+
+@contextmanager
+def sink(shape: Shape) -> Iterator[Callable[[int, int, int], None]]:
+    """Where regions go, by ``sendfile``: ``send(descriptor, position, size)``. A socket is drained at once."""
+    if shape.sink == "null":
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            yield lambda file, position, size: _all_of(os.sendfile(null, file, position, size), size)
+        finally:
+            os.close(null)
+        return
+    near, far = socket.socketpair()
+    room = bytearray(REGION_BYTES)
+    with near, far:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+        out = near.fileno()
+
+        def send(file: int, position: int, size: int) -> None:
+            while size:
+                sent = os.sendfile(out, file, position, min(size, 65_536))
+                position, size = position + sent, size - sent
+                while sent:
+                    sent -= far.recv_into(room, sent)
+
+        yield send
+
+
+def _all_of(sent: int, size: int) -> None:
+    if sent != size:
+        raise OSError(f"{sent} of {size} bytes were sent")
+
+
+class Engine:
+    """A log storage, by the plug-in's name, on a loop of its own."""
+
+    def __init__(self, shape: Shape, folder: Path, plugin: str = "storage_local") -> None:
+        self.name = plugin
+        self._shape = shape
+        self._folder = folder
+        self._runs = 0
+        self._loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        """Give the loop back."""
+        self._loop.close()
+
+    @contextmanager
+    def working(self) -> Iterator[Turns]:
+        """Logs that are open, in a directory of their own."""
+        self._runs += 1
+        runtime = AsyncioRuntime(_defect, loop=self._loop)
+        storage = self._storage(runtime, self._folder / f"engine-{self._runs}")
+        self._run(storage.start("bench", 1))
+        try:
+            logs = [
+                self._run(self._open(storage, TopicPartition("t", n))) for n in range(self._shape.partitions)
+            ]
+            if self._shape.kind == "read":
+                self._fill(logs[0])
+                with sink(self._shape) as send:
+                    yield lambda turns: self._read(logs[0], send, turns)
+            elif self._shape.kind == "sync":
+                yield lambda turns: self._run(self._write_and_wait(logs, turns))
+            else:
+                yield lambda turns: self._write(logs, turns)
+        finally:
+            for number in range(self._shape.partitions):
+                storage.delete_log(TopicPartition("t", number))  # nothing of it is worth a sync
+            self._run(storage.stop(-1))
+            self._run(runtime.close())
+
+    def _storage(self, runtime: AsyncioRuntime, folder: Path) -> LogStorage:
+        plugin = Registry().load_any(self.name)
+        options = {"flush": "every"} if self._shape.kind == "sync" else {}
+        composition = SimpleNamespace(
+            runtime=runtime,
+            data_dir=str(folder),
+            data_dirs=(str(folder),),
+            config=BrokerConfig({}),
+            options=plugin.options_class(**options),
+            log=lambda _: _Silent(),
+        )
+        made: LogStorage = cast(Any, plugin()).blumfeld_make_storage(cast(Composition, composition))
+        return made
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(coroutine)
+
+    async def _open(self, storage: LogStorage, partition: TopicPartition) -> PartitionLog:
+        settings = {"internal.segment.bytes": KEPT_BYTES // 4} if self._shape.kind == "read" else {}
+        return await storage.open_log(partition, b"\1" * 16, TopicConfig(settings), _Listener())
+
+    def _batches(self) -> list[RecordBatch]:
+        size_bytes = self._shape.batch_bytes
+        return [RecordBatch(memoryview(batch_of(size_bytes))) for _ in range(self._shape.batches)]
+
+    def _write(self, logs: Sequence[PartitionLog], turns: int) -> None:
+        batches = [self._batches() for _ in logs]
+        for _ in range(turns):
+            for log, placed in zip(logs, batches, strict=True):
+                for batch in placed:
+                    log.place(batch, 0)
+            for log in logs:
+                log.write(_check)
+
+    async def _write_and_wait(self, logs: Sequence[PartitionLog], turns: int) -> None:
+        batches = [self._batches() for _ in logs]
+        for _ in range(turns):
+            acknowledged, told = asyncio.Event(), 0
+
+            def done(outcome: WriteOutcome, acknowledged: asyncio.Event = acknowledged) -> None:
+                nonlocal told
+                _check(outcome)
+                told += 1
+                if told == len(logs):
+                    acknowledged.set()
+
+            for log, placed in zip(logs, batches, strict=True):
+                for batch in placed:
+                    log.place(batch, 0)
+                log.write(done)
+            await acknowledged.wait()
+
+    def _fill(self, log: PartitionLog) -> None:
+        batch = self._batches()[0]
+        for _ in range(KEPT_BYTES // self._shape.batch_bytes):
+            log.place(batch, 0)
+            log.write(_check)
+
+    def _read(self, log: PartitionLog, send: Callable[[int, int, int], None], turns: int) -> None:
+        end_offset = log.written_end_offset
+        step = REGION_BYTES // self._shape.batch_bytes
+        offset = 0
+        for _ in range(turns):
+            found = log.read(offset, REGION_BYTES, end_offset, True)
+            if not isinstance(found, LogRead):
+                found = self._run(_awaited(found))
+            for part in found.parts:
+                region = cast(FileRegion, part)  # a MiB is never copied
+                send(region.fileno(), region.position, region.size_bytes)
+                region.release()
+            offset = (offset + step) % end_offset
+
+
+async def _awaited(completion: Any) -> LogRead:
+    found: LogRead = await completion
+    return found
+
+
+def _check(outcome: WriteOutcome) -> None:
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def _defect(where: str, error: BaseException) -> None:
+    raise RuntimeError(f"defect in {where}") from error
+
+
+class _Listener:
+    def rolled(self, base_offset: int) -> None:
+        """No producers."""
+
+    def recovered(self, batch: RecordBatch) -> None:
+        """Nothing is recovered."""
+
+
+class _Silent:
+    def debug(self, event: str, **values: Any) -> None:
+        """Nobody listens."""
+
+    info = warning = error = debug
