@@ -199,7 +199,7 @@ def test_opening_a_clean_log_looks_at_the_size_of_its_active_segment_only(node: 
     log = node.open(segment_bytes=100_000)
     made = calls(node)
     assert (made.get("pread", 0), made.get("pwritev", 0), made["open"], made["size"]) == (0, 0, 1, 1)
-    assert node.disk.open_files == 0
+    assert node.runtime.disk.open_files == 0
     assert log.log.written_end_offset == 600
     log.fill(2)
     assert calls(node)["open"] == 3

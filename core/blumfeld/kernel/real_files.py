@@ -10,11 +10,15 @@ import fcntl
 import mmap
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 READ_AHEAD_BYTES = 1 << 20
+_MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+"""A map needs no descriptor; before Python 3.13 it keeps one all the same."""
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 """A read that would wait for the device fails instead (Linux)."""
 
@@ -94,7 +98,7 @@ class RealFile:
         """The whole file, read-only; it stays mapped as long as a view of it lives."""
         if self.size() == 0:
             return memoryview(b"")
-        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ, **_MMAP_OPTIONS))
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether the first and the last of these bytes are in the page cache; ``True`` if the kernel can't say."""

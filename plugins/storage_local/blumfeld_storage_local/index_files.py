@@ -20,6 +20,9 @@ from blumfeld_storage_local.scan import damaged
 INTERVAL_BYTES = 4096
 """``index.interval.bytes`` of an index made anew: the finest that anyone has."""
 
+COPIED_BYTES_MAX = 16 << 10
+"""Up to here a copy costs less than a map, which takes a descriptor, a page of its own and two page faults."""
+
 PathOf = Callable[[Suffix], str]
 
 
@@ -40,7 +43,9 @@ def _mapped(files: Files, path: str) -> memoryview:
     file = files.open(path, write=False)
     try:
         size = file.size()
-        if size and not file.is_cached(0, size):
+        if size <= COPIED_BYTES_MAX:
+            return memoryview(file.pread(size, 0))
+        if not file.is_cached(0, size):
             file.read_ahead(0, size)
         return file.mmap_read()
     finally:

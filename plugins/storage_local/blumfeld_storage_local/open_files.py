@@ -1,4 +1,4 @@
-"""How many files of a directory's segments are open, and how many indexes mapped: no more than a node can have.
+"""How many files of a directory's segments are open, and how many indexes mapped: no more than a process may have.
 
 Ten thousand logs have more files than a process may open. A segment opens its log file when it is first needed; here
 the least recently used is closed for it. "Recently" is by second chance: who was used since it was last looked at
@@ -20,10 +20,10 @@ from typing import Protocol
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.runtime import File, Runtime
 
-OPEN_FILES_MAX = 4096
+OPEN_FILES_MAX = 8192
 """For a storage that is not told what the process may open."""
-MAPS_MAX = 16_384
-"""Segments with their two indexes mapped: together half of ``vm.max_map_count`` (65,530 unless raised)."""
+MAPPED_MAX = 16_384
+"""Segments with both indexes mapped: together half of ``vm.max_map_count`` (65,530 unless raised)."""
 SYNCED_AT_ONCE = 32
 """Files that a worker syncs before they are closed."""
 LOOKS_MAX = 64
@@ -73,20 +73,28 @@ class OpenFiles:
     """The open files and maps of one log directory.
 
     :param failed: told when a sync before a close fails
-    :param files_max: descriptors; exceeded only while a turn opens faster than a sync can follow, and never after it
+    :param descriptors_max: half of it is for log files, half for maps: each map of Python's keeps a descriptor
     """
 
-    __slots__ = ("_failed", "_mapped", "_open", "_runtime", "_soft_max", "_syncing", "files_max", "maps_max")
+    __slots__ = (
+        "_failed",
+        "_mapped",
+        "_open",
+        "_runtime",
+        "_soft_max",
+        "_syncing",
+        "files_max",
+        "mapped_max",
+    )
 
     def __init__(
         self,
         runtime: Runtime,
         failed: Callable[[OSError], None],
-        files_max: int = OPEN_FILES_MAX,
-        maps_max: int = MAPS_MAX,
+        descriptors_max: int = OPEN_FILES_MAX,
     ) -> None:
-        self.files_max = max(files_max, 8)
-        self.maps_max = maps_max
+        self.files_max = max(descriptors_max // 2, 8)
+        self.mapped_max = max(min(descriptors_max // 4, MAPPED_MAX), 4)
         self._soft_max = int(self.files_max * _SOFT_SHARE)
         self._runtime = runtime
         self._failed = failed
@@ -120,7 +128,7 @@ class OpenFiles:
         """It has mapped its indexes; the least recently used are given back if there are too many."""
         self._mapped[segment] = None
         looks = 0
-        while len(self._mapped) > self.maps_max:
+        while len(self._mapped) > self.mapped_max:
             oldest = next(iter(self._mapped))
             del self._mapped[oldest]
             looks += 1
