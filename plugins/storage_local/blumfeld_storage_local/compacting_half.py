@@ -20,6 +20,9 @@ class CompactingHalf(LogState):
         if self._round is not None:
             raise ValueError(f"{self.directory} is being compacted")
         done: Completion[CompactionResult] = Completion()
+        if self.moving:
+            done.fail(CompactionAbandonedError("the log moves to another directory"))
+            return done
         self._round = CompactionRound(
             self._home, self._segments, request, self._compacted, self.config.file_delete_delay_ms
         )

@@ -110,6 +110,11 @@ class Flusher:
         """A round runs that it takes part in."""
         return self._work is not None
 
+    @property
+    def is_idle(self) -> bool:
+        """No round runs that it takes part in, and nobody waits for one."""
+        return self._work is None and not self._waiters and not self._served
+
     def flush(self) -> Completion[int]:
         """Make what is written now last; completes with the flushed end."""
         log = self._log

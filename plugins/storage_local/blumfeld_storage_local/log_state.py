@@ -55,7 +55,7 @@ class LogState:
     ) -> None:
         self.partition = partition
         self.directory = segments.directory
-        self.aux = AuxDirectory(home.files, segments.directory)
+        self.aux = self._aux_directory = AuxDirectory(home.files, segments.directory)
         self.config = config
         self.names_unsynced = names_unsynced
         self.is_open = True
@@ -73,6 +73,10 @@ class LogState:
         self._placed: list[RecordBatch] = []
         self._waiting: deque[Outcome] = deque()
         """Outcomes of writes that wait for a sync, in the order of the writes."""
+        self._held: list[Done] | None = None
+        """Those whose writes wait until the log has moved; ``None``: nothing waits for that."""
+        self.moving = False
+        """A copy of it is being made in another directory: it is not compacted meanwhile."""
         self._round: CompactionRound | None = None
         """Of compaction, while one runs."""
         self._flusher = Flusher(self, home.files, home.rounds())

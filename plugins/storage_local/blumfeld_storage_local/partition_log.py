@@ -18,6 +18,7 @@ from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.flusher import sync
 from blumfeld_storage_local.log_state import Done, LogState, Outcome
 from blumfeld_storage_local.reading import ReadingHalf
+from blumfeld_storage_local.relocating import MovingHalf
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segment_writer import CutBackError
 from blumfeld_storage_local.timing import TimingHalf
@@ -28,7 +29,7 @@ FLUSH_NEVER_MS = 1 << 53
 _NEVER = 1 << 62
 
 
-class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf):
+class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf):
     """``PartitionLog`` in a directory. Made by ``opening.open_log``, which knows that the segments are sound."""
 
     def __init__(
@@ -95,6 +96,9 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf):
 
     def write(self, done: Done) -> None:
         """Write what is placed. Where an ack means the device, ``done`` waits for the sync that covers it."""
+        if self._held is not None:
+            self._held.append(done)
+            return
         placed = self._placed
         error: OSError | None = None
         if placed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from math import inf
 
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
 from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
@@ -23,11 +24,13 @@ from blumfeld_storage_local.directory_logs import DirectoryLogs
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
+from blumfeld_storage_local.moves import Moves
 from blumfeld_storage_local.open_files import OPEN_FILES_MAX
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.placing import Place, choose
 from blumfeld_storage_local.starting import find_all, previous_broker_epoch, take_all
 
+METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)
 """So begin ids that name no directory: UNASSIGNED, LOST, MIGRATING (formats.md §1)."""
 
@@ -37,6 +40,7 @@ class LocalStorage:
 
     :param paths: of the directories; the first must work, for ``__cluster_metadata`` lies there
     :param open_files_max: log files that are open at the same time; the least recently used are closed for others
+    :param move_bytes_per_second_max: what one move copies (``replica.alter.log.dirs.io.max.bytes.per.second``)
     :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
     """
 
@@ -50,6 +54,7 @@ class LocalStorage:
         *,
         delete_delay_ms: int = 60_000,
         durability: Durability = FLUSH_NEVER,
+        move_bytes_per_second_max: float = inf,
         open_files_max: int = OPEN_FILES_MAX,
     ) -> None:
         self._runtime = runtime
@@ -69,6 +74,14 @@ class LocalStorage:
         self._where: dict[TopicPartition, DirectoryLogs] = {}
         """Where each log lies."""
         self._open: dict[TopicPartition, LocalLog] = {}
+        self._moves = Moves(
+            runtime,
+            len(self._directories),
+            move_bytes_per_second_max,
+            self._where_is,
+            self._moved,
+            self._tell_moved,
+        )
         self._callbacks = LogCallbacks(self._truncating, self._log_closed, self._log_cleaned)
 
     def watch(self, watcher: StorageWatcher) -> None:
@@ -89,6 +102,7 @@ class LocalStorage:
                 directory.leave()
             raise
         self._where = found.logs
+        self._moves.found(found.moves)
         self._started = True
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
@@ -120,6 +134,7 @@ class LocalStorage:
         directory_id: bytes | None = None,
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean."""
+        await self._moves.ended(partition)
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
         known = self._where.get(partition)
@@ -137,7 +152,11 @@ class LocalStorage:
                 at.found[partition] = held
             raise
         self._open[partition] = log
+        self._moves.opened(log, at)
         return log
+
+    def _where_is(self, partition: TopicPartition) -> DirectoryLogs | None:
+        return self._where.get(partition)
 
     def _place(self, partition: TopicPartition, directory_id: bytes | None) -> DirectoryLogs:
         """Where a log is made that was not found."""
@@ -166,6 +185,7 @@ class LocalStorage:
     def _log_closed(self, log: LogState) -> None:
         self._open.pop(log.partition, None)
         self._where[log.partition].log_closed(log)
+        self._moves.closed(log.partition)
 
     def _log_cleaned(self, log: LogState) -> None:
         checkpoints = self._where[log.partition].checkpoints
@@ -174,6 +194,7 @@ class LocalStorage:
 
     def _truncating(self, log: LogState, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
+        self._moves.truncated(log.partition, offset)
         checkpoints = self._where[log.partition].checkpoints
         if checkpoints.recovery_points.get(log.partition, 0) > offset:
             checkpoints.recovery_points[log.partition] = offset
@@ -181,6 +202,7 @@ class LocalStorage:
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Rename the directory at once, remove it later."""
+        self._moves.give_up(partition)
         log = self._open.get(partition)
         delay_ms = self._delete_delay_ms if log is None else log.config.file_delete_delay_ms
         known = self._where.get(partition)
@@ -205,13 +227,39 @@ class LocalStorage:
     # Moves
 
     def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """There is nowhere else to move to."""
-        if directory_id not in {info.directory_id for info in self.log_dirs()}:
+        """Begin to move an open log, or give up its move; see the contract. ``__cluster_metadata`` stays."""
+        target = next((at for at in self._directories if at.home.directory_id == directory_id), None)
+        if target is None:
             raise LookupError(f"no log directory {directory_id.hex()}")
+        if not target.online:
+            raise LookupError(f"the log directory {target.home.path} is offline")
+        log = self._open.get(partition)
+        if log is None or partition.topic == METADATA_TOPIC:
+            raise ValueError(f"the log of {partition} is not open, or can't be moved")
+        source = self._where[partition]
+        if target is source:
+            self._moves.give_up(partition)
+        else:
+            source.home.check()
+            self._moves.begin(log, source, target)
 
     def moves(self) -> Sequence[LogMove]:
-        """None."""
-        return ()
+        """Moves that run, or wait until others have ended."""
+        return self._moves.infos()
+
+    def _moved(self, log: LocalLog, to: DirectoryLogs) -> None:
+        partition = log.partition
+        source = self._where[partition]
+        to.found[partition] = source.found.pop(partition)
+        source.clean.pop(partition, None)
+        mark = source.checkpoints.moves[partition]
+        source.checkpoints.forget(partition)
+        source.checkpoints.moves[partition] = mark  # until its files are gone from there
+        self._where[partition] = to
+
+    def _tell_moved(self, partition: TopicPartition, directory_id: bytes) -> None:
+        if self._watcher is not None:
+            self._watcher.moved(partition, directory_id)
 
     # Checkpoints
 
@@ -241,8 +289,12 @@ class LocalStorage:
                 at.note_offsets(log)
         for partition, offset in high_watermarks:
             lies = self._where.get(partition, self._directories[0])
-            if lies in by_directory:
-                by_directory[lies][partition] = offset
+            for directory in (
+                lies,
+                self._moves.target(partition),
+            ):  # the log may go on there before the next time
+                if directory in by_directory:
+                    by_directory[directory][partition] = offset
         for at, offsets in by_directory.items():
             at.checkpoints.high_watermarks = offsets
             _or_fail(at.home, at.checkpoints.save_soon)
@@ -259,6 +311,7 @@ class LocalStorage:
         if not self._started:
             return
         self._started = False
+        await self._moves.stop()
         error: OSError | None = None
         for directory in self._directories:
             logs = [log for log in self._open.values() if self._where[log.partition] is directory]
