@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from blumfeld.broker.cleaner import Cleaner
 from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.lifecycle import Lifecycle
@@ -87,6 +88,7 @@ class Broker:
         self.log_directories = LogDirectories(self)
         composition.storage.watch(self.log_directories)
         self._upkeep = Upkeep(self)
+        self._cleaner = Cleaner(self)
         self._dispatchers = {
             kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
             for kind in LISTENER_KINDS
@@ -173,6 +175,7 @@ class Broker:
                 "gauge",
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
+            *self._cleaner.gauges(),
         ]
 
     # What handlers ask
@@ -233,12 +236,14 @@ class Broker:
             composition.metadata.subscribe(self._image_changed)
         await self.partitions.settled()
         self._upkeep.start()
+        self._cleaner.start()
         await self.lifecycle.register()
 
     async def stop(self) -> None:
         """Tell the controller, answer what is parked, close the logs. Legal without start."""
         await self.lifecycle.shut_down()
         self._upkeep.stop()
+        self._cleaner.stop()
         self.log_directories.stop()
         if self._groups is not None:
             self._groups.stop()

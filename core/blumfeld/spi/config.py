@@ -318,6 +318,13 @@ class TopicConfig:
         self.log_append_time = self.message_timestamp_type == "LogAppendTime"
 
     @property
+    def roll_ms(self) -> int:
+        """How old the active segment becomes: ``segment.ms``; compacted, ``max.compaction.lag.ms`` at most."""
+        if self.compacts and 0 < self.max_compaction_lag_ms < self.segment_ms:
+            return self.max_compaction_lag_ms
+        return self.segment_ms
+
+    @property
     def overrides(self) -> Mapping[str, Typed]:
         """What was set for the topic itself."""
         return self._overrides

@@ -142,7 +142,7 @@ class MemoryLog:
             created_ms=segment.created_ms,
             first_timestamp_ms=next(segment.views()).max_timestamp,
         )
-        limits = RollLimits(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+        limits = RollLimits(segment_bytes=config.segment_bytes, segment_ms=config.roll_ms)
         incoming = IncomingBatch(batch.size_bytes, batch.last_offset, batch.max_timestamp)
         return should_roll(active, incoming, self._runtime.now_ms(), limits) is not None
 

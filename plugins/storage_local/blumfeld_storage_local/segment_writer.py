@@ -93,8 +93,8 @@ class SegmentWriter:
         """Take the topic's limits; the jitter of this segment stays."""
         self._limits = RollLimits(
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
-            segment_jitter_ms=min(self._jitter_ms, config.segment_ms),
+            segment_ms=config.roll_ms,
+            segment_jitter_ms=min(self._jitter_ms, config.roll_ms),
         )
         self._index_bytes_max = config.segment_index_bytes
         self._index_full = False

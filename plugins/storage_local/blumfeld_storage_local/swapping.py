@@ -8,6 +8,7 @@ crash; the old files become ``.deleted``; the ``.swap`` files get their names.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
@@ -127,6 +128,12 @@ class CompactionRound:
             if self._left:
                 raise CompactionAbandonedError from None
             raise
+        except OSError:
+            raise
+        except (
+            Exception
+        ) as error:  # a defect in what was done there costs this log its compaction, and nobody else
+            raise OSError(errno.EINVAL, f"{type(error).__name__}: {error}", self._directory) from error
         finally:
             self._working = None
 

@@ -1,0 +1,220 @@
+"""The log cleaner: which compacted log has most to gain, one round at a time, as long as there is one (formats.md §26).
+
+How a round chooses records is the storage's and :mod:`blumfeld.log.cleaning`'s business; here is *when*. A log that
+can't be cleaned is left alone until the next start, as Kafka does, and the others go on.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.cleaner_choice import Candidate, examine, request_for
+from blumfeld.broker.partitions import Partition
+from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Metric
+from blumfeld.spi.runtime import Timer
+from blumfeld.spi.storage import TopicPartition
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What may be better the next time, without anybody touching the log."""
+
+
+class Cleaner:
+    """Of one broker. Nothing of it is on the path of a request."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timer: Timer | None = None
+        self._stopped = True
+        self._cleaning: Candidate | None = None
+        self.uncleanable: dict[TopicPartition, bytes] = {}
+        """Logs whose last round failed, with their topic's id."""
+        self.rounds = 0
+        self._last: CompactionResult | None = None
+        self._max_dirty_ratio = 0.0
+        self._max_delay_ms = 0
+
+    def start(self) -> None:
+        """Begin, unless the storage or ``log.cleaner.enable`` says no; a first look comes at once."""
+        broker = self._broker
+        if not broker.composition.storage.compacts or not broker.config.bool("log.cleaner.enable"):
+            return
+        self._stopped = False
+        self._look_in(0)
+
+    def stop(self) -> None:
+        """End; a round that runs is abandoned when its log is closed. May be called twice."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_in(self, delay_ms: int) -> None:
+        if not self._stopped:
+            self._timer = self._broker.runtime.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        """Clean the dirtiest log there is, or look again in ``log.cleaner.backoff.ms``."""
+        self._timer = None
+        candidate = self._choose() if self._broker.config.int("log.cleaner.threads") > 0 else None
+        if candidate is None:
+            self._look_in(self._backoff_ms())
+        else:
+            self._clean(candidate)
+
+    def _backoff_ms(self) -> int:
+        return self._broker.config.int("log.cleaner.backoff.ms")
+
+    def _choose(self) -> Candidate | None:
+        now_ms = self._broker.runtime.now_ms()
+        self._forget_deleted()
+        found: list[Candidate] = []
+        for partition in list(self._broker.partitions):
+            if not partition.config.compacts or partition.closed is not None:
+                continue
+            if partition.partition in self.uncleanable:
+                continue
+            try:
+                candidate = examine(partition, now_ms)
+            except OSError as error:
+                partition.fail(error)
+                continue
+            if candidate is not None:
+                found.append(candidate)
+        self._max_dirty_ratio = max((candidate.dirty_ratio for candidate in found), default=0.0)
+        self._max_delay_ms = max((candidate.overdue_ms for candidate in found), default=0)
+        due = [candidate for candidate in found if candidate.is_due]
+        return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
+
+    def _forget_deleted(self) -> None:
+        partitions = self._broker.partitions
+        for at, topic_id in list(self.uncleanable.items()):
+            hosted = partitions.find(at.topic, at.partition)
+            if hosted is None or hosted.topic_id != topic_id:
+                del self.uncleanable[at]
+
+    def _clean(self, candidate: Candidate) -> None:
+        partition = candidate.partition
+        self._cleaning = candidate
+        try:
+            request = self._request(candidate)
+            done = partition.log.compact(request)
+        except (OSError, ValueError) as error:
+            self._cleaning = None
+            self._failed(partition, error)
+            self._look_in(self._backoff_ms())
+            return
+        done.when_done(lambda done: self._ended(candidate, done))
+
+    def _request(self, candidate: Candidate) -> CompactionRequest:
+        config = self._broker.config
+        return request_for(
+            candidate,
+            now_ms=self._broker.runtime.now_ms(),
+            map_bytes=config.int("log.cleaner.dedupe.buffer.size"),
+            map_load_factor=config.float("log.cleaner.io.buffer.load.factor"),
+            bytes_per_second_max=config.float("log.cleaner.io.max.bytes.per.second"),
+        )
+
+    def _ended(self, candidate: Candidate, done: Completion[CompactionResult]) -> None:
+        self._cleaning = None
+        if self._stopped:
+            return
+        partition, error = candidate.partition, done.error
+        if error is None:
+            result = done.result()
+            self._cleaned(partition, result)
+            went_on = result.cleaned_end_offset > candidate.first_dirty_offset
+            self._look_in(0 if went_on else self._backoff_ms())
+            return
+        if not isinstance(error, CompactionAbandonedError):
+            self._failed(partition, error)
+        self._look_in(self._backoff_ms())
+
+    def _cleaned(self, partition: Partition, result: CompactionResult) -> None:
+        self.rounds += 1
+        self._last = result
+        if partition.closed is None:
+            try:
+                partition.state.compacted()
+            except OSError as error:
+                partition.fail(error)
+        self._broker.events.info(
+            "log cleaned",
+            log=str(partition.partition),
+            cleaned_end_offset=result.cleaned_end_offset,
+            bytes_before=result.bytes_before,
+            bytes_after=result.bytes_after,
+            records_before=result.records_read,
+            records_after=result.records_kept,
+            seconds=round(result.seconds, 3),
+        )
+        if result.invalid_records:
+            self._broker.events.warning(
+                "records without a key removed", log=str(partition.partition), count=result.invalid_records
+            )
+
+    def _failed(self, partition: Partition, error: BaseException) -> None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            self._broker.events.warning(
+                "log not cleaned, tried again later", log=str(partition.partition), error=str(error)
+            )
+            return
+        self.uncleanable[partition.partition] = partition.topic_id
+        self._broker.events.error(
+            "log can't be cleaned, left alone until the next start",
+            log=str(partition.partition),
+            error=str(error),
+        )
+
+    # Metrics
+
+    def gauges(self) -> list[Metric]:
+        """Kafka's of the cleaner and its manager, by their names."""
+        return [
+            Metric(
+                "blumfeld_log_cleaner_max_dirty_percent",
+                "Dirty share of the dirtiest compacted log, at the last look (Kafka's max-dirty-percent)",
+                "gauge",
+                lambda: int(100 * self._max_dirty_ratio),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_recopy_percent",
+                "What the last round wrote, of what it cleaned (Kafka's cleaner-recopy-percent)",
+                "gauge",
+                self._recopy_percent,
+            ),
+            Metric(
+                "blumfeld_log_cleaner_max_clean_time_secs",
+                "How long the last round worked (Kafka's max-clean-time-secs)",
+                "gauge",
+                lambda: 0 if self._last is None else int(self._last.seconds),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_max_compaction_delay_secs",
+                "How far a log is beyond max.compaction.lag.ms, at the last look (Kafka's max-compaction-delay-secs)",
+                "gauge",
+                lambda: self._max_delay_ms // 1000,
+            ),
+            Metric(
+                "blumfeld_log_cleaner_uncleanable_partitions",
+                "Logs that can't be cleaned (Kafka's uncleanable-partitions-count)",
+                "gauge",
+                lambda: len(self.uncleanable),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_rounds_total",
+                "Rounds that came to their end",
+                "counter",
+                lambda: self.rounds,
+            ),
+        ]
+
+    def _recopy_percent(self) -> int:
+        last = self._last
+        return 0 if last is None or not last.bytes_before else 100 * last.bytes_after // last.bytes_before
