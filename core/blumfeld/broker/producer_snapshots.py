@@ -9,7 +9,7 @@ from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.log.producer_snapshot import CorruptSnapshot
 from blumfeld.log.producer_state import ProducerState
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.storage import AuxFiles
+from blumfeld.spi.storage import PartitionLog
 
 
 class ProducerSnapshots:
@@ -20,10 +20,10 @@ class ProducerSnapshots:
     the node died is recovered, by which no snapshot inside it is believed.
     """
 
-    __slots__ = ("_aux", "offsets")
+    __slots__ = ("_log", "offsets")
 
-    def __init__(self, aux: AuxFiles, names: Iterable[str]) -> None:
-        self._aux = aux
+    def __init__(self, log: PartitionLog, names: Iterable[str]) -> None:
+        self._log = log
         found = (parse_segment_name(name) for name in names)
         self.offsets = sorted(
             file.base_offset
@@ -38,13 +38,13 @@ class ProducerSnapshots:
 
     def write(self, offset: int, data: bytes) -> None:
         """Keep the state below ``offset``; durable when this returns."""
-        self._aux.write(_name(offset), data)
+        self._log.aux.write(_name(offset), data)
         if offset not in self.offsets:
             insort(self.offsets, offset)
 
     def renew(self, offset: int, data: bytes) -> None:
         """The same for one that is there and may say something else."""
-        if self._aux.read(_name(offset)) != data:
+        if self._log.aux.read(_name(offset)) != data:
             self.write(offset, data)
 
     def load(self, producers: ProducerState, at_most: int, events: EventLog) -> bool:
@@ -56,7 +56,7 @@ class ProducerSnapshots:
         while at := bisect_right(self.offsets, at_most):
             offset = self.offsets[at - 1]
             try:
-                producers.load(self._aux.read(_name(offset)) or b"", offset)
+                producers.load(self._log.aux.read(_name(offset)) or b"", offset)
             except CorruptSnapshot as error:
                 events.warning("producer snapshot unreadable, removed", file=_name(offset), error=str(error))
                 self.remove(offset)
@@ -83,7 +83,7 @@ class ProducerSnapshots:
 
     def remove(self, offset: int) -> None:
         """Remove one."""
-        self._aux.delete(_name(offset))
+        self._log.aux.delete(_name(offset))
         self.offsets.remove(offset)
 
 

@@ -77,8 +77,8 @@ class ReplicaState:
         """The log is open: read its files."""
         self._log = log
         names = log.aux.names()
-        self._index = TransactionIndex(log.aux, self.aborted)
-        self._snapshots = ProducerSnapshots(log.aux, names)
+        self._index = TransactionIndex(log, self.aborted)
+        self._snapshots = ProducerSnapshots(log, names)
         start, end = log.log_start_offset, log.written_end_offset
         self.high_watermark = max(start, min(high_watermark, end))
         believed = end if self._recovered.start_offset < 0 else min(end, self._recovered.start_offset)

@@ -11,7 +11,7 @@ from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborte
 from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.storage import AuxFiles
+from blumfeld.spi.storage import PartitionLog
 
 SOUND = 1 << 63
 """Above every offset: nothing has to be found anew."""
@@ -25,10 +25,10 @@ class TransactionIndex:
     batches, which recovery walks over. Every method that touches a file may raise ``OSError``.
     """
 
-    __slots__ = ("_aux", "_bases", "_unsaved_from", "entries")
+    __slots__ = ("_bases", "_log", "_unsaved_from", "entries")
 
-    def __init__(self, aux: AuxFiles, entries: AbortedTransactions) -> None:
-        self._aux = aux
+    def __init__(self, log: PartitionLog, entries: AbortedTransactions) -> None:
+        self._log = log
         self.entries = entries
         self._bases: set[int] = set()
         """Of the files that are there."""
@@ -46,7 +46,7 @@ class TransactionIndex:
         found: list[AbortedTransaction] = []
         for base in bases:
             try:
-                found += _entries(self._aux, base, after=found[-1].last_offset if found else -1)
+                found += _entries(self._log, base, after=found[-1].last_offset if found else -1)
             except ValueError as error:
                 sound_below = base
                 events.warning("transaction index unreadable, made anew", base_offset=base, error=str(error))
@@ -89,11 +89,11 @@ class TransactionIndex:
         name = segment_name(base, Suffix.TRANSACTION_INDEX)
         if entries:
             data = encode_aborted(entries)
-            if base not in self._bases or self._aux.read(name) != data:
-                self._aux.write(name, data)
+            if base not in self._bases or self._log.aux.read(name) != data:
+                self._log.aux.write(name, data)
                 self._bases.add(base)
         elif base in self._bases:
-            self._aux.delete(name)
+            self._log.aux.delete(name)
             self._bases.discard(base)
 
     def segments_dropped(self, first_offset: int) -> None:
@@ -106,7 +106,7 @@ class TransactionIndex:
         read and from ``active_base`` on.
         """
         known = self.entries.entries
-        self._bases = _bases(self._aux.names())
+        self._bases = _bases(self._log.aux.names())
         below = min(
             self._read(sorted(b for b in self._bases if b < active_base), active_base, events), active_base
         )
@@ -124,9 +124,9 @@ def _bases(names: Iterable[str]) -> set[int]:
     }
 
 
-def _entries(aux: AuxFiles, base: int, after: int) -> list[AbortedTransaction]:
+def _entries(log: PartitionLog, base: int, after: int) -> list[AbortedTransaction]:
     """What one file says. :raises ValueError: it is no transaction index, or not that segment's"""
-    entries = decode_aborted(aux.read(segment_name(base, Suffix.TRANSACTION_INDEX)) or b"")
+    entries = decode_aborted(log.aux.read(segment_name(base, Suffix.TRANSACTION_INDEX)) or b"")
     last = max(after, base - 1)
     for entry in entries:
         if entry.last_offset <= last:
