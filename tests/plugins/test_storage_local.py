@@ -34,6 +34,14 @@ class TestOnASimulatedDisk(StorageContract):
         return LocalStorage(runtime, "/data", Events())
 
 
+class TestInTwoDirectories(StorageContract):
+    has_files = True
+    survives_crash = True
+
+    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
+        return LocalStorage(runtime, ["/data", "/more"], Events())
+
+
 class TestOnARealDisk(StorageContract):
     has_files = True
 

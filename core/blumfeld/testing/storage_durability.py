@@ -121,7 +121,9 @@ class StorageDurability(StorageKit):
         """The outcome says up to where."""
         self.need_files(node, simulated=True)
         log = node.open(segment_bytes=400)
-        node.runtime.disk.inject(Fault(operation="pwritev", path_part=".log", nth=2))
+        node.runtime.disk.inject(
+            Fault(operation="pwritev", path_part=".log", nth=2, error_number=errno.ENOSPC)
+        )
         outcome = log.append(*[make_batch(2, value_bytes=100) for _ in range(4)])
         assert outcome.error is not None
         assert 0 < outcome.written_end_offset < 8
@@ -136,10 +138,13 @@ class StorageDurability(StorageKit):
         with pytest.raises(OSError, match="error"):
             log.flush()
         assert log.log.flushed_end_offset == 0
-        assert not any(d.online for d in node.storage.log_dirs())
+        offline = [d.directory_id for d in node.storage.log_dirs() if not d.online]
+        assert offline == [log.log.directory_id]
         _all_raise(log)
+        with pytest.raises(OSError, match="error"):
+            log.flush()
         with pytest.raises(OSError, match="offline"):
-            node.open(TopicPartition("another", 0))
+            node.open(TopicPartition("another", 0), directory_id=offline[0])
 
     def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
         """Nobody knows what the file holds."""

@@ -41,6 +41,17 @@ class StorageKit:
         """A new log with small indexes."""
         return node.open(index_interval_bytes=100)
 
+    def need_compaction(self, node: Node) -> None:
+        """Skip where the storage doesn't claim to compact (``LogStorage.compacts``)."""
+        if not node.storage.compacts:
+            pytest.skip("does not compact")
+
+    def need_directories(self, node: Node) -> None:
+        """Skip where there is one directory: have :meth:`make_storage` make one with two or more."""
+        if len(node.directories) < 2:
+            pytest.skip("has one directory")
+        self.need_files(node, simulated=True)
+
     def need_files(self, node: Node, *, simulated: bool = False) -> None:
         """Skip where the storage has no files, or the disk is real and can't be made to fail."""
         if not self.has_files:

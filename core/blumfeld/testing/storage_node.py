@@ -25,6 +25,7 @@ from blumfeld.spi.storage import (
 from blumfeld.testing.fake_files import FakeFiles
 from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.record_batch import RecordBatch, split_batches
@@ -56,6 +57,14 @@ def make_batch(
         for n, time in enumerate(times)
     ]
     return RecordBatch(memoryview(build_batch(records, codec=codec, base_offset=base_offset)))
+
+
+def keyed_batch(
+    *pairs: tuple[bytes | None, bytes | None], timestamp_ms: int = TIME_MS, codec: Codec = Codec.NONE
+) -> RecordBatch:
+    """A client's batch of keys and values, for a compacted topic."""
+    records = [Record(key, value, timestamp=timestamp_ms + n) for n, (key, value) in enumerate(pairs)]
+    return RecordBatch(memoryview(build_batch(records, codec=codec)))
 
 
 class Listener:
@@ -152,6 +161,9 @@ class Node:
 
     def restart(self) -> Node:
         """The same disk under a new process. The old one was stopped, or crashed."""
+        if self.runtime.dead:
+            with suppress(SimulationError):
+                self.runtime.loop.run_ready()  # what the dead one spawned ends, in vain
         self.runtime = self._make_runtime(self.runtime)
         self.storage = self._make_storage(self.runtime)
         self.watcher = self._watch()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -316,8 +315,6 @@ class Machine:
 
     def restart(self) -> None:
         """Start on what the disk has, and delete strays, as a broker does."""
-        with suppress(SimulationError):
-            self.node.runtime.loop.run_ready()  # what the dead one spawned ends, in vain
         for replica in self.replicas.values():
             replica.log = replica.state = None
         self.do(self.node.restart)
