@@ -188,7 +188,7 @@ def test_a_small_read_does_not_outlive_a_truncation(node: Node) -> None:
     assert log.read(1)[0].leader_epoch == 1
 
 
-def test_opening_a_clean_log_looks_at_the_size_of_its_active_segment_only(node: Node) -> None:
+def test_opening_a_clean_log_touches_no_file_of_it(node: Node) -> None:
     """A node has thousands of logs that nobody asks for: the rest waits until somebody does."""
     log = node.open(segment_bytes=100_000)
     log.fill(*[2] * 300, value_bytes=1000)
@@ -198,7 +198,7 @@ def test_opening_a_clean_log_looks_at_the_size_of_its_active_segment_only(node: 
     calls(node)
     log = node.open(segment_bytes=100_000)
     made = calls(node)
-    assert (made.get("pread", 0), made.get("pwritev", 0), made["open"], made["size"]) == (0, 0, 1, 1)
+    assert not made.keys() & {"open", "pread", "pwritev", "size", "list_dir", "read_bytes"}
     assert node.runtime.disk.open_files == 0
     assert log.log.written_end_offset == 600
     log.fill(2)

@@ -11,6 +11,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.log_state import LogState
+from blumfeld_storage_local.looking import Looked, look_at_all
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.small_files import claim, find_logs, leave_clean_shutdown, take_clean_shutdown
 
@@ -24,6 +25,8 @@ class DirectoryLogs:
         """Every log that lies here, with its topic id."""
         self.clean: dict[TopicPartition, None] = {}
         """Logs that are known to be closed cleanly, and were not opened since."""
+        self.looked: dict[TopicPartition, Looked] = {}
+        """What the start saw of those."""
         self.futures: list[tuple[TopicPartition, str]] = []
         """Copies in the making that were found at start: of which log, and their directories."""
         self.broker_epoch: int | None = None
@@ -64,6 +67,7 @@ class DirectoryLogs:
         self._checkpoints = Checkpoints(home)
         if self.broker_epoch is not None:
             self.clean = dict.fromkeys(self.found)
+            self.looked = look_at_all(home.files, home.path, self.found)
         if logs.deleted:
             home.remove_later(logs.deleted, 0, trees=True)
 
@@ -89,6 +93,7 @@ class DirectoryLogs:
         """Its log lies here no more."""
         self.found.pop(partition, None)
         self.clean.pop(partition, None)
+        self.looked.pop(partition, None)
         self.checkpoints.forget(partition)
 
     async def stop(self, logs: Sequence[LocalLog], broker_epoch: int) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from blumfeld.log.file_names import Suffix, partition_dir, segment_name
+from blumfeld.log.file_names import partition_dir
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
 from blumfeld_storage_local.log_state import LogState
-from blumfeld_storage_local.opening import Found, tidy
+from blumfeld_storage_local.looking import Looked, look
+from blumfeld_storage_local.opening import Found
 from blumfeld_storage_local.partition_log import LocalLog
 from blumfeld_storage_local.recovering import Recovery
 from blumfeld_storage_local.segment import Segment
@@ -49,12 +51,14 @@ async def open_partition(
     directory = f"{home.path}/{partition_dir(partition)}"
     clean = partition in at.clean
     at.clean.pop(partition, None)
-    created, found, active_bytes = await home.runtime.offload(_look, home, directory, topic_id)
-    if created:
+    looked = await _look(at, partition, directory, topic_id)
+    created = looked is None
+    if looked is None:
+        looked = Looked(Found([], []), 0)
         # what a deleted log of this name left there would cost this one its records
         checkpoints.forget(partition)
         await checkpoints.save_soon()
-    bases = found.bases
+    found, bases = looked.found, looked.found.bases
     segments = [
         Segment(home.files, directory, base, bases[number + 1] if number + 1 < len(bases) else base)
         for number, base in enumerate(bases)
@@ -68,7 +72,7 @@ async def open_partition(
             await recovery.rebuild(number)
     await recovery.recover(recover_from)
     end_offset = checkpoints.recovery_points.get(partition, -1)
-    at_rest = clean and not found.unindexed and _rests(segments, active_bytes, end_offset)
+    at_rest = clean and not found.unindexed and _rests(segments, looked.active_bytes, end_offset)
     if not segments:
         segments.append(Segment(home.files, directory, start, start))
         segments[0].create()
@@ -106,16 +110,17 @@ async def open_partition(
     return log
 
 
-def _look(home: LogDirectory, directory: str, topic_id: bytes) -> tuple[bool, Found, int]:
-    """Whether the log was made just now, its segments, and the size of the active one. Blocks."""
-    created, found = _prepare(home, directory, topic_id), tidy(home.files, directory)
-    if not found.bases:
-        return created, found, 0
-    file = home.files.open(f"{directory}/{segment_name(found.bases[-1], Suffix.LOG)}", write=False)
-    try:
-        return created, found, file.size()
-    finally:
-        file.close()
+async def _look(
+    at: DirectoryLogs, partition: TopicPartition, directory: str, topic_id: bytes
+) -> Looked | None:
+    """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already."""
+    home = at.home
+    looked = at.looked.pop(partition, None)
+    if looked is not None and looked.topic_id == topic_id:
+        await asyncio.sleep(0)  # thousands may be opened one after the other
+        return looked
+    created = await home.runtime.offload(_prepare, home, directory, topic_id)
+    return None if created else await home.runtime.offload(look, home.files, directory)
 
 
 def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
