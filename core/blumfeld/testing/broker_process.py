@@ -24,7 +24,10 @@ class BrokerProcess:
         port: int | None = None,
         settings: Sequence[str] = (),
     ) -> None:
-        """``settings`` are laid over the manifest, each a ``section.key=value`` of ``--set``."""
+        """``settings`` are laid over the manifest, each a ``section.key=value`` of ``--set``.
+
+        With ``node.data_dirs`` among them the data is there.
+        """
         self.folder = folder
         self.settings = settings
         self.manifest = manifest
@@ -60,7 +63,9 @@ class BrokerProcess:
         arguments = [sys.executable, "-m", "blumfeld.cli.main", "run"]
         if self.manifest is not None:
             arguments.append(str(self.manifest))
-        arguments += ["--data-dir", str(self.folder / "data"), "--listen", self.address]
+        if not any(setting.startswith("node.data_dirs=") for setting in self.settings):
+            arguments += ["--data-dir", str(self.folder / "data")]
+        arguments += ["--listen", self.address]
         for setting in self.settings:
             arguments += ["--set", setting]
         mark = self.log_path.stat().st_size if self.log_path.exists() else 0

@@ -1,0 +1,214 @@
+"""A real broker on two log directories: placement, a move while it serves, a directory that is gone and comes back.
+
+With Kafka's own tools where Kafka is at hand (slow).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from blumfeld.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.kafka_peer import peer_script, tool
+
+TOPIC = "spread"
+PARTITIONS = 4
+RECORDS = 40
+
+
+class Node:
+    """A broker on directories ``a`` and ``b`` of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first, self.second = folder / "a", folder / "b"
+        dirs = f'node.data_dirs=["{self.first}", "{self.second}"]'
+        self.process = BrokerProcess(folder, settings=[dirs])
+
+    def create(self) -> None:
+        """The topic."""
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+        admin = AdminClient({"bootstrap.servers": self.process.address})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=20)
+
+    def placed(self) -> dict[str, str]:
+        """Log → directory, by the names on disk; what is on its way or deleted isn't counted."""
+        found = {}
+        for directory in (self.first, self.second):
+            for path in directory.glob(f"{TOPIC}-*"):
+                if path.name.rpartition("-")[2].isdigit():
+                    found[path.name] = directory.name
+        return found
+
+    def log_dirs(self) -> list[DescribeLogDirsResult]:
+        """As the broker says it."""
+        with RawConnection(self.process.address) as connection:
+            request = DescribeLogDirsRequest(topics=None)
+            return connection.ask(request, 4, DescribeLogDirsResponse).results
+
+    def described(self) -> dict[str, str]:
+        """As :meth:`placed`, by what the broker says."""
+        return {
+            f"{topic.name}-{partition.partition_index}": Path(result.log_dir).name
+            for result in self.log_dirs()
+            for topic in result.topics
+            for partition in topic.partitions
+            if not partition.is_future_key
+        }
+
+    def move(self, partition: int, directory: Path) -> None:
+        """Have a replica move."""
+        topics = [AlterReplicaLogDirTopic(name=TOPIC, partitions=[partition])]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(directory), topics=topics)])
+        with RawConnection(self.process.address) as connection:
+            answer = connection.ask(request, 2, AlterReplicaLogDirsResponse)
+        assert [p.error_code for t in answer.results for p in t.partitions] == [0]
+
+    def leaders(self) -> dict[int, int]:
+        """Of each partition, as clients are told; -1 is none."""
+        with RawConnection(self.process.address) as connection:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+            (topic,) = connection.ask(request, 9, MetadataResponse).topics
+        return {p.partition_index: p.leader_id for p in topic.partitions}
+
+    def produce(self, first: int) -> None:
+        """Records from this number on, each to a partition in turn."""
+        from confluent_kafka import Producer
+
+        failed: list[str] = []
+        producer = Producer({"bootstrap.servers": self.process.address, "enable.idempotence": True})
+        for n in range(first, first + RECORDS):
+            producer.produce(
+                TOPIC,
+                b"record %d" % n,
+                partition=n % PARTITIONS,
+                on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+            )
+        assert producer.flush(20) == 0
+        assert not failed
+
+    def consume(self, partitions: Sequence[int], count: int) -> set[bytes]:
+        """What these partitions have, up to ``count`` records."""
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+        consumer = Consumer(
+            {"bootstrap.servers": self.process.address, "group.id": "none", "enable.auto.commit": False}
+        )
+        consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in partitions])
+        seen: set[bytes] = set()
+        while len(seen) < count and (message := consumer.poll(10)) is not None:
+            assert message.error() is None, message.error()
+            seen.add(message.value() or b"")
+        consumer.close()
+        return seen
+
+
+def records(first: int, count: int = RECORDS) -> set[bytes]:
+    return {b"record %d" % n for n in range(first, first + count)}
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    node.process.start()
+    node.create()
+    node.produce(0)
+    yield node
+    node.process.stop()
+
+
+@pytest.mark.timeout(120)
+def test_replicas_are_spread_moved_and_found_again(node: Node) -> None:
+    before = node.placed()
+    assert sorted(before.values()) == ["a", "a", "b", "b"]
+    assert node.described() == before
+    assert node.first.joinpath("__cluster_metadata-0").is_dir()
+    assert not node.second.joinpath("__cluster_metadata-0").exists()
+    moved = f"{TOPIC}-0"
+    other = {"a": node.second, "b": node.first}[before[moved]]
+    node.move(0, other)
+    wait_until(lambda: node.described()[moved] == other.name)
+    node.produce(RECORDS)
+    node.process.stop()
+    node.process.start()
+    assert node.described() == node.placed() == {**before, moved: other.name}
+    every = list(range(PARTITIONS))
+    assert node.consume(every, 2 * RECORDS) == records(0, 2 * RECORDS)
+
+
+@pytest.mark.timeout(120)
+def test_a_directory_that_is_gone_takes_only_its_partitions_until_it_is_back(node: Node) -> None:
+    placed = node.placed()
+    time.sleep(1)  # the controller is told within half a second
+    node.process.stop()
+    away = node.second.rename(node.second.with_name("away"))
+    node.second.write_text("no directory")
+    node.process.start()
+    here = [p for p in range(PARTITIONS) if placed[f"{TOPIC}-{p}"] == "a"]
+    assert node.consume(here, RECORDS // 2) == {
+        r for r in records(0) if int(r.split()[1]) % PARTITIONS in here
+    }
+    assert [result.error_code for result in node.log_dirs()] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    assert node.leaders() == {p: 1 if p in here else -1 for p in range(PARTITIONS)}
+    assert node.placed() == {f"{TOPIC}-{p}": "a" for p in here}
+    node.process.stop()
+    node.second.unlink()
+    away.rename(node.second)
+    node.process.start()
+    assert node.consume(list(range(PARTITIONS)), RECORDS) == records(0)
+    node.produce(RECORDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kafkas_tool_sees_where_replicas_lie(node: Node) -> None:
+    """``kafka-log-dirs``, before and after a move."""
+    peer = peer_script()
+    placed = node.placed()
+    assert seen_by_kafka(peer, node) == placed
+    other = {"a": node.second, "b": node.first}[placed[f"{TOPIC}-1"]]
+    node.move(1, other)
+    wait_until(lambda: node.described()[f"{TOPIC}-1"] == other.name)
+    assert seen_by_kafka(peer, node) == {**placed, f"{TOPIC}-1": other.name}
+
+
+def seen_by_kafka(peer: str, node: Node) -> dict[str, str]:
+    """As :meth:`Node.placed`, by Kafka's tool."""
+    described = tool(
+        peer,
+        "org.apache.kafka.tools.LogDirsCommand",
+        *("--bootstrap-server", node.process.address, "--describe", "--topic-list", TOPIC),
+    )
+    line = next(line for line in described.splitlines() if line.startswith("{"))
+    (broker,) = json.loads(line)["brokers"]
+    assert all(directory["error"] is None for directory in broker["logDirs"])
+    return {
+        partition["partition"]: Path(directory["logDir"]).name
+        for directory in broker["logDirs"]
+        for partition in directory["partitions"]
+    }
