@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -22,7 +22,7 @@ from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.consensus import Controller, ImageListener, Quorum
 from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Exchange, Listener
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.wire.api import response_class
@@ -296,6 +296,7 @@ class BrokerHarness:
         authorizer: Authorizer | None = None,
         group_protocols: Sequence[Any] = (),
         storage: PlainStorage | None = None,
+        make_storage: Callable[[FakeRuntime], LogStorage] | None = None,
         start: bool = True,
         metrics: Any = None,
     ) -> None:
@@ -323,7 +324,7 @@ class BrokerHarness:
         )
         parts = cast("Any", self.composition)
         self.storage = PlainStorage() if storage is None else storage
-        parts.storage = self.storage
+        parts.storage = self.storage if make_storage is None else make_storage(self.runtime)
         parts.replication = IsrReplication(self.composition)
         self.broker = Broker(self.composition, authorizer, metrics)
         self.connection = self.connect()

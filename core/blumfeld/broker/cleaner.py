@@ -190,13 +190,13 @@ class Cleaner:
                 self._recopy_percent,
             ),
             Metric(
-                "blumfeld_log_cleaner_max_clean_time_secs",
+                "blumfeld_log_cleaner_max_clean_time_seconds",
                 "How long the last round worked (Kafka's max-clean-time-secs)",
                 "gauge",
                 lambda: 0 if self._last is None else int(self._last.seconds),
             ),
             Metric(
-                "blumfeld_log_cleaner_max_compaction_delay_secs",
+                "blumfeld_log_cleaner_max_compaction_delay_seconds",
                 "How far a log is beyond max.compaction.lag.ms, at the last look (Kafka's max-compaction-delay-secs)",
                 "gauge",
                 lambda: self._max_delay_ms // 1000,

@@ -89,6 +89,8 @@ class ColdReads:
         segment = cold.segment
         await self._enter()
         try:
+            if segment.is_gone:
+                return  # compaction, or a cut, came first
             if cold.size == 0:
                 await self._read_indexes(segment)
             elif await self._read(segment, cold.position, cold.size):

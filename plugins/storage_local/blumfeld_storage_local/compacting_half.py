@@ -29,6 +29,10 @@ class CompactingHalf(LogState):
         self._runtime.spawn(self._run_round(self._round, done), f"compact {self.directory}")
         return done
 
+    def leave_compaction(self) -> None:
+        """A round that runs comes to nothing; one that has swapped is finished here and now. Raises ``OSError``."""
+        self._leave_compaction()
+
     async def _run_round(self, round_: CompactionRound, done: Completion[CompactionResult]) -> None:
         try:
             result = await round_.run()

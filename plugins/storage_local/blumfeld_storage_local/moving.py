@@ -102,6 +102,7 @@ class Move:
         events.info("log moves", partition=str(log.partition), to=self.target.home.path)
         try:
             log.moving = True
+            log.leave_compaction()  # in the middle of a swap, names don't say whose bytes are behind them
             await self._off(self._copy.begin)
             log.watch_aux()
             while not await self._change_over():
@@ -159,23 +160,30 @@ class Move:
     async def _change_over(self) -> bool:
         """Let the log go on in the copy; False: it was changed meanwhile, try again."""
         await self._catch_up()
-        log = self.log
-        log.hold()
+        self.log.hold()
         try:
-            if not await log.settle():
-                return False
-            originals, names = log.layout(), log.take_touched()
-            try:
-                await self._off(self._copy.complete, originals, names)
-            except SourceChangedError:
-                log.touch(names)
-                return False
-            if self._changed(originals):
-                return False
-            await self._tell_target()
-            return await self._switch(originals)
-        finally:
-            log.let_go()
+            done = await self._finish()
+        except (OSError, MoveInterruptedError):
+            self.log.let_go()
+            raise
+        self.log.let_go()
+        return done
+
+    async def _finish(self) -> bool:
+        """What is done while writes wait."""
+        log = self.log
+        if not await log.settle():
+            return False
+        originals, names = log.layout(), log.take_touched()
+        try:
+            await self._off(self._copy.complete, originals, names)
+        except SourceChangedError:
+            log.touch(names)
+            return False
+        if self._changed(originals):
+            return False
+        await self._tell_target()
+        return await self._switch(originals)
 
     def _changed(self, originals: Sequence[Original]) -> bool:
         """Whether anything was done to the log since."""
