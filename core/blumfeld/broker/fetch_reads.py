@@ -174,6 +174,9 @@ class PartitionRead:
         elif isinstance(cold.error, LookupError):
             self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
         elif cold.error is not None:
+            partition = self.partition
+            if isinstance(cold.error, OSError) and partition is not None and partition.closed is None:
+                partition.fail(cold.error)
             self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self.read = cold.result()

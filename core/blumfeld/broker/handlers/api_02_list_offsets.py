@@ -141,6 +141,8 @@ class Lookup:
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._last_fetchable = -1
         self._behind = False
+        self._partition: Partition | None = None
+        """Whose look-up is waited for."""
 
     def run(self) -> Completion[Found] | None:
         """Fill in the answer, or give what it waits for. Raises BrokerError."""
@@ -174,11 +176,11 @@ class Lookup:
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log.log_start_offset
             self._tell(TimestampOffset(-1, start, partition.state.epochs.epoch_for_offset(start)))
-        elif timestamp == MAX_TIMESTAMP:
-            self._found(partition.log.max_timestamp())
-        elif timestamp >= 0:
-            found = partition.log.offset_for_time(timestamp)
+        elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+            log = partition.log
+            found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
             if isinstance(found, Completion):
+                self._partition = partition
                 return found
             self._found(found)
         return None
@@ -205,5 +207,7 @@ class Lookup:
             self._found(done.result())
         except BrokerError as error:
             self._answer.error_code = int(error.code)
-        except OSError:
+        except OSError as error:
+            if self._partition is not None and self._partition.closed is None:
+                self._partition.fail(error)
             self._answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
