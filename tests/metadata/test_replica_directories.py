@@ -25,9 +25,11 @@ FIRST, SECOND = directory_id(1), directory_id(1, 1)
 SESSION_MS = 9_000
 
 
-def two_directories(levels: Mapping[str, int] | None = None) -> tuple[Driven, int]:
+def two_directories(
+    config: Mapping[str, object] | None = None, *, levels: Mapping[str, int] | None = None
+) -> tuple[Driven, int]:
     """Broker 1 with two directories, broker 2 with one; the epoch of broker 1."""
-    driven = Driven(levels=levels)
+    driven = Driven(config, levels=levels)
     epoch = driven.register(1, log_dirs=[FIRST, SECOND])
     driven.beat(1, epoch)
     driven.join(2)
@@ -177,6 +179,15 @@ def test_with_elr_the_last_replica_leaves_the_isr_and_may_come_back() -> None:
     again = driven.register(1, incarnation=2, log_dirs=[FIRST, SECOND])
     driven.beat(1, again)
     assert (driven.partition("second").leader, driven.partition("second").isr) == (1, (1,))
+
+
+def test_a_replica_in_an_offline_directory_is_not_even_elected_unclean() -> None:
+    driven, epoch = two_directories({"unclean.leader.election.enable": True})
+    led_by_one(driven, epoch, "first", "second")
+    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    driven.beat(2, driven.image.brokers[2].epoch, want_fence=True)
+    assert (driven.partition("second").leader, driven.partition("second").isr) == (-1, (2,))
+    assert driven.partition("first").leader == 1
 
 
 def test_a_replica_leads_again_when_its_directory_is_back() -> None:
