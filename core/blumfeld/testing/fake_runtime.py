@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.runtime import Files, Phase, Random, Timer
@@ -127,7 +127,9 @@ class FakeRuntime(AsyncioRuntime):
         """Run a coroutine as a task; one of a crashed node never starts."""
         if self.dead:
             coroutine.close()
-            return self.loop.create_task(_nothing(), name=name)
+            ended: asyncio.Future[None] = self.loop.create_future()  # its loop may never run again
+            ended.set_result(None)
+            return cast("asyncio.Task[None]", ended)
         return super().spawn(coroutine, name)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
@@ -205,7 +207,3 @@ def _step(steps: Generator[float, float, T], now_seconds: float | None, result: 
     except StopIteration as stop:
         result.append(stop.value)
         return 0.0
-
-
-async def _nothing() -> None:
-    return None

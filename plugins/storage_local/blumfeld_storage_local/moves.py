@@ -55,7 +55,7 @@ class Moves:
 
     def infos(self) -> Sequence[LogMove]:
         """All that are wanted, for DescribeLogDirs."""
-        return [move.info() for move in self._moves.values() if move.wanted]
+        return tuple(move.info() for move in self._moves.values() if move.wanted)
 
     def target(self, partition: TopicPartition) -> DirectoryLogs | None:
         """Where its log is on its way to."""
@@ -153,12 +153,10 @@ class Moves:
             self._runtime.spawn(self._run(move), f"move {partition}")
 
     async def _run(self, move: Move) -> None:
-        try:
-            await move.run()
-        finally:
-            self._running -= 1
-            self._end(move)
-            self._start_some()
+        await move.run()
+        self._running -= 1
+        self._end(move)
+        self._start_some()
 
     def _end(self, move: Move) -> None:
         partition = move.log.partition

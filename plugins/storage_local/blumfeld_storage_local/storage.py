@@ -135,11 +135,11 @@ class LocalStorage:
     ) -> PartitionLog:
         """Open, or create, the log of one partition; recover it if the last stop was not clean."""
         await self._moves.ended(partition)
-        if partition in self._open:
-            raise ValueError(f"the log of {partition} is open")
         known = self._where.get(partition)
         at = self._place(partition, directory_id) if known is None else known
         at.home.check()
+        if partition in self._open:
+            raise ValueError(f"the log of {partition} is open")
         held = at.found.get(partition)
         # counted from now on: others that are opened meanwhile find their place by it
         self._where[partition], at.found[partition] = at, topic_id
@@ -306,24 +306,23 @@ class LocalStorage:
     async def stop(self, broker_epoch: int) -> None:
         """Close every log; a directory in which all went well is left with the clean-shutdown file.
 
-        Every directory is left, also behind one that fails. Raises the first ``OSError``.
+        Every directory is left, also behind one that fails. Raises ``OSError`` if all do.
         """
         if not self._started:
             return
         self._started = False
         await self._moves.stop()
-        error: OSError | None = None
+        failures: list[OSError] = []
         for directory in self._directories:
             logs = [log for log in self._open.values() if self._where[log.partition] is directory]
             try:
                 await directory.stop(logs, broker_epoch)
-            except OSError as failed:
-                directory.home.events.error(
-                    "log directory not closed", path=directory.home.path, error=str(failed)
-                )
-                error = error or failed
-        if error is not None:
-            raise error
+            except OSError as error:
+                home = directory.home
+                home.events.error("log directory not closed", path=home.path, error=str(error))
+                failures.append(error)
+        if len(failures) == len(self._directories):
+            raise failures[0]
 
 
 def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:

@@ -108,7 +108,7 @@ class SyncRounds:
 
     async def _in_lanes(self, works: Sequence[SyncWork]) -> list[OSError | None]:
         lanes = max(1, min(LANES_MAX, sum(len(work.logs) for work in works) // LANE_FILES, len(works)))
-        share = -(-len(works) // lanes)
+        share = max(1, -(-len(works) // lanes))  # none, where all that joined were closed meanwhile
         running = [
             self._runtime.offload(_run_all, works[at : at + share]) for at in range(0, len(works), share)
         ]
