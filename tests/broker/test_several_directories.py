@@ -27,7 +27,7 @@ from blumfeld.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.kafka_peer import peer_script, tool
+from tests.kafka_peer import kafka_on, peer_script, tool
 
 TOPIC = "spread"
 PARTITIONS = 4
@@ -35,18 +35,17 @@ RECORDS = 40
 
 
 class Node:
-    """A broker on directories ``a`` and ``b`` of a folder."""
+    """A broker on two directories, ours or Kafka's, as its clients and its disks see it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.first, self.second = folder / "a", folder / "b"
-        dirs = f'node.data_dirs=["{self.first}", "{self.second}"]'
-        self.process = BrokerProcess(folder, settings=[dirs])
+    def __init__(self, address: str, first: Path, second: Path) -> None:
+        self.address = address
+        self.first, self.second = first, second
 
     def create(self) -> None:
         """The topic."""
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-        admin = AdminClient({"bootstrap.servers": self.process.address})
+        admin = AdminClient({"bootstrap.servers": self.address})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=20)
 
     def placed(self) -> dict[str, str]:
@@ -60,7 +59,7 @@ class Node:
 
     def log_dirs(self) -> list[DescribeLogDirsResult]:
         """As the broker says it."""
-        with RawConnection(self.process.address) as connection:
+        with RawConnection(self.address) as connection:
             request = DescribeLogDirsRequest(topics=None)
             return connection.ask(request, 4, DescribeLogDirsResponse).results
 
@@ -78,13 +77,17 @@ class Node:
         """Have a replica move."""
         topics = [AlterReplicaLogDirTopic(name=TOPIC, partitions=[partition])]
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(directory), topics=topics)])
-        with RawConnection(self.process.address) as connection:
+        with RawConnection(self.address) as connection:
             answer = connection.ask(request, 2, AlterReplicaLogDirsResponse)
         assert [p.error_code for t in answer.results for p in t.partitions] == [0]
 
+    def other(self, name: str) -> Path:
+        """The directory that hasn't this name."""
+        return self.second if name == self.first.name else self.first
+
     def leaders(self) -> dict[int, int]:
         """Of each partition, as clients are told; -1 is none."""
-        with RawConnection(self.process.address) as connection:
+        with RawConnection(self.address) as connection:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
             (topic,) = connection.ask(request, 9, MetadataResponse).topics
         return {p.partition_index: p.leader_id for p in topic.partitions}
@@ -94,7 +97,7 @@ class Node:
         from confluent_kafka import Producer
 
         failed: list[str] = []
-        producer = Producer({"bootstrap.servers": self.process.address, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True})
         for n in range(first, first + RECORDS):
             producer.produce(
                 TOPIC,
@@ -110,7 +113,7 @@ class Node:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(
-            {"bootstrap.servers": self.process.address, "group.id": "none", "enable.auto.commit": False}
+            {"bootstrap.servers": self.address, "group.id": "none", "enable.auto.commit": False}
         )
         consumer.assign([TopicPartition(TOPIC, p, OFFSET_BEGINNING) for p in partitions])
         seen: set[bytes] = set()
@@ -119,6 +122,15 @@ class Node:
             seen.add(message.value() or b"")
         consumer.close()
         return seen
+
+
+class OurNode(Node):
+    """A process of this build on directories ``data`` and ``more`` of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        first, second = folder / "data", folder / "more"
+        self.process = BrokerProcess(folder, settings=[f'node.data_dirs=["{first}", "{second}"]'])
+        super().__init__(self.process.address, first, second)
 
 
 def records(first: int, count: int = RECORDS) -> set[bytes]:
@@ -133,8 +145,8 @@ def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
+def node(tmp_path: Path) -> Iterator[OurNode]:
+    node = OurNode(tmp_path)
     node.process.start()
     node.create()
     node.produce(0)
@@ -143,14 +155,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.mark.timeout(120)
-def test_replicas_are_spread_moved_and_found_again(node: Node) -> None:
+def test_replicas_are_spread_moved_and_found_again(node: OurNode) -> None:
     before = node.placed()
-    assert sorted(before.values()) == ["a", "a", "b", "b"]
+    assert sorted(before.values()) == ["data", "data", "more", "more"]
     assert node.described() == before
     assert node.first.joinpath("__cluster_metadata-0").is_dir()
     assert not node.second.joinpath("__cluster_metadata-0").exists()
     moved = f"{TOPIC}-0"
-    other = {"a": node.second, "b": node.first}[before[moved]]
+    other = node.other(before[moved])
     node.move(0, other)
     wait_until(lambda: node.described()[moved] == other.name)
     node.produce(RECORDS)
@@ -162,20 +174,20 @@ def test_replicas_are_spread_moved_and_found_again(node: Node) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_directory_that_is_gone_takes_only_its_partitions_until_it_is_back(node: Node) -> None:
+def test_a_directory_that_is_gone_takes_only_its_partitions_until_it_is_back(node: OurNode) -> None:
     placed = node.placed()
     time.sleep(1)  # the controller is told within half a second
     node.process.stop()
     away = node.second.rename(node.second.with_name("away"))
     node.second.write_text("no directory")
     node.process.start()
-    here = [p for p in range(PARTITIONS) if placed[f"{TOPIC}-{p}"] == "a"]
+    here = [p for p in range(PARTITIONS) if placed[f"{TOPIC}-{p}"] == "data"]
     assert node.consume(here, RECORDS // 2) == {
         r for r in records(0) if int(r.split()[1]) % PARTITIONS in here
     }
     assert [result.error_code for result in node.log_dirs()] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
     assert node.leaders() == {p: 1 if p in here else -1 for p in range(PARTITIONS)}
-    assert node.placed() == {f"{TOPIC}-{p}": "a" for p in here}
+    assert node.placed() == {f"{TOPIC}-{p}": "data" for p in here}
     node.process.stop()
     node.second.unlink()
     away.rename(node.second)
@@ -186,12 +198,12 @@ def test_a_directory_that_is_gone_takes_only_its_partitions_until_it_is_back(nod
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_kafkas_tool_sees_where_replicas_lie(node: Node) -> None:
+def test_kafkas_tool_sees_where_replicas_lie(node: OurNode) -> None:
     """``kafka-log-dirs``, before and after a move."""
     peer = peer_script()
     placed = node.placed()
     assert seen_by_kafka(peer, node) == placed
-    other = {"a": node.second, "b": node.first}[placed[f"{TOPIC}-1"]]
+    other = node.other(placed[f"{TOPIC}-1"])
     node.move(1, other)
     wait_until(lambda: node.described()[f"{TOPIC}-1"] == other.name)
     assert seen_by_kafka(peer, node) == {**placed, f"{TOPIC}-1": other.name}
@@ -202,7 +214,7 @@ def seen_by_kafka(peer: str, node: Node) -> dict[str, str]:
     described = tool(
         peer,
         "org.apache.kafka.tools.LogDirsCommand",
-        *("--bootstrap-server", node.process.address, "--describe", "--topic-list", TOPIC),
+        *("--bootstrap-server", node.address, "--describe", "--topic-list", TOPIC),
     )
     line = next(line for line in described.splitlines() if line.startswith("{"))
     (broker,) = json.loads(line)["brokers"]
@@ -212,3 +224,42 @@ def seen_by_kafka(peer: str, node: Node) -> dict[str, str]:
         for directory in broker["logDirs"]
         for partition in directory["partitions"]
     }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kafka_and_we_take_turns_on_two_directories(tmp_path: Path) -> None:
+    """Each finds every replica where the other left it, and its controller knows so."""
+    peer = peer_script()
+    dirs = tmp_path / "data", tmp_path / "more"
+    setting = f"log.dirs={dirs[0]},{dirs[1]}"
+    with kafka_on(peer, tmp_path, setting) as address:
+        kafka = Node(address, *dirs)
+        kafka.create()
+        kafka.produce(0)
+        by_kafka = move_one(kafka, 0)
+    ours = OurNode(tmp_path)
+    ours.process.start()
+    try:
+        assert ours.described() == ours.placed() == by_kafka
+        assert ours.consume(range(PARTITIONS), RECORDS) == records(0)
+        by_us = move_one(ours, 1)
+        ours.produce(RECORDS)
+        time.sleep(1)  # the controller is told within half a second
+    finally:
+        ours.process.stop()
+    with kafka_on(peer, tmp_path, setting) as address:
+        kafka = Node(address, *dirs)
+        wait_until(lambda: all(leader == 1 for leader in kafka.leaders().values()))
+        wait_until(lambda: kafka.described() == by_us)
+        assert kafka.consume(range(PARTITIONS), 2 * RECORDS) == records(0, 2 * RECORDS)
+        kafka.produce(2 * RECORDS)
+
+
+def move_one(node: Node, partition: int) -> dict[str, str]:
+    """Have a replica move, and wait until it has; where all lie then."""
+    before, name = node.described(), f"{TOPIC}-{partition}"
+    other = node.other(before[name])
+    node.move(partition, other)
+    wait_until(lambda: node.described()[name] == other.name)
+    return {**before, name: other.name}
