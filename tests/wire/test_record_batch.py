@@ -221,7 +221,7 @@ def test_a_codec_that_is_none_is_refused() -> None:
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
-    """Offsets, sequence and producer; timestamp -1, no record, 61 bytes."""
+    """Offsets, sequence, producer and highest timestamp; base timestamp -1, no record, 61 bytes."""
     full = build_batch(
         [Record(b"k", b"v", timestamp=T)] * 3,
         base_offset=100,
@@ -239,7 +239,7 @@ def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
         61,
         0,
         -1,
-        -1,
+        T,
     )
     assert (batch.base_offset, batch.last_offset, batch.last_sequence, batch.producer_id) == (100, 102, 9, 5)
     assert batch.is_transactional

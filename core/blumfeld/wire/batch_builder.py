@@ -96,8 +96,9 @@ def build_batch(
 def build_empty_batch(of: RecordBatch) -> bytearray:
     """What compaction leaves of a batch whose last offset or sequence must be remembered: its header.
 
-    Offsets, producer, sequence, epoch and the transactional and control bits stay; there is no timestamp,
-    no codec and no record.
+    Offsets, producer, sequence, epoch, the highest timestamp and the transactional and control bits stay;
+    there is no base timestamp, no codec and no record. (As Kafka's ``writeEmptyHeader``: what expires
+    producers counts from the timestamp.)
     """
     out = bytearray(HEADER_BYTES)
     HEADER.pack_into(
@@ -111,7 +112,7 @@ def build_empty_batch(of: RecordBatch) -> bytearray:
         of.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT | LOG_APPEND_TIME_BIT),
         of.last_offset_delta,
         NO_TIMESTAMP,
-        of.max_timestamp if of.is_log_append_time else NO_TIMESTAMP,
+        of.max_timestamp,
         of.producer_id,
         of.producer_epoch,
         of.base_sequence,

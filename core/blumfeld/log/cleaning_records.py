@@ -1,0 +1,194 @@
+"""Bulk walks over the records of a batch: no object for a record, values are passed over by their length.
+
+Most numbers in a record take one byte, a length two: that is read here without a call. Every walk ends
+exactly at the end of the data, or says that the batch is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from blumfeld.wire.errors import InvalidRecord
+from blumfeld.wire.varint import BadVarintError, append_varint, read_varint, read_varlong
+
+NULL_LENGTH = 1
+"""The byte of a length that says null: -1, zigzag."""
+
+
+class Keys(NamedTuple):
+    """What a walk over keys saw, record by record."""
+
+    keys: list[bytes]
+    """A null key is there as ``b""``: see ``without_key``."""
+    deltas: Sequence[int]
+    """Of offsets."""
+    without_key: list[int]
+    """Indexes of records with a null key."""
+    tombstones: list[int]
+    """Indexes of records with a null value."""
+
+
+def walk_keys(data: bytes, at: int, end: int, count: int, dense: bool) -> Keys:
+    """The keys of the ``count`` records in ``data[at:end]``.
+
+    :param dense: the offset deltas are 0, 1, 2… and need not be read, as in every batch that compaction left
+        alone
+    :raises InvalidRecord: a record breaks the format, or their number or size is another
+    """
+    keys: list[bytes] = []
+    deltas: list[int] = []
+    without_key: list[int] = []
+    tombstones: list[int] = []
+    try:
+        while at < end:
+            byte = data[at]
+            if byte < 0x80:
+                at += 1
+                stop = at + (byte >> 1)
+            else:
+                byte += (data[at + 1] << 7) - 0x80
+                if byte < 0x4000:
+                    at += 2
+                    stop = at + (byte >> 1)
+                else:
+                    length, at = read_varint(data, at)
+                    stop = at + length
+            at += 1  # the record's attributes
+            while data[at] > 0x7F:  # the timestamp
+                at += 1
+            at += 1
+            if not dense:
+                delta, _ = read_varint(data, at)
+                deltas.append(delta)
+            while data[at] > 0x7F:  # the offset
+                at += 1
+            at += 1
+            byte = data[at]
+            if byte < 0x80:
+                at += 1
+                if byte & 1:
+                    if byte != NULL_LENGTH:
+                        raise InvalidRecord("a key of negative length")
+                    without_key.append(len(keys))
+                value_at = at + (byte >> 1)
+            else:
+                length, at = read_varint(data, at)
+                value_at = at + length
+            if not at <= value_at < stop <= end:
+                raise InvalidRecord("a record's key reaches beyond it")
+            keys.append(data[at:value_at])
+            if data[value_at] == NULL_LENGTH:
+                tombstones.append(len(keys) - 1)
+            at = stop
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    if len(keys) != count:
+        raise InvalidRecord(f"{len(keys)} records where the header says {count}")
+    return Keys(keys, range(count) if dense else deltas, without_key, tombstones)
+
+
+def walk_ends(data: bytes, at: int, end: int, count: int) -> list[int]:
+    """Where each of the records in ``data[at:end]`` ends.
+
+    :raises InvalidRecord: as :func:`walk_keys`
+    """
+    ends: list[int] = []
+    try:
+        while at < end:
+            byte = data[at]
+            if byte < 0x80:
+                at += 1 + (byte >> 1)
+            else:
+                byte += (data[at + 1] << 7) - 0x80
+                if byte < 0x4000:
+                    at += 2 + (byte >> 1)
+                else:
+                    length, at = read_varint(data, at)
+                    at += max(length, 0)
+            ends.append(at)
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    if at != end or len(ends) != count:
+        raise InvalidRecord(f"{len(ends)} records up to byte {at}, where the header says {count} up to {end}")
+    return ends
+
+
+def walk_deltas(data: bytes, at: int, end: int, count: int) -> list[int]:
+    """The offset delta of each record in ``data[at:end]``.
+
+    :raises InvalidRecord: as :func:`walk_keys`
+    """
+    deltas = []
+    try:
+        for stop in walk_ends(data, at, end, count):
+            _, at = read_varint(data, at)
+            _, at = read_varlong(data, at + 1)
+            delta, at = read_varint(data, at)
+            deltas.append(delta)
+            at = stop
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    return deltas
+
+
+class Kept(NamedTuple):
+    """Records that stay, as bytes."""
+
+    body: bytes
+    records: int
+    max_delta: int
+    """The highest of their timestamp deltas."""
+
+
+def keep_records(data: bytes, at: int, end: int, count: int, keep: Sequence[int]) -> Kept:
+    """Copy the records for which ``keep`` is true, as they are, runs of them at once.
+
+    :raises InvalidRecord: as :func:`walk_keys`
+    """
+    pieces = []
+    max_delta = -1 << 63
+    kept, run_at = 0, -1
+    try:
+        for stop, stays in zip(walk_ends(data, at, end, count), keep, strict=True):
+            if stays:
+                kept += 1
+                if run_at < 0:
+                    run_at = at
+                while data[at] > 0x7F:  # the record's length
+                    at += 1
+                byte = data[at + 2]
+                delta = byte >> 1 ^ -(byte & 1) if byte < 0x80 else read_varlong(data, at + 2)[0]
+                if delta > max_delta:
+                    max_delta = delta
+            elif run_at >= 0:
+                pieces.append(data[run_at:at])
+                run_at = -1
+            at = stop
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    if run_at >= 0:
+        pieces.append(data[run_at:end])
+    return Kept(b"".join(pieces), kept, max_delta)
+
+
+def shift_timestamps(body: bytes, count: int, shift_ms: int) -> bytes:
+    """The records with ``shift_ms`` added to every timestamp delta: their batch gets another base timestamp.
+
+    :raises InvalidRecord: as :func:`walk_keys`
+    """
+    out = bytearray()
+    at = 0
+    try:
+        for stop in walk_ends(body, 0, len(body), count):
+            _, attributes_at = read_varint(body, at)
+            delta, rest_at = read_varlong(body, attributes_at + 1)
+            head = bytearray(body[attributes_at : attributes_at + 1])
+            append_varint(head, delta + shift_ms)
+            append_varint(out, len(head) + stop - rest_at)
+            out += head
+            out += body[rest_at:stop]
+            at = stop
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+    return bytes(out)
