@@ -105,6 +105,8 @@ async def open_partition(
         log = make()
     if log.log_start_offset > log.written_end_offset:
         log.truncate_fully(log.log_start_offset)
+    if log.cleaned_end_offset < checkpoints.cleaner_offsets.get(partition, 0):
+        callbacks.cleaned(log)  # a crash took records that were clean: those that come in their place are not
     if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
         await log.flush()  # readers are to see nothing that a power cut could take
     return log
