@@ -214,6 +214,8 @@ class PlainStorage:
         self.checkpointed: dict[TopicPartition, int] = {}
         self.refuse_to_open: Exception | None = None
         self.open_slowly: Completion[None] | None = None
+        self.just_opened: Callable[[], None] = lambda: None
+        """Called when a log is open and its owner doesn't know yet."""
         self.stopped_at_epoch: int | None = None
         self.watcher: StorageWatcher | None = None
         self._online = dict.fromkeys(directories, True)
@@ -308,6 +310,7 @@ class PlainStorage:
             raise OSError(5, "input/output error")
         log.listener = listener
         log.closed = False
+        self.just_opened()
         return log
 
     def _emptiest(self) -> bytes:

@@ -79,8 +79,8 @@ def test_a_failed_directory_takes_its_partitions_offline_and_no_others(broker: B
     answer = broker.ask(fetch("b"), 11)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert produced(broker, "a") == ErrorCode.NONE
-    (told,) = [values for _, event, values in broker.log.events if event == "log directory offline"]
-    assert (told["path"], told["partitions_offline"]) == ("/m/b", 1)
+    (told,) = [values for level, _, values in broker.log.events if level == "error"]
+    assert (told["directory"], told["partitions"]) == ("/m/b", 1)
 
 
 def test_who_waits_for_a_partition_of_it_is_told_at_once(broker: BrokerHarness) -> None:
@@ -175,6 +175,25 @@ def test_a_node_that_has_told_serves_on(broker: BrokerHarness) -> None:
     broker.storage.fail_directory("/m/b")
     broker.runtime.advance(60_000)
     assert produced(broker, "a") == ErrorCode.NONE
+
+
+def test_a_directory_that_fails_while_a_log_in_it_is_opened_takes_that_too(broker: BrokerHarness) -> None:
+    """Or it would lead without being told."""
+    broker.storage.just_opened = lambda: broker.storage.fail_directory("/m/b")
+    broker.create_topic("late")
+    assert broker.broker.partitions.find("late", 0) is None
+    assert produced(broker, "late") == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_was_to_be_opened_in_it_is_offline_too(broker: BrokerHarness) -> None:
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("late")
+    broker.storage.fail_directory("/m/b")
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert produced(broker, "late") == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.metadata.delete_topic("late")
+    assert produced(broker, "late") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # After a restart

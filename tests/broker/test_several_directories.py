@@ -32,6 +32,8 @@ from tests.kafka_peer import kafka_on, peer_script, tool
 TOPIC = "spread"
 PARTITIONS = 4
 RECORDS = 40
+CHECKPOINT_KEY = '"replica.high.watermark.checkpoint.interval.ms"'
+"""A directory that is gone is seen by the next file that is to be made in it."""
 
 
 class Node:
@@ -129,7 +131,8 @@ class OurNode(Node):
 
     def __init__(self, folder: Path) -> None:
         first, second = folder / "data", folder / "more"
-        self.process = BrokerProcess(folder, settings=[f'node.data_dirs=["{first}", "{second}"]'])
+        dirs, checkpoints = f'node.data_dirs=["{first}", "{second}"]', f"config.{CHECKPOINT_KEY}=200"
+        self.process = BrokerProcess(folder, settings=[dirs, checkpoints])
         super().__init__(self.process.address, first, second)
 
 
@@ -176,24 +179,37 @@ def test_replicas_are_spread_moved_and_found_again(node: OurNode) -> None:
 @pytest.mark.timeout(120)
 def test_a_directory_that_is_gone_takes_only_its_partitions_until_it_is_back(node: OurNode) -> None:
     placed = node.placed()
-    time.sleep(1)  # the controller is told within half a second
-    node.process.stop()
+    here = [p for p in range(PARTITIONS) if placed[f"{TOPIC}-{p}"] == "data"]
     away = node.second.rename(node.second.with_name("away"))
     node.second.write_text("no directory")
+    wait_until(lambda: node.log_dirs()[1].error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+    check_only(node, here)
+    node.process.stop()
     node.process.start()
-    here = [p for p in range(PARTITIONS) if placed[f"{TOPIC}-{p}"] == "data"]
-    assert node.consume(here, RECORDS // 2) == {
-        r for r in records(0) if int(r.split()[1]) % PARTITIONS in here
-    }
-    assert [result.error_code for result in node.log_dirs()] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
-    assert node.leaders() == {p: 1 if p in here else -1 for p in range(PARTITIONS)}
+    check_only(node, here)
     assert node.placed() == {f"{TOPIC}-{p}": "data" for p in here}
     node.process.stop()
     node.second.unlink()
     away.rename(node.second)
     node.process.start()
-    assert node.consume(list(range(PARTITIONS)), RECORDS) == records(0)
+    assert node.consume(range(PARTITIONS), RECORDS) == records(0)
     node.produce(RECORDS)
+
+
+def check_only(node: Node, here: Sequence[int]) -> None:
+    """These partitions are served, and the others have no leader."""
+    wait_until(lambda: node.leaders() == {p: 1 if p in here else -1 for p in range(PARTITIONS)})
+    served = {b"record %d" % n for n in range(RECORDS) if n % PARTITIONS in here}
+    assert node.consume(here, len(served)) == served
+    assert [result.error_code for result in node.log_dirs()] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@pytest.mark.timeout(120)
+def test_without_the_directory_of_the_metadata_the_node_ends(node: OurNode) -> None:
+    node.first.rename(node.first.with_name("away"))
+    node.first.write_text("no directory")
+    assert node.process.wait() == 1
+    assert "the node stops: a log directory failed" in node.process.log_path.read_text()
 
 
 @pytest.mark.slow

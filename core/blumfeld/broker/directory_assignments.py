@@ -55,7 +55,6 @@ class DirectoryAssignments:
         self._sent: dict[Replica, bytes] = {}
         self._timer: Timer | None = None
         self._retry_ms = RETRY_MS_MIN
-        self._stopped = False
 
     def __len__(self) -> int:
         """Replicas that the controller doesn't know of yet."""
@@ -73,12 +72,13 @@ class DirectoryAssignments:
 
     def stop(self) -> None:
         """What is not told by now is told after the next start."""
-        self._stopped = True
+        self._wanted.clear()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _send_in(self, delay_ms: float) -> None:
-        if self._timer is None and not self._sent and not self._stopped:
+        if self._timer is None and not self._sent:
             self._timer = self._runtime.call_later(delay_ms, self._send)
 
     def _send(self) -> None:

@@ -46,7 +46,7 @@ class LogDirectories:
         broker = self._broker
         offline = broker.partitions.directory_failed(directory.directory_id, error)
         self._events.error(
-            "log directory offline", path=directory.path, error=str(error), partitions_offline=offline
+            "partitions offline", directory=directory.path, partitions=offline, error=str(error)
         )
         directories = broker.composition.storage.log_dirs()
         if directory.path == directories[0].path:

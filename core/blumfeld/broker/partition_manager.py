@@ -7,6 +7,7 @@ an image says while a log is being opened counts once it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from errno import EIO
 
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.places import Places
@@ -63,6 +64,7 @@ class PartitionManager:
         self._settled: Completion[None] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
+        self._failed_directories: dict[bytes, None] = {}
         self._stopped = True
 
     def __iter__(self) -> Iterator[Partition]:
@@ -91,6 +93,7 @@ class PartitionManager:
         self._high_watermarks = storage.high_watermarks()
         self._places = Places(storage, self._node_id, self._preferred)
         self._offline.clear()
+        self._failed_directories.clear()
         self._stopped = False
 
     def settled(self) -> Completion[None]:
@@ -153,7 +156,8 @@ class PartitionManager:
 
     def failed(self, partition: Partition, error: OSError) -> None:
         """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
-        self._events.error("partition offline", partition=str(partition.partition), error=str(error))
+        if partition.log.directory_id not in self._failed_directories:
+            self._events.error("partition offline", partition=str(partition.partition), error=str(error))
         self._changed(partition)
 
     def directory_failed(self, directory_id: bytes, error: OSError) -> int:
@@ -164,6 +168,7 @@ class PartitionManager:
         if self._stopped:
             return 0
         self._places.changed()
+        self._failed_directories[directory_id] = None  # one event for all that lies there
         lost = [p for p in self if p.closed is None and p.log.directory_id == directory_id]
         for partition in lost:
             partition.fail(error)
@@ -211,6 +216,8 @@ class PartitionManager:
             state.attach(log, self._high_watermarks.pop(partition, 0))
             for _ in state.replay():
                 await self._breathe()
+            if log.directory_id in self._failed_directories:
+                raise OSError(EIO, "its log directory failed while it was opened")
         except ValueError as error:
             self._events.error("log not opened", partition=str(partition), error=str(error))
             return None
@@ -219,6 +226,7 @@ class PartitionManager:
             self._offline[partition] = topic_id
             return None
         self._preferred.pop(partition, None)
+        self._offline.pop(partition, None)
         return Partition(partition, topic_id, log, state, config, self._runtime, self._parking, self.failed)
 
     async def _breathe(self) -> None:

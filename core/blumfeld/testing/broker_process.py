@@ -117,6 +117,14 @@ class BrokerProcess:
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until it has ended by itself; the exit status.
+
+        :raises subprocess.TimeoutExpired: it goes on
+        """
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
     def stop(self) -> int:
         """SIGTERM; the exit status. Killed if it takes longer than ``STOP_TIMEOUT_S``."""
         if self._process is None or self._process.poll() is not None:
