@@ -238,6 +238,8 @@ class Node:
             part, stop = self._started.pop()
             try:
                 await stop()
+            except OSError as error:  # a disk that went bad before: where in us it was noticed helps nobody
+                self._events.error("a part did not stop cleanly", part=part, error=str(error))
             except Exception as error:
                 self._events.error("a part did not stop cleanly", part=part, exc_info=error)
 

@@ -17,6 +17,7 @@ from blumfeld.log.checkpoints import (
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.placing import MOVE_MARKS, decode_marks, encode_marks
 
 Offsets = dict[TopicPartition, int]
@@ -95,7 +96,10 @@ class Checkpoints:
             self._written[RECOVERY_POINTS] = data
 
     def save_soon(self) -> Completion[None]:
-        """Write what has changed; completes when all that stands now is durable, or the directory is offline."""
+        """Write what has changed; completes when all that stands now is durable, or the directory is offline.
+
+        A full disk fails it, and what was there stays: the next time tries again.
+        """
         self.save_recovery_points()
         if self._writing is None:
             if not self._changed():
@@ -111,10 +115,14 @@ class Checkpoints:
                 self._written.update(changed)
                 self._made.update(changed)
         except OSError as error:
-            self._home.fail(error)
-        finally:
             self._writing = None
-            ended.complete(None)
+            if can_be_undone(error):
+                self._home.events.warning("checkpoint not written", path=self._home.path, error=str(error))
+                ended.fail(error)
+                return
+            self._home.fail(error)
+        self._writing = None
+        ended.complete(None)
 
     async def save_all(self) -> None:
         """At the end: write every file, also those that say nothing. Raises ``OSError``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Generator
 
+from blumfeld.log.file_names import Suffix
 from blumfeld.log.recovery import LegacyFormat, RecoveredSegment, recover_segment
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import LogListener
@@ -12,7 +13,9 @@ from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.scan import damaged
 from blumfeld_storage_local.segment import SUFFIXES, Segment
+from blumfeld_storage_local.setting_aside import set_aside_end, set_aside_whole
 
+INDEX_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix is not Suffix.LOG)
 STEPS_AT_ONCE = 64
 """Chunks that a worker walks before the loop hears of it: about 64 MiB, some 20 ms of work."""
 
@@ -65,7 +68,9 @@ class Recovery:
                     bytes=segment.size_bytes - found.end.position,
                     reason=problem,
                 )
-            await self._home.runtime.offload(self._settle, at, found, problem is not None)
+            kept = await self._home.runtime.offload(self._settle, at, found, problem is not None)
+            if kept:
+                self._home.events.warning("sound batches behind the cut are set aside", files=kept)
             if problem is not None:
                 segment.next_offset = found.end.next_offset
                 return
@@ -93,24 +98,31 @@ class Recovery:
             if found is not None:
                 return found
 
-    def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> None:
-        """Bring the files to what was found: later segments go, newest first, then the damaged end."""
+    def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> list[str]:
+        """Bring the files to what was found: later segments go, newest first, then the damaged end.
+
+        What of it holds sound batches is set aside: the paths.
+        """
         segment = self._segments[at]
+        kept: list[str | None] = []
         if cut:
             dropped = len(self._segments) > at + 1
             while len(self._segments) > at + 1:
                 later = self._segments.pop()
                 later.close()
-                for suffix in SUFFIXES:
+                kept.append(set_aside_whole(self._home.files, later))
+                for suffix in INDEX_SUFFIXES:
                     path = later.path(suffix)
                     if self._home.files.exists(path):
                         self._home.files.unlink(path)
             if dropped:  # or they could come back behind what is written next, if it ends where they begin
                 self._home.files.sync_dir(segment.path().rpartition("/")[0])
             if segment.size_bytes != found.end.position:
+                kept.append(set_aside_end(self._home.files, segment, found.end.position))
                 segment.file().truncate(found.end.position)
                 segment.size = found.end.position
         segment.save_indexes()
+        return [path for path in kept if path is not None]
 
 
 def _walk_on(steps: Generator[int, None, RecoveredSegment]) -> RecoveredSegment | None:

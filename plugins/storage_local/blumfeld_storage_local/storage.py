@@ -21,7 +21,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
-from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.moves import Moves
@@ -329,4 +329,7 @@ def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:
     try:
         act()
     except OSError as error:
-        home.fail(error)
+        if can_be_undone(error):
+            home.events.warning("checkpoint not written", path=home.path, error=str(error))
+        else:
+            home.fail(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -23,6 +24,8 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import records
 
+_SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
+"""What recovery, or a repair, puts behind the name of a log whose bytes it keeps."""
 BATCH_COLUMNS = (
     "position",
     "first",
@@ -64,7 +67,7 @@ def file_listing(path: str, window: Window) -> list[Listing]:
     :raises ValueError: it can't be what its name says
     """
     name = path.rpartition("/")[2]
-    segment = parse_segment_name(name)
+    segment = parse_segment_name(_SET_ASIDE.sub("", name))
     data = read(path)
     if segment is None:
         return [_other(name, bytes(data))]
