@@ -8,7 +8,14 @@ import time
 from typing import Any
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS = {"codecs": 2, "compacted": 1, "transactions": 1, "unfinished": 1, "deleted-from": 1}
+TOPICS = {
+    "codecs": 2,
+    "compacted": 1,
+    "compacted-transactions": 1,
+    "transactions": 1,
+    "unfinished": 1,
+    "deleted-from": 1,
+}
 SMALL = {"internal.segment.bytes": "16384", "index.interval.bytes": "512"}
 COMPACT = {
     "cleanup.policy": "compact",
@@ -25,7 +32,7 @@ def make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics(
         [
-            NewTopic(name, partitions, 1, config=SMALL | (COMPACT if name == "compacted" else {}))
+            NewTopic(name, partitions, 1, config=SMALL | (COMPACT if name.startswith("compacted") else {}))
             for name, partitions in TOPICS.items()
         ]
     )
@@ -110,6 +117,7 @@ def fill(bootstrap: str) -> object:
         produce(bootstrap, "compacted", codec, 300, keys=7)
         produce(bootstrap, "deleted-from", codec, 60)
     transact(bootstrap, "transactions", 40)
+    transact(bootstrap, "compacted-transactions", 40)
     delete_records(bootstrap, "deleted-from", 133)
     return transact(bootstrap, "unfinished", 4, leave_open=True)
 
@@ -177,14 +185,19 @@ def consume(bootstrap: str, *, committed: bool, topics: dict[str, int] = TOPICS)
 
 
 def watermarks(bootstrap: str, topics: dict[str, int] = TOPICS) -> dict[tuple[str, int], tuple[int, int]]:
-    """Log start and high watermark of every partition."""
-    from confluent_kafka import Consumer, TopicPartition
+    """Log start and last stable offset of every partition; of a broker that has just started, once it leads them."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    found = {
-        (topic, p): consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
-        for topic, count in topics.items()
-        for p in range(count)
-    }
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    deadline = time.monotonic() + 30
+    for topic, count in topics.items():
+        for p in range(count):
+            while (topic, p) not in found:
+                try:
+                    found[topic, p] = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
+                except KafkaException:
+                    assert time.monotonic() < deadline, f"{topic}-{p}"
+                    time.sleep(0.2)
     consumer.close()
     return found
