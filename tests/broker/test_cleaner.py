@@ -11,7 +11,6 @@ from blumfeld.broker.partitions import Partition
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.testing import memory_compaction
 from blumfeld.testing.fake_runtime import EPOCH_MS
 from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
 from blumfeld.wire.errors import ErrorCode
@@ -19,15 +18,8 @@ from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import records
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
-from tests.plugins.plain_cleaner import clean
 
 BACKOFF_MS = 15_000
-
-
-@pytest.fixture(autouse=True)
-def _plain_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What falls out is not what is tested here."""
-    monkeypatch.setattr(memory_compaction, "clean", clean)
 
 
 class Rounds:
