@@ -8,6 +8,7 @@ from typing import Any
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node
+from blumfeld_storage_local.durability import Durability, FlushMode
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 
@@ -16,7 +17,11 @@ SMALL: dict[str, Any] = {"segment_bytes": 1000, "index_interval_bytes": 200}
 
 
 def make_node(
-    events: Events | None = None, paths: tuple[str, ...] = PATHS, rate: float = float("inf")
+    events: Events | None = None,
+    paths: tuple[str, ...] = PATHS,
+    *,
+    rate: float = float("inf"),
+    flush: FlushMode = "never",
 ) -> Node:
     said = events or Events()
 
@@ -25,7 +30,9 @@ def make_node(
 
     return Node(
         make_runtime,
-        lambda runtime: LocalStorage(runtime, paths, said, move_bytes_per_second_max=rate),
+        lambda runtime: LocalStorage(
+            runtime, paths, said, durability=Durability(flush), move_bytes_per_second_max=rate
+        ),
     ).start()
 
 

@@ -142,6 +142,35 @@ def test_what_can_not_be_moved_is_refused(node: Node, log: Log) -> None:
         begin(node, "/b", TopicPartition("__cluster_metadata", 0))
 
 
+def test_a_log_that_is_written_all_the_time_comes_to_its_place(node: Node, log: Log) -> None:
+    """Writes wait for a few syncs, none fails, and their outcomes come in order."""
+    node.runtime.offload_delay_ms = lambda: 5.0
+    outcomes: list[WriteOutcome] = []
+    waits: list[float] = []
+
+    def write() -> None:
+        began_ms = node.runtime.monotonic_ms()
+        log.log.place(make_batch(1), 0)
+        log.log.write(outcomes.append)
+        log.log.write(lambda _: waits.append(node.runtime.monotonic_ms() - began_ms))
+        if node.runtime.monotonic_ms() < 3000:
+            node.runtime.call_later(1, write)
+
+    write()
+    begin(node)
+    node.runtime.advance(4000)
+    assert not node.storage.moves()
+    assert log.log.directory_id == node.directories[1]
+    assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
+    ends = [outcome.written_end_offset for outcome in outcomes]
+    assert len(ends) >= 2900
+    assert ends == sorted(ends)
+    assert 20 < max(waits) < 100, (
+        "writes wait for what must last before they go on: some ten steps off the loop"
+    )
+    assert [b.base_offset for b in log.read_all(120)] == list(range(120, log.log.written_end_offset))
+
+
 # In between
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import WriteOutcome
 from blumfeld.testing.fake_files import Adversary, Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
+from blumfeld_storage_local.durability import FlushMode
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.moving_tools import SMALL, begin, during, filled, lies_in, make_node, move, places
 from tests.plugins.test_storage_local import Events
@@ -134,17 +136,37 @@ def test_the_logs_own_directory_fails_within_a_move(node: Node, log: Log) -> Non
     assert log.read_all()[: len(before)] == before
 
 
+def test_the_old_directory_fails_when_the_log_has_gone_on_elsewhere(node: Node, log: Log) -> None:
+    """It can't be renamed there any more: when it is back, what is left there does not count."""
+    before = log.read_all()
+    node.runtime.disk.inject(Fault(operation="rename", path_part="/a/topic-0", times=-1))
+    move(node)
+    assert [failed.path for failed, _ in node.watcher.failures] == ["/a"]
+    assert log.log.directory_id == node.directories[1]
+    log.fill(2)
+    log.flush()
+    node.runtime.disk.heal()
+    node.crash(power_cut=True, luck=Adversary.LOSE)
+    log = node.open(**SMALL)
+    assert log.read_all()[-len(before) - 1 : -1] == before
+    assert log.log.written_end_offset == 122
+    assert lies_in(node, "/b")
+
+
 # Crashes
+
+
+EVERY_DAY = (Adversary.LOSE, Adversary.NEWEST)
 
 
 class Life:
     """A log that is written, flushed and moved, until the power is cut."""
 
-    def __init__(self, crash_at: int, luck: Adversary | None) -> None:
-        self.node = make_node()
+    def __init__(self, crash_at: int, luck: Adversary | None, flush: FlushMode) -> None:
+        self.node = make_node(flush=flush)
+        self._flush: FlushMode = flush
         self.operations = 0
         self.flushed = 0
-        self.acknowledged: list[bytes] = []
         self._crash_at = crash_at
         self._luck = luck
 
@@ -164,11 +186,12 @@ class Life:
             if node.runtime.dead:
                 break
             log.log.place(make_batch(3), 1)
-            log.log.write(lambda outcome: None)
+            log.log.write(self._written)
             node.runtime.run_turn()
             if node.runtime.dead:
                 break
-            log.log.flush().when_done(self._flushed)
+            if self._flush == "never":
+                log.log.flush().when_done(self._flushed)
             node.runtime.advance(1)
         if not node.runtime.dead:
             node.runtime.advance(1000)
@@ -179,21 +202,33 @@ class Life:
         if flush.error is None and not self.node.runtime.dead:
             self.flushed = max(self.flushed, flush.result())
 
+    def _written(self, outcome: WriteOutcome) -> None:
+        if outcome.error is None and self._flush == "every" and not self.node.runtime.dead:
+            self.flushed = max(self.flushed, outcome.written_end_offset)
+
     def _watch(self, operation: str, path: str) -> None:
         self.operations += 1
         if self.operations == self._crash_at:
             self.node.runtime.crash(power_cut=self._luck is not None, luck=self._luck)
 
 
-@pytest.mark.parametrize("luck", [None, *Adversary])
+@pytest.mark.parametrize("flush", ["never", "every"])
+@pytest.mark.parametrize(
+    "luck",
+    [
+        None,
+        *EVERY_DAY,
+        *(pytest.param(luck, marks=pytest.mark.slow) for luck in Adversary if luck not in EVERY_DAY),
+    ],
+)
 def test_a_crash_at_any_operation_leaves_the_log_in_one_place_with_all_that_was_flushed(
-    luck: Adversary | None,
+    luck: Adversary | None, flush: FlushMode
 ) -> None:
-    """The move is taken up again, or was done."""
+    """The move is taken up again, or was done. With ``flush = "every"`` an ack says that it was flushed."""
     crash_at, seen = 0, set()
     while True:
         crash_at += 1
-        life = Life(crash_at, luck)
+        life = Life(crash_at, luck, flush)
         if not life.run():
             break
         node = life.node.restart()

@@ -94,11 +94,12 @@ class MovingHalf(LogState):
             segment = Segment(home.files, directory, old.base_offset, old.next_offset)
             segment.size, segment.created_ms = old.size_bytes, old.created_ms
             segments.append(segment)
-        created_ms = segments[-1].created_ms
-        writer = SegmentWriter(
-            segments[-1], self.config, self._jitter_ms(), self._runtime.now_ms(), home.fail
-        )
-        segments[-1].created_ms = created_ms
+        active, old = segments[-1], self._segments.active
+        writer = SegmentWriter(active, self.config, self._jitter_ms(), self._runtime.now_ms(), home.fail)
+        if active.next_offset > old.next_offset or active.size_bytes != old.size_bytes:
+            raise OSError(errno.EIO, f"the copy ends at {active.next_offset}", active.path())
+        # it may end before: what compaction took the last records of, and a truncation the next
+        active.next_offset, active.created_ms = old.next_offset, old.created_ms
         self._flusher.close()
         self._flusher = Flusher(self, home.files, home.rounds())
         self._home, self._writer = home, writer
