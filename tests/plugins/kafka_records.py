@@ -12,6 +12,7 @@ TOPICS = {
     "codecs": 2,
     "compacted": 1,
     "compacted-transactions": 1,
+    "compacted-later": 1,
     "transactions": 1,
     "unfinished": 1,
     "deleted-from": 1,
@@ -32,7 +33,12 @@ def make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics(
         [
-            NewTopic(name, partitions, 1, config=SMALL | (COMPACT if name.startswith("compacted") else {}))
+            NewTopic(
+                name,
+                partitions,
+                1,
+                config=SMALL | (COMPACT if name in ("compacted", "compacted-transactions") else {}),
+            )
             for name, partitions in TOPICS.items()
         ]
     )
@@ -118,6 +124,7 @@ def fill(bootstrap: str) -> object:
         produce(bootstrap, "deleted-from", codec, 60)
     transact(bootstrap, "transactions", 40)
     transact(bootstrap, "compacted-transactions", 40)
+    transact(bootstrap, "compacted-later", 40)
     delete_records(bootstrap, "deleted-from", 133)
     return transact(bootstrap, "unfinished", 4, leave_open=True)
 
@@ -129,6 +136,26 @@ def make_retained(bootstrap: str) -> None:
     config = SMALL | {"retention.bytes": "10000"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("retained", 1, 1, config=config)])["retained"].result(timeout=30)
+
+
+def compact(bootstrap: str, topic: str) -> None:
+    """From now on the topic is compacted."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in COMPACT.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
 
 
 def delete_records(bootstrap: str, topic: str, offset: int) -> None:

@@ -22,6 +22,7 @@ from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.kafka_records import (
     CODECS,
     Seen,
+    compact,
     consume,
     delete_records,
     fill,
@@ -130,6 +131,7 @@ def work(address: str, data: Path) -> None:
     """
     before = kept(data, CLEANED, "compacted")
     make_retained(address)
+    compact(address, "compacted-later")
     for codec in CODECS:
         produce(address, "codecs", codec, 200, partitions=2)
         produce(address, "compacted", codec, 200, keys=5)
@@ -138,6 +140,7 @@ def work(address: str, data: Path) -> None:
     until(lambda: watermarks(address, {"retained": 1})["retained", 0][0] > 0, "retention")
     until(lambda: kept(data, STARTS, "deleted-from") == 201, "our checkpoint")
     until(lambda: kept(data, CLEANED, "compacted") > before, "our cleaner")
+    until(lambda: kept(data, CLEANED, "compacted-later") > 0, "our cleaner, of transactions")
 
 
 def check_files(data: Path) -> None:
