@@ -111,20 +111,27 @@ def test_a_released_region_is_of_no_more_use(opened: RealFile) -> None:
 
 
 def test_every_method_of_a_closed_file_raises(opened: RealFile) -> None:
+    """What a worker may be at goes on while a region is held."""
     held = opened.region(0, 1)
     opened.close()
-    for use in (
-        lambda: opened.pread(1, 0),
+    of_workers = (lambda: opened.pread(1, 0), opened.fdatasync, lambda: opened.read_ahead(0, 1))
+    others = (
         lambda: opened.pwritev([b"x"], 0),
         lambda: opened.truncate(0),
         opened.size,
-        opened.fdatasync,
+        lambda: opened.is_cached(0, 1),
         lambda: opened.region(0, 1),
         opened.mmap_read,
-    ):
+    )
+    for use in of_workers:
+        use()
+    for other in others:
+        with pytest.raises(OSError, match=r"Bad file descriptor|is closed"):
+            other()
+    held.release()
+    for use in of_workers:
         with pytest.raises(OSError, match=r"Bad file descriptor|is closed"):
             use()
-    held.release()
 
 
 def test_a_region_can_be_sent_by_sendfile(opened: RealFile) -> None:

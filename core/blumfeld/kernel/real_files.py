@@ -58,8 +58,8 @@ class RealFileRegion:
 class RealFile:
     """One open file. Its descriptor is closed when :meth:`close` was called and no region holds it any more.
 
-    Only ``pread`` and ``fdatasync`` may run in a worker thread; who offloads a read holds a region meanwhile, so that
-    the descriptor can't be given to another file under it.
+    Only ``pread``, ``fdatasync`` and ``read_ahead`` may run in a worker thread; who offloads one holds a region
+    meanwhile, so that the descriptor can't be given to another file under it. They go on after :meth:`close` then.
     """
 
     __slots__ = ("_fd", "_held_fd", "_regions", "path")
@@ -73,7 +73,7 @@ class RealFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file."""
-        return os.pread(self._fd, size, position)
+        return os.pread(self._held_fd, size, position)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
         """One gather write; the bytes written, maybe fewer than asked."""
@@ -81,7 +81,7 @@ class RealFile:
 
     def fdatasync(self) -> None:
         """Bytes and size are on the device when it returns. Blocks."""
-        fd = self._fd
+        fd = self._held_fd
         if fd < 0:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         os.fdatasync(fd)
@@ -117,7 +117,7 @@ class RealFile:
 
     def read_ahead(self, position: int, size: int) -> None:
         """Bring these bytes into the page cache. Blocks."""
-        fd = self._fd
+        fd = self._held_fd
         os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
         end = position + size
         while position < end and (data := os.pread(fd, min(READ_AHEAD_BYTES, end - position), position)):

@@ -122,7 +122,10 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the descriptor back once no region holds it. May be called twice."""
+        """Give the descriptor back once no region holds it. May be called twice.
+
+        What a worker does meanwhile (``pread``, ``fdatasync``, ``read_ahead``) goes on as long as a region is held.
+        """
         ...
 
 

@@ -59,12 +59,19 @@ class FakeDisk(DiskState):
         self.open_files = self.open_regions = 0
 
 
+_WORKERS = ("pread", "fdatasync", "read_ahead")
+
+
 class FakeRegion:
     """A part of a :class:`FakeFile`; there is no descriptor."""
 
-    __slots__ = ("_files", "_node", "position", "size_bytes")
+    __slots__ = ("_file", "_files", "_node", "position", "size_bytes")
 
-    def __init__(self, files: FakeFiles, node: FileNode, position: int, size_bytes: int) -> None:
+    def __init__(
+        self, file: FakeFile, files: FakeFiles, node: FileNode, position: int, size_bytes: int
+    ) -> None:
+        file.regions += 1
+        self._file = file
         self._files = files
         self._node: FileNode | None = node
         self.position = position
@@ -88,6 +95,7 @@ class FakeRegion:
         if self._node is None:
             raise RuntimeError("the file region was released before")
         self._node = None
+        self._file.regions -= 1
         if not self._files.dead:
             self._files.disk.open_regions -= 1
 
@@ -95,7 +103,7 @@ class FakeRegion:
 class FakeFile:
     """One open file of a process."""
 
-    __slots__ = ("_closed", "_files", "_node", "_writable", "path")
+    __slots__ = ("_closed", "_files", "_node", "_writable", "path", "regions")
 
     def __init__(self, files: FakeFiles, path: str, node: FileNode, *, writable: bool) -> None:
         self.path = path
@@ -103,6 +111,8 @@ class FakeFile:
         self._node = node
         self._writable = writable
         self._closed = False
+        self.regions = 0
+        """Not released: as long as there is one, what a worker does goes on after the close."""
         files.disk.open_files += 1
 
     def pread(self, size: int, position: int) -> bytes:
@@ -166,7 +176,7 @@ class FakeFile:
     def region(self, position: int, size: int) -> FakeRegion:
         """A part for an answer."""
         self._step("region")
-        return FakeRegion(self._files, self._node, position, size)
+        return FakeRegion(self, self._files, self._node, position, size)
 
     def close(self) -> None:
         """May be called twice; also after a crash."""
@@ -176,7 +186,7 @@ class FakeFile:
                 self._files.disk.open_files -= 1
 
     def _step(self, operation: str) -> int | None:
-        if self._closed:
+        if self._closed and not (self.regions and operation in _WORKERS):
             raise os_error(errno.EBADF, self.path)
         return self._files.step(operation, self.path)
 

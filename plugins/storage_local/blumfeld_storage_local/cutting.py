@@ -42,8 +42,7 @@ class CuttingHalf(LogState):
         segment.file().truncate(position)
         # or the power could bring back what was cut, in front of a newer segment that begins where it ends
         segment.file().fdatasync()
-        segment.size = position
-        segment.synced(position)
+        segment.was_cut(position)
         segment.save_indexes()
         self._ends_at(offset)
 

@@ -60,7 +60,18 @@ def sync(files: Files, directory: str, logs: Sequence[File], indexes: Sequence[S
 class SyncWork:
     """What one sync of one log has to cover, taken down when its round begins."""
 
-    __slots__ = ("_files", "directory", "flusher", "held", "indexes", "logs", "names", "segments", "target")
+    __slots__ = (
+        "_files",
+        "before",
+        "directory",
+        "flusher",
+        "held",
+        "indexes",
+        "logs",
+        "names",
+        "segments",
+        "target",
+    )
 
     def __init__(self, flusher: Flusher, log: Flushed, files: Files) -> None:
         self.flusher = flusher
@@ -69,12 +80,21 @@ class SyncWork:
         self.names = log.names_unsynced
         self._files = files
         self.segments = segments = log.unflushed_segments()
+        self.before = [(segment.written_bytes(), segment.cuts) for segment in segments]
         self.indexes = [segment for segment in segments[:-1] if segment.index_unsynced]
-        self.held: list[
-            FileRegion
-        ] = []  # keeps the descriptors from being closed, and reused, under the worker
-        self.logs = [segment.file() for segment in segments]
-        self.held += (file.region(0, 0) for file in self.logs)
+        self.logs: list[File] = []
+        self.held: list[FileRegion] = []
+        """Keep the descriptors from being closed, and reused, under the worker."""
+        try:
+            for segment in segments:
+                file = segment.file()
+                self.held.append(
+                    file.region(0, 0)
+                )  # before the next is opened, for which this one may be closed
+                self.logs.append(file)
+        except OSError:
+            self.release()
+            raise
 
     def run(self) -> OSError | None:
         """In a worker: sync; what went wrong."""
@@ -171,6 +191,8 @@ class Flusher:
         elif not self._closed:
             for segment in work.indexes:
                 segment.index_unsynced = False
+            for segment, (size, cuts) in zip(work.segments, work.before, strict=True):
+                segment.synced(size, cuts)
             log.flushed_end_offset = max(log.flushed_end_offset, work.target)
         self._tell(None)
         return None

@@ -75,6 +75,7 @@ async def open_partition(
     at_rest = clean and not found.unindexed and _rests(segments, looked.active_bytes, end_offset)
     if not segments:
         segments.append(Segment(home.files, directory, start, start))
+        segments[0].counted_by(home.open_files)
         segments[0].create()
     listed = SegmentList(home, directory, segments)
     listed.at_rest = at_rest

@@ -37,6 +37,8 @@ class Opener(Protocol):
 
     touched: bool
     """Its file or index was used; cleared by who looks for one to close."""
+    cuts: int
+    """How often the file was truncated."""
 
     @property
     def unsynced(self) -> bool:
@@ -52,8 +54,8 @@ class Opener(Protocol):
         """The log file, open."""
         ...
 
-    def synced(self, size: int) -> None:
-        """A sync has covered the first ``size`` bytes."""
+    def synced(self, size: int, cuts: int) -> None:
+        """A sync has covered the first ``size`` bytes, which began when there had been so many :attr:`cuts`."""
         ...
 
     def written_bytes(self) -> int:
@@ -173,7 +175,7 @@ class OpenFiles:
             except OSError as error:
                 self._failed(error)
                 raise
-            oldest.synced(oldest.written_bytes())
+            oldest.synced(oldest.written_bytes(), oldest.cuts)
         oldest.close_file()
 
     async def _sync_oldest(self) -> None:
@@ -189,11 +191,13 @@ class OpenFiles:
             self._syncing = False
 
     async def _sync(self, segments: Sequence[Opener]) -> None:
-        sizes = [segment.written_bytes() for segment in segments]
-        files = [segment.file() for segment in segments]
+        before = [(segment.written_bytes(), segment.cuts) for segment in segments]
+        files: list[File] = []
         held: list[FileRegion] = []
         try:
-            held += (file.region(0, 0) for file in files)
+            for segment in segments:
+                files.append(segment.file())
+                held.append(files[-1].region(0, 0))
             await self._runtime.offload(_sync_all, files)
         except OSError as error:
             if error.errno == errno.EBADF and not all(segment.is_open for segment in segments):
@@ -202,8 +206,8 @@ class OpenFiles:
         finally:
             for region in held:
                 region.release()
-        for segment, size in zip(segments, sizes, strict=True):
-            segment.synced(size)
+        for segment, (size, cuts) in zip(segments, before, strict=True):
+            segment.synced(size, cuts)
             if segment in self._open and not segment.unsynced:
                 segment.close_file()
 

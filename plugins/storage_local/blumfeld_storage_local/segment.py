@@ -40,6 +40,7 @@ class Segment:
         "_times",
         "base_offset",
         "created_ms",
+        "cuts",
         "directory",
         "index_unsynced",
         "mark",
@@ -69,6 +70,8 @@ class Segment:
         self._gone = False
         self._counted: OpenFiles | None = None
         self._synced_bytes = -1
+        """-1: this process has not written to it."""
+        self.cuts = 0
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._highest: TimestampPosition | None = None
@@ -79,10 +82,10 @@ class Segment:
 
     def create(self) -> None:
         """Make the log file, empty; index files come with their first entries."""
-        self._file = self._files.open(self.path(), create=True)
-        if self._file.size():
-            self._file.truncate(0)
-        self.size = 0
+        file = self._open(create=True)
+        if file.size():
+            file.truncate(0)
+        self.size = self._synced_bytes = 0
         self.set_indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
 
     def file(self) -> File:
@@ -93,17 +96,17 @@ class Segment:
         self.touched = True
         return file
 
-    def _open(self) -> File:
+    def _open(self, *, create: bool = False) -> File:
         if self._gone:
             raise OSError(errno.EBADF, "the segment is closed", self.path())
         counted = self._counted
         try:
-            file = self._files.open(self.path())
+            file = self._files.open(self.path(), create=create)
         except OSError as error:
             if counted is None or error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
             counted.give_way()
-            file = self._files.open(self.path())
+            file = self._files.open(self.path(), create=create)
         self._file = file
         if counted is not None:
             counted.opened(self)
@@ -147,11 +150,17 @@ class Segment:
     @property
     def unsynced(self) -> bool:
         """Bytes were written by this process that no sync has covered. What an older one left is recovery's."""
-        return self.recent is not None and self.size != self._synced_bytes
+        return 0 <= self._synced_bytes != self.size
 
-    def synced(self, size: int) -> None:
-        """A sync has covered the first ``size`` bytes. Not called again after a cut for what was written before."""
-        self._synced_bytes = size
+    def synced(self, size: int, cuts: int) -> None:
+        """A sync has covered the first ``size`` bytes, which began when there had been so many :attr:`cuts`."""
+        if cuts == self.cuts:
+            self._synced_bytes = size
+
+    def was_cut(self, size: int) -> None:
+        """Its file was truncated, and synced."""
+        self.size = self._synced_bytes = size
+        self.cuts += 1
 
     # Indexes
 
@@ -185,6 +194,8 @@ class Segment:
     def growing_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Both indexes, in memory of their own: it is written from now on."""
         offsets, times = self.offsets, self.times
+        if self._synced_bytes < 0:
+            self._synced_bytes = self.size_bytes
         offsets.take_copy()
         times.take_copy()
         if self._counted is not None:

@@ -63,8 +63,8 @@ class SegmentList:
         if before is not None and empty and before.base_offset == base_offset:
             return before
         segment = Segment(self._home.files, self.directory, base_offset, base_offset)
-        segment.create()
         segment.counted_by(self._home.open_files)
+        segment.create()
         self._segments.append(segment)
         self._bases.append(base_offset)
         if empty:
