@@ -225,6 +225,29 @@ def test_kafkas_tool_sees_where_replicas_lie(node: OurNode) -> None:
     assert seen_by_kafka(peer, node) == {**placed, f"{TOPIC}-1": other.name}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kafkas_tool_moves_replicas_between_directories(node: OurNode, tmp_path: Path) -> None:
+    """``kafka-reassign-partitions`` with ``log_dirs``: the way that an operator has."""
+    peer = peer_script()
+    before = node.placed()
+    other = node.other(before[f"{TOPIC}-2"])
+    wanted = {"topic": TOPIC, "partition": 2, "replicas": [1], "log_dirs": [str(other)]}
+    plan = tmp_path / "moves.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    reassign = (
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        *("--bootstrap-server", node.address, "--reassignment-json-file", str(plan)),
+    )
+    said = tool(peer, *reassign, "--execute")
+    assert f"log directory to {other} for replica {TOPIC}-2 with broker 1" in said
+    wait_until(lambda: node.described()[f"{TOPIC}-2"] == other.name)
+    assert node.placed() == {**before, f"{TOPIC}-2": other.name}
+    said = tool(peer, *reassign, "--verify")
+    assert f"Reassignment of replica {TOPIC}-2-1 completed successfully" in said, said
+    assert node.consume(range(PARTITIONS), RECORDS) == records(0)
+
+
 def seen_by_kafka(peer: str, node: Node) -> dict[str, str]:
     """As :meth:`Node.placed`, by Kafka's tool."""
     described = tool(

@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "AllocateProducerIdsRequest": ("producer_ids", "allocate_producer_ids"),
     "UpdateFeaturesRequest": ("features", "update_features"),
     "AlterPartitionRequest": ("isr", "alter_partition"),
+    "AlterPartitionReassignmentsRequest": ("reassignments", "alter_partition_reassignments"),
     "AssignReplicasToDirsRequest": ("replica_directories", "assign_replicas_to_dirs"),
 }
 """Request → module of this package and function. A family is imported with its first command: a start needs two."""

@@ -1,0 +1,40 @@
+"""AlterPartitionReassignments (key 45), v0-1: other replicas for partitions (KIP-455).
+
+v1  a change of the replication factor may be forbidden. Left out: replicas on other brokers than they are; the answer
+to that is INVALID_REPLICA_ASSIGNMENT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """AlterPartitionReassignments."""
+
+    def handle(
+        request: AlterPartitionReassignmentsRequest, context: RequestContext
+    ) -> Message | Completion[Message]:
+        if not context.authorize("Alter", "Cluster", "kafka-cluster"):
+            return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+        return forward(broker, request, request.timeout_ms, lambda answer: answer)
+
+    return [ApiHandler(key=45, min_version=0, max_version=1, handle=handle, error_response=failed)]
+
+
+def failed(_request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
+    """The answer as a whole has the error."""
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)

@@ -1,0 +1,66 @@
+"""AlterPartitionReassignments and ListPartitionReassignments, as clients see them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from blumfeld.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from blumfeld.wire.schema import Message
+from tests.broker.harness import BrokerHarness
+
+
+class Nobody:
+    """An authorizer that allows nothing."""
+
+    def authorize(self, principal: object, host: str, operation: str, kind: str, name: str) -> bool:
+        return False
+
+
+def test_only_partitions_that_are_reassigned_are_listed() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 3)
+    broker.create_topic("u")
+    image = broker.metadata.image.topics["t"].partitions[1]
+    moving = msgspec.structs.replace(image, replicas=(1, 2), adding_replicas=(2,), removing_replicas=(1,))
+    broker.metadata.change_partition("t", moving)
+    (topic,) = broker.ask(ListPartitionReassignmentsRequest(topics=None), 0).topics
+    (partition,) = topic.partitions
+    assert (topic.name, partition.partition_index, partition.replicas) == ("t", 1, [1, 2])
+    assert (partition.adding_replicas, partition.removing_replicas) == ([2], [1])
+    for name, indexes, count in (("t", [0, 1, 9], 1), ("t", [0], 0), ("nowhere", [0], 0)):
+        wanted = [ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)]
+        answer = broker.ask(ListPartitionReassignmentsRequest(topics=wanted), 0)
+        assert (answer.error_code, len(answer.topics)) == (0, count)
+
+
+def test_the_controller_decides_on_reassignments() -> None:
+    broker = BrokerHarness()
+    usual = broker.metadata._decide
+    asked: list[Message] = []
+
+    def decide(command: Message) -> Message:
+        if not isinstance(command, AlterPartitionReassignmentsRequest):
+            return usual(command)
+        asked.append(command)
+        return AlterPartitionReassignmentsResponse(error_message="heard")
+
+    broker.metadata._decide = decide  # type: ignore[method-assign]
+    assert broker.ask(AlterPartitionReassignmentsRequest(timeout_ms=5), 1).error_message == "heard"
+    assert len(asked) == 1
+    broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
+    assert broker.ask(AlterPartitionReassignmentsRequest(), 0).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_both_need_leave() -> None:
+    broker = BrokerHarness(authorizer=Nobody())
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert broker.ask(ListPartitionReassignmentsRequest(), 0).error_code == refused
+    assert broker.ask(AlterPartitionReassignmentsRequest(), 1).error_code == refused
