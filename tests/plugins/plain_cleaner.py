@@ -23,9 +23,9 @@ def clean(
         newest.update((_key(batch), batch.base_offset) for batch in batches)
         yield len(data)
     groups: list[list[tuple[Source, list[RecordBatch]]]] = []
-    size = request.segment_bytes
+    size = 0
     for source, batches in found:
-        if size + source.size_bytes > request.segment_bytes:
+        if not groups or size + source.size_bytes > request.segment_bytes:
             groups.append([])
             size = 0
         groups[-1].append((source, batches))

@@ -331,6 +331,57 @@ def test_retention_at_any_moment_wins() -> None:
         assert again.spans(6)[:2] == [(6, 7), (7, 8)]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_rounds_among_everything_else(seed: int) -> None:
+    """Appends, rolls, flushes, cold reads, look-ups by time and truncations, while off-loop work takes its time."""
+    chance = random.Random(seed)
+    node = Node(make_runtime, make_storage).start()
+    log = opened(node, file_delete_delay_ms=20)
+    runtime = node.runtime
+    runtime.offload_delay_ms = lambda: chance.choice((0.0, 0.0, 1.0, 7.0))
+    written: dict[int, int] = {}
+    rounds: list[Completion[CompactionResult]] = []
+    others: list[Completion[Any]] = []
+    for version in range(300):
+        what = chance.random()
+        if what < 0.5:
+            key = chance.randrange(8)
+            written[log.log.placed_end_offset] = key
+            assert log.append(keyed(key, version)).error is None
+        elif what < 0.65:
+            log.log.roll()
+        elif what < 0.7:
+            others.append(log.log.flush())
+        elif what < 0.73 and log.log.written_end_offset > 3:
+            end = log.log.written_end_offset - chance.randrange(1, 4)
+            log.log.truncate_to(end)
+            written = {offset: key for offset, key in written.items() if offset < log.log.written_end_offset}
+        elif what < 0.8:
+            runtime.disk.cold.add(f"{chance.randrange(10)}.log")
+            looked_up = log.log.offset_for_time(TIME_MS + chance.randrange(version + 1))
+            if isinstance(looked_up, Completion):
+                others.append(looked_up)
+        elif what < 0.9 and (not rounds or rounds[-1].done):
+            rounds.append(start_round(log))
+        else:
+            found = log.spans(chance.randrange(log.log.written_end_offset + 1))
+            assert found == sorted(found)
+        runtime.advance(chance.choice((0, 0, 1, 5)))
+    runtime.advance(1000)
+    finish(log, start_round(log))
+    errors = [done.error for done in [*rounds, *others] if done.error is not None]
+    assert all(isinstance(error, (CompactionAbandonedError, LookupError)) for error in errors), errors
+    left = [base for base, _ in log.spans()]
+    base = log.log.segments()[-1].base_offset
+    newest = {written[offset]: offset for offset in sorted(written) if offset < base}
+    assert left == sorted({*newest.values(), *(offset for offset in written if offset >= base)})
+    assert sum(not isinstance(done.error, CompactionAbandonedError) for done in rounds) > 3
+    assert node.storage.log_dirs()[0].online
+    runtime.advance(1000)
+    assert leftovers(names(log)) == []
+    node.stop()
+
+
 # Crashes
 
 
