@@ -1,0 +1,68 @@
+"""``blumfeld format``: what it says, and its exit statuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blumfeld.cli.app import run_app
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def formatting(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit status, and what went to stdout and to stderr."""
+    status = run_app(["format", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def several(*directories: Path) -> tuple[str, str]:
+    """The override that names these log directories."""
+    return "--set", "node.data_dirs=[" + ", ".join(f'"{path}"' for path in directories) + "]"
+
+
+def test_each_directory_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    status, out, err = formatting(capsys, *several(one, two), "--cluster-id", CLUSTER)
+    assert (status, err) == (0, "")
+    first, second = out.splitlines()
+    assert first.startswith(f"formatted {one}: cluster {CLUSTER}, node 1, directory ")
+    assert second.startswith(f"formatted {two}: cluster {CLUSTER}, node 1, directory ")
+    assert first.split()[-1] != second.split()[-1]
+
+
+def test_what_is_formatted_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert formatting(capsys, "--data-dir", str(one), "--cluster-id", CLUSTER)[0] == 0
+    before = (one / "meta.properties").read_bytes()
+    status, out, err = formatting(capsys, *several(one, two))
+    assert (status, out) == (1, "")
+    assert err == f"blumfeld: {one} is formatted already: see {one}/meta.properties\n"
+    assert not two.exists()
+    status, out, err = formatting(capsys, *several(one, two), "--ignore-formatted")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"formatted {two}: cluster {CLUSTER}, ")
+    assert (one / "meta.properties").read_bytes() == before
+
+
+def test_a_directory_of_another_cluster_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    formatting(capsys, "--data-dir", str(one), "--cluster-id", CLUSTER)
+    arguments = (*several(one, two), "--ignore-formatted", "--cluster-id", "another")
+    status, out, err = formatting(capsys, *arguments)
+    assert (status, out) == (1, "")
+    assert f"of cluster {CLUSTER}, not another" in err
+    assert not two.exists()
+
+
+def test_a_manifest_that_cannot_be_is_told_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = formatting(capsys, *several(tmp_path / "a", tmp_path / "a"))
+    assert (status, out) == (2, "")
+    assert "node.data_dirs[1]: found" in err
+    assert not (tmp_path / "a").exists()
