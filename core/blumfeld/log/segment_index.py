@@ -129,17 +129,30 @@ class OffsetIndex(_Index[OffsetPosition]):
 
         :raises ValueError: the offset is not above the last entry's, or can't stand in this index
         """
-        if self._data and last_offset <= self.last_offset:
+        data = self._data
+        relative = last_offset - self.base_offset
+        if data and relative <= _OFFSET_ENTRY.unpack_from(data, len(data) - OFFSET_ENTRY_BYTES)[0]:
             raise ValueError(f"offset {last_offset} is not above the last entry's, {self.last_offset}")
-        self._add(self.relative(last_offset), position)
+        if type(data) is bytearray and 0 <= relative <= RELATIVE_OFFSET_MAX:
+            data += _OFFSET_ENTRY.pack(relative, position)
+        else:
+            self._add(self.relative(last_offset), position)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below ``offset``; (base offset, 0) when there is none.
 
         The batch that holds ``offset`` starts there or later.
         """
-        at = bisect_right(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0])
-        return self.entry(at - 1) if at else OffsetPosition(self.base_offset, 0)
+        data, wanted, entry = self._data, offset - self.base_offset, _OFFSET_ENTRY.unpack_from
+        found, low, high = (0, 0), 0, len(data) // OFFSET_ENTRY_BYTES
+        while low < high:
+            middle = (low + high) >> 1
+            probe = entry(data, middle * OFFSET_ENTRY_BYTES)
+            if probe[0] <= wanted:
+                found, low = probe, middle + 1
+            else:
+                high = middle
+        return OffsetPosition(self.base_offset + found[0], found[1])
 
     def copy(self) -> OffsetIndex:
         """As it is now."""
@@ -237,6 +250,7 @@ class SegmentIndexer:
 
     __slots__ = (
         "_interval_bytes",
+        "_noted_ms",
         "_since_bytes",
         "max_timestamp_ms",
         "max_timestamp_offset",
@@ -258,6 +272,8 @@ class SegmentIndexer:
         self.max_timestamp_offset = max_timestamp_offset
         """Last offset of the first batch with the highest timestamp, or -1."""
         self._interval_bytes = interval_bytes
+        self._noted_ms = NO_TIMESTAMP
+        """The time index has an entry for it, or for a higher one."""
         self._since_bytes = 0
 
     def add(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> bool:
@@ -268,7 +284,8 @@ class SegmentIndexer:
         due = self._since_bytes > self._interval_bytes
         if due:
             self.offsets.append(last_offset, position)
-            self._note_time()
+            if self.max_timestamp_ms > self._noted_ms:
+                self._note_time()
             self._since_bytes = 0
         self._since_bytes += size_bytes
         return due
@@ -300,3 +317,4 @@ class SegmentIndexer:
     def _note_time(self) -> None:
         if self.max_timestamp_offset >= 0:
             self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._noted_ms = self.max_timestamp_ms

@@ -118,16 +118,19 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
             done(WriteOutcome(self.written_end_offset, error))
 
     def _write_failed(self, error: OSError) -> None:
-        if self.is_open and (isinstance(error, CutBackError) or not can_be_undone(error)):
+        if self.is_open and self._as_closed and (isinstance(error, CutBackError) or not can_be_undone(error)):
             self._home.fail(error)
         self.placed_end_offset = self.appended_end_offset
 
     def _append(self, placed: list[RecordBatch]) -> None:
         """Write batches in as few gather writes as rolls allow; the written end follows each."""
-        writer, now_ms = self._writer, self._runtime.now_ms
+        writer = self._writer
         if (size_bytes := writer.fits(placed)) >= 0:
-            self._write_run(placed, size_bytes)
+            writer.append(placed, size_bytes)
+            if not self._synced_only:
+                self.written_end_offset = writer.segment.next_offset
             return
+        now_ms = self._runtime.now_ms
         start = pending_bytes = 0
         for at, batch in enumerate(placed):
             if writer.must_roll(batch, pending_bytes, now_ms):

@@ -32,7 +32,8 @@ class RecentBatches:
         """A batch was written behind all others."""
         self.lasts.append(last_offset)
         self.positions.append(position)
-        self._forget()
+        if len(self.lasts) > 2 * RECENT_MAX:
+            self._forget()
 
     def add_run(self, batches: Iterable[RecordBatch], position: int) -> None:
         """Batches were written behind all others, one behind the other from ``position`` on."""
@@ -41,7 +42,8 @@ class RecentBatches:
             add_last(batch.base_offset + batch.last_offset_delta)
             add_position(position)
             position += batch.size_bytes
-        self._forget()
+        if len(self.lasts) > 2 * RECENT_MAX:
+            self._forget()
 
     def _forget(self) -> None:
         while len(self.lasts) > 2 * RECENT_MAX:

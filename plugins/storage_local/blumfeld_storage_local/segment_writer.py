@@ -46,6 +46,7 @@ class SegmentWriter:
         "_roll_at_ms",
         "_saved_offsets",
         "_saved_times",
+        "_segment_bytes",
         "indexer",
         "segment",
     )
@@ -96,6 +97,7 @@ class SegmentWriter:
             segment_ms=config.roll_ms,
             segment_jitter_ms=min(self._jitter_ms, config.roll_ms),
         )
+        self._segment_bytes = config.segment_bytes
         self._index_bytes_max = config.segment_index_bytes
         self._index_full = False
         self._begin(self._first_timestamp_ms)
@@ -111,17 +113,17 @@ class SegmentWriter:
 
     def fits(self, batches: Sequence[RecordBatch]) -> int:
         """Bytes of all, if it takes only a look to see that none of them belongs to a new segment; otherwise -1."""
-        roll_at_ms = self._roll_at_ms
+        roll_at_ms, last = self._roll_at_ms, batches[-1]
         start = size = self.segment.size
         for batch in batches:
             size += batch.size_bytes
             if batch.max_timestamp > roll_at_ms:
                 return -1
         if (
-            size > self._limits.segment_bytes
+            size > self._segment_bytes
             or start == 0
             or self._index_full
-            or batches[-1].last_offset > self._offset_max
+            or last.base_offset + last.last_offset_delta > self._offset_max
         ):
             return -1
         return size - start
@@ -163,18 +165,28 @@ class SegmentWriter:
         """
         segment = self.segment
         start = segment.size
+        last = batches[-1]
+        alone = len(batches) == 1
         try:
-            if len(batches) <= IOV_MAX:
+            if alone:
+                self._gather([last.data], size_bytes, start)
+            elif len(batches) <= IOV_MAX:
                 self._gather([batch.data for batch in batches], size_bytes, start)
             else:
                 self._gather_all([batch.data for batch in batches], start)
         except OSError as error:
             self._cut_back(start, error)
             raise
-        self._recent.add_run(batches, start)
+        last_offset = last.base_offset + last.last_offset_delta
         segment.size = start + size_bytes
-        segment.next_offset = batches[-1].next_offset
-        if self.indexer.add_run(batches, start):
+        segment.next_offset = last_offset + 1
+        if alone:  # most turns bring a partition one batch
+            self._recent.add(last_offset, start)
+            indexed = self.indexer.add(last_offset, start, size_bytes, last.max_timestamp)
+        else:
+            self._recent.add_run(batches, start)
+            indexed = self.indexer.add_run(batches, start)
+        if indexed:
             self._indexed()
 
     def _gather(self, buffers: Sequence[memoryview], size_bytes: int, position: int) -> None:
