@@ -6,20 +6,21 @@ again after 100 ms, then later and later up to 10 s.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from blumfeld.broker.lifecycle import Lifecycle
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    RequestDirectoryData,
-    RequestPartitionData,
-    RequestTopicData,
-)
 from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.wire.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
 
 GATHER_MS = 500
 ASSIGNMENTS_MAX = 2250
@@ -93,6 +94,14 @@ class DirectoryAssignments:
         self._metadata.submit(self._request(self._sent), timeout_ms).when_done(self._answered)
 
     def _request(self, assignments: dict[Replica, bytes]) -> AssignReplicasToDirsRequest:
+        # Here, since with a single directory there is nothing to tell, and a start should not pay for it.
+        from blumfeld.wire.messages.assign_replicas_to_dirs import (
+            AssignReplicasToDirsRequest,
+            RequestDirectoryData,
+            RequestPartitionData,
+            RequestTopicData,
+        )
+
         by_directory: dict[bytes, dict[bytes, list[RequestPartitionData]]] = {}
         for (topic_id, index), directory_id in assignments.items():
             topics = by_directory.setdefault(directory_id, {})
@@ -131,8 +140,7 @@ class DirectoryAssignments:
         if done.error is not None:
             self._events.warning("directory assignment not answered", error=str(done.error))
             return True
-        answer = done.result()
-        assert isinstance(answer, AssignReplicasToDirsResponse)
+        answer = cast("AssignReplicasToDirsResponse", done.result())
         if answer.error_code:
             self._events.warning("directory assignment refused", error=ErrorCode(answer.error_code).name)
             return True

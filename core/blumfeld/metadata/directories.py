@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.image import MetadataImage
+from typing import TYPE_CHECKING
+
 from blumfeld.spi.cluster import BrokerImage, PartitionImage
 from blumfeld.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from blumfeld.metadata.image import MetadataImage
 
 MIGRATING_DIRECTORY = ZERO_UUID
 """Nobody has said where the replica lies: it was made before directories were written down."""
