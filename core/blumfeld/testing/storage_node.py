@@ -264,15 +264,7 @@ class Log:
     ) -> list[StoredBatch]:
         """One read, as its whole batches."""
         found = self.read_raw(offset, bytes_max, end_offset, minimum=minimum)
-        data = join(found.parts)
-        release(found.parts)
-        assert len(data) == found.size_bytes
-        batches = [
-            StoredBatch(b.base_offset, b.next_offset, b.partition_leader_epoch, bytes(b.data))
-            for b in split_batches(memoryview(data), allow_partial=True)
-        ]
-        assert all(batch.next_offset <= found.end_offset for batch in batches)
-        return batches
+        return _batches(found)
 
     def time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Look up a time, and wait for a cold answer."""
@@ -296,13 +288,26 @@ class Log:
         release(found.parts)
         return found.size_bytes
 
-    def read_all(self, offset: int | None = None) -> list[StoredBatch]:
+    def read_all(self, offset: int | None = None, *, holes: bool = False) -> list[StoredBatch]:
         """Read on until the end, as a consumer does."""
-        offset = self.log.log_start_offset if offset is None else offset
+        return self.node.runtime.run(self.read_on(offset, holes=holes))
+
+    async def read_on(self, offset: int | None = None, *, holes: bool = False) -> list[StoredBatch]:
+        """The same, within the loop.
+
+        :param holes: nothing may be left before the end, though no round of compaction is known that took it
+        """
+        it = self.log
+        offset = it.log_start_offset if offset is None else offset
         found: list[StoredBatch] = []
-        while offset < self.log.written_end_offset:
-            batches = self.read(offset, 1000)
-            assert batches, f"nothing can be read at {offset}, before the end {self.log.written_end_offset}"
+        while offset < it.written_end_offset:
+            answer = it.read(offset, 1000, it.written_end_offset, True)
+            batches = _batches(await answer if isinstance(answer, Completion) else answer)
+            if not batches:
+                assert holes or offset < it.cleaned_end_offset, (
+                    f"nothing can be read at {offset}, before the end {it.written_end_offset}"
+                )
+                break  # compaction took the last ones before a cut
             found += batches
             offset = batches[-1].next_offset
         return found
@@ -314,3 +319,15 @@ class Log:
 
 async def _wait(answer: Completion[T]) -> T:
     return await answer
+
+
+def _batches(found: LogRead) -> list[StoredBatch]:
+    data = join(found.parts)
+    release(found.parts)
+    assert len(data) == found.size_bytes
+    batches = [
+        StoredBatch(b.base_offset, b.next_offset, b.partition_leader_epoch, bytes(b.data))
+        for b in split_batches(memoryview(data), allow_partial=True)
+    ]
+    assert all(batch.next_offset <= found.end_offset for batch in batches)
+    return batches

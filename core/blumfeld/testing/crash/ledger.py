@@ -41,10 +41,15 @@ class Broken(AssertionError):  # noqa: N818 - a promise, not an error of ours
 
 
 class LogLedger:
-    """What one log promised: written outlives the process, flushed outlives the power, and it is a prefix."""
+    """What one log promised: written outlives the process, flushed outlives the power, and it is a prefix.
 
-    def __init__(self, name: str) -> None:
+    :param compacts: of a compacted topic, where recovery can't tell a hole that compaction left from whole segments
+        that a power cut took: of what was not flushed, any batches may be missing then
+    """
+
+    def __init__(self, name: str, *, compacts: bool = False) -> None:
         self.name = name
+        self.compacts = compacts
         self.current: Branch = []
         """With what is placed and not acknowledged yet: it may be there or not."""
         self.base_offset = 0
@@ -57,6 +62,8 @@ class LogLedger:
         """What was taken before the last rounds: a power cut may bring the rest back."""
         self.cleaning: list[Cleaned] = []
         """While a round runs: how far it may have come."""
+        self.holes_to = 0
+        """Below it a power cut left holes in a log that is compacted."""
         self.written_end = 0
         self.flushed_end = 0
         self.start_asked = 0
@@ -70,7 +77,7 @@ class LogLedger:
     @property
     def end_offset(self) -> int:
         """Behind everything that was placed."""
-        return self.current[-1].next_offset if self.current else self.base_offset
+        return max(self.base_offset, self.current[-1].next_offset if self.current else 0)
 
     def placed(self, batches: Sequence[StoredBatch]) -> None:
         """They are on their way."""
@@ -99,6 +106,7 @@ class LogLedger:
         self.written_end = self.flushed_end = self.start_kept = 0
 
     def _cut(self, left: Branch) -> None:
+        self.base_offset = 0
         self.cut.append((self.current, self.cleaned))
         self.current = left
         self.truncating = True
@@ -133,25 +141,34 @@ class LogLedger:
         :raises Broken: something that was promised is missing, or something is there that never was at that place
         """
         need = self.flushed_end if power_cut else self.written_end
-        if found.end_offset < need:
+        if found.end_offset < need and not self._fell_out(found.end_offset, need):
             raise Broken(f"{self.name}: ends at {found.end_offset}, and {need} was promised: lost")
         if not self.start_kept <= found.log_start_offset <= max(self.start_asked, self.start_kept):
             raise Broken(
                 f"{self.name}: starts at {found.log_start_offset}, not within {self.start_kept}..{self.start_asked}"
             )
-        self._check_order(found)
+        self._check_order(found, holes=self.compacts and power_cut)
         return self._match(found, power_cut)[0]
+
+    def _fell_out(self, start: int, end: int) -> bool:
+        """Whether compaction took all records there: an end that is only known from them goes back (as Kafka's)."""
+        return set(range(start, end)) <= self.cleaned.removed
 
     def _match(self, found: FoundLog, power_cut: bool) -> tuple[Branch, Cleaned]:
         need = self.flushed_end if power_cut else self.written_end
         kept = [batch for batch in self.current if batch.next_offset <= need]
         for branch, cleaned in self._candidates(power_cut):
             left = [batch for batch in branch if batch.next_offset <= found.end_offset]
+            if self.compacts and power_cut:
+                there = {batch.base_offset for batch in found.batches}
+                left = [batch for batch in left if batch.next_offset <= need or batch.base_offset in there]
             if branch is not self.current and left[: len(kept)] != kept:
                 continue
             if not left and self._may_be_empty(found, branch, power_cut):
                 return left, cleaned
-            if left and left[-1].next_offset == found.end_offset and _holds(left, cleaned, found):
+            ends = bool(left) and left[-1].next_offset == found.end_offset
+            ends |= branch is self.current and self.end_offset == found.end_offset <= self.holes_to
+            if (ends or (self.compacts and power_cut)) and _holds(left, cleaned, found):
                 return left, cleaned
         raise Broken(f"{self.name}: {self._difference(found)}")
 
@@ -172,10 +189,12 @@ class LogLedger:
         sure = branch is self.current and not (power_cut or self.truncating)
         return found.end_offset in (self.base_offset, self.start_asked, self.start_kept) or not sure
 
-    def _check_order(self, found: FoundLog) -> None:
+    def _check_order(self, found: FoundLog, *, holes: bool) -> None:
         """Without holes, but where compaction was."""
         rounds = (self.cleaned, *self.cleaning, *self.uncleaned, *(cleaned for _, cleaned in self.cut))
-        holes_to = max(cleaned.end_offset for cleaned in rounds)
+        holes_to = max(self.holes_to, *(cleaned.end_offset for cleaned in rounds))
+        if holes:
+            holes_to = found.end_offset + 1
         offset = found.log_start_offset
         for at, batch in enumerate(found.batches):
             hole = batch.base_offset > offset and offset >= holes_to
@@ -198,11 +217,14 @@ class LogLedger:
     def survived(self, branch: Branch, found: FoundLog, *, power_cut: bool) -> None:
         """The check held: this is the log now."""
         _, self.cleaned = self._match(found, power_cut)
+        self.cleaned = self.cleaned.cut(found.end_offset)
         self.cleaning = []
         self.cut_undone |= branch != self.current[: len(branch)]
         self.current = list(branch)
-        if not branch:
-            self.base_offset = found.end_offset
+        self.base_offset = found.end_offset
+        if self.compacts and power_cut:
+            self.holes_to = found.end_offset
+            self.cut_undone = True
         self.written_end = found.end_offset
         self.flushed_end = min(self.flushed_end, found.end_offset)
         self.truncating = False

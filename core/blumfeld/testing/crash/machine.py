@@ -11,7 +11,6 @@ import msgspec
 
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.kernel.registry import Registry
-from blumfeld.log.file_names import Suffix, parse_segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Composition
@@ -19,7 +18,7 @@ from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import LogStorage, WriteOutcome
 from blumfeld.testing.crash.ledger import Broken
 from blumfeld.testing.crash.leftovers import leftovers
-from blumfeld.testing.crash.replica import SEGMENT_BYTES, Replica, check_state, find, header
+from blumfeld.testing.crash.replica import SEGMENT_BYTES, Replica, check_state, find
 from blumfeld.testing.fake_power import PowerCut
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
@@ -191,36 +190,18 @@ class Machine:
         self.do(self.node.runtime.run_turn)
 
     def truncate(self, replica: Replica, offset: int) -> None:
-        """Truncate log and state: snapshots first, so that none speaks of records that are gone."""
-        log, _ = replica.open
+        """Truncate log and state, as a follower does."""
+        _, state = replica.open
         replica.ledger.truncate(offset)
-        self._truncate_state(replica, offset)
-        self.do(lambda: log.log.truncate_to(offset))
-        self._truncated(replica)
+        self.do(lambda: state.truncate_to(offset))
+        replica.ledger.truncated()
 
     def truncate_fully(self, replica: Replica, start_offset: int) -> None:
         """A follower that fell behind the leader's log start begins anew."""
-        log, _ = replica.open
+        _, state = replica.open
         replica.ledger.truncate_fully(start_offset)
-        self._truncate_state(replica, 0)
-        self.do(lambda: log.log.truncate_fully(start_offset))
-        self._truncated(replica)
-
-    def _truncate_state(self, replica: Replica, offset: int) -> None:
-        log, state = replica.open
-        state.epochs.truncate_from_end(offset)
-        self.do(state.save_epochs)
-        for name in self.do(log.log.aux.names):
-            file = parse_segment_name(name)
-            if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and file.base_offset > offset:
-                self.do(lambda name=name: log.log.aux.delete(name))  # type: ignore[misc]
-
-    def _truncated(self, replica: Replica) -> None:
-        log, state = replica.open
+        self.do(lambda: state.truncate_fully(start_offset))
         replica.ledger.truncated()
-        state.producers.clear(log.log.log_start_offset)
-        for batch in replica.ledger.current:
-            state.producers.replay(header(batch))
 
     def advance_log_start(self, replica: Replica, offset: int) -> None:
         """DeleteRecords, then retention of what is below."""
@@ -235,8 +216,11 @@ class Machine:
         """One round over all that is sealed; what comes of it must be what the model says."""
         (log, _), ledger = replica.open, replica.ledger
         infos = self.do(log.log.segments)
-        horizons = {batch.base_offset: content(batch.data) for batch in self.do(log.read_all)}
-        asked = log.compaction(segment_bytes=SEGMENT_BYTES, producers=replica.producers())
+        horizons = {
+            batch.base_offset: content(batch.data) for batch in self.do(lambda: log.read_all(holes=True))
+        }
+        producers = replica.producers()
+        asked = self.do(lambda: log.compaction(segment_bytes=SEGMENT_BYTES, producers=producers))
         known = [
             horizons.get(batch.base_offset, content(batch.data).without(ledger.cleaned.removed))
             for batch in ledger.current

@@ -30,7 +30,7 @@ class Replica:
     ) -> None:
         self.partition = TopicPartition(name, 0)
         self.topic_id = bytes([topic_id]) * 16
-        self.ledger = LogLedger(name)
+        self.ledger = LogLedger(name, compacts=compacts)
         self.leader_epoch = 0
         self.values = 0
         self.compacts = compacts
@@ -83,7 +83,7 @@ def find(replica: Replica) -> FoundLog:
     """The whole log by reads, which must be what a replay sees."""
     assert replica.log is not None
     log = replica.log.log
-    batches = replica.log.read_all()
+    batches = replica.log.read_all(holes=replica.compacts)
     replayed = [(b.base_offset, bytes(b.data)) for b in log.batches(log.log_start_offset)]
     if replayed != [(batch.base_offset, batch.data) for batch in batches]:
         raise Broken(f"{replica.partition}: a replay sees other batches than a reader")
