@@ -96,12 +96,10 @@ class ReplicaState:
         """Read the epochs; from where on the batches must tell them, or ``SOUND``."""
         data = log.aux.read(EPOCHS)
         try:
-            if data:
-                self.epochs = LeaderEpochCache.decode(data, f"{self.log_name}/{EPOCHS}")
+            self.epochs = LeaderEpochCache.decode(data or b"", f"{self.log_name}/{EPOCHS}")
         except MalformedFile as error:
             self.events.warning("leader epochs unreadable, made anew", error=str(error))
-            data = None
-        if not data:
+        if not self.epochs.entries:
             self.epoch_unsaved = log.written_end_offset > log.log_start_offset
             return log.log_start_offset
         cut = self.epochs.truncate_from_end(log.written_end_offset)
@@ -249,14 +247,18 @@ class ReplicaState:
         self._truncated(log)
 
     def truncate_fully(self, start_offset: int) -> None:
-        """Drop everything; the log is empty and starts at ``start_offset``."""
+        """Drop everything; the log is empty and starts at ``start_offset``.
+
+        Snapshots and epochs go first, and last so: without them a start on the log as it was finds all in its batches,
+        and one on the empty log finds nothing of what was before.
+        """
+        self._snapshots.remove_below(SOUND)
+        self.epochs.clear()
+        self.save_epochs()  # a write that lasts, and with it the removals in the same directory
         self._log.truncate_fully(start_offset)
         self.high_watermark = min(self.high_watermark, start_offset)
-        self._snapshots.remove_below(SOUND)
         self._index.forget_from(0)
         self.producers.clear(start_offset)
-        self.epochs.clear()
-        self.save_epochs()
         self.save_aborted()
 
     def _truncated(self, log: PartitionLog) -> None:
