@@ -168,8 +168,7 @@ class OffsetIndex(_Index[OffsetPosition]):
         :raises CorruptIndex: they are not; the message says at which entry
         """
         before = (-1, -1)
-        for at in range(len(self)):
-            entry = self._raw(at)
+        for at, entry in enumerate(self._layout.iter_unpack(self._data)):
             if entry[0] <= before[0] or entry[1] <= before[1] or entry[1] >= log_bytes:
                 raise CorruptIndex(
                     f"offset index: entry {at} is {entry}, after {before}, of {log_bytes} log bytes"
@@ -234,8 +233,7 @@ class TimeIndex(_Index[TimestampPosition]):
         :raises CorruptIndex: they do; the message says at which entry
         """
         before = (NO_TIMESTAMP, 0)
-        for at in range(len(self)):
-            entry = self._raw(at)
+        for at, entry in enumerate(self._layout.iter_unpack(self._data)):
             if entry[0] <= before[0] or entry[1] < before[1]:
                 raise CorruptIndex(f"time index: entry {at} is {entry}, after {before}")
             before = entry

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from blumfeld.log.file_names import Suffix
 from blumfeld.log.recovery import RecoveredSegment, recover_segment
 from blumfeld.log.segment_index import (
-    NO_TIMESTAMP,
     TIME_ENTRY_BYTES,
     CorruptIndex,
     OffsetIndex,
@@ -26,17 +25,23 @@ COPIED_BYTES_MAX = 16 << 10
 PathOf = Callable[[Suffix], str]
 
 
-def map_indexes(files: Files, path_of: PathOf, base_offset: int) -> tuple[OffsetIndex, TimeIndex]:
+def map_indexes(
+    files: Files, path_of: PathOf, base_offset: int, size_bytes: int
+) -> tuple[OffsetIndex, TimeIndex]:
     """Both indexes over their mapped files, which are in the page cache then: a look-up doesn't wait for a device,
     unless the kernel has dropped the page of a map that nobody used for long.
 
+    :param size_bytes: of the log file
     :raises FileNotFoundError: one is missing
-    :raises CorruptIndex: one can't be right
+    :raises CorruptIndex: one can't be right: its columns don't rise, it points behind the log, or there are no times
     """
-    return (
-        OffsetIndex(base_offset, _mapped(files, path_of(Suffix.OFFSET_INDEX))),
-        TimeIndex(base_offset, _mapped(files, path_of(Suffix.TIME_INDEX))),
-    )
+    offsets = OffsetIndex(base_offset, _mapped(files, path_of(Suffix.OFFSET_INDEX)))
+    offsets.check(size_bytes)
+    times = TimeIndex(base_offset, _mapped(files, path_of(Suffix.TIME_INDEX)))
+    times.check()
+    if size_bytes and not len(times):
+        raise CorruptIndex("the time index is empty")  # or no record has a time: to look costs a walk
+    return offsets, times
 
 
 def _mapped(files: Files, path: str) -> memoryview:
@@ -70,19 +75,20 @@ def rebuild_indexes(file: File, size_bytes: int, base_offset: int) -> RecoveredS
     return found
 
 
-def highest_timestamp(files: Files, path_of: PathOf, base_offset: int) -> TimestampPosition:
-    """The last entry of a complete time index, without a map; (-1, base offset) of an empty one.
+def highest_timestamp(files: Files, path_of: PathOf, base_offset: int, next_offset: int) -> TimestampPosition:
+    """The last entry of a complete time index, without a map.
 
     :raises FileNotFoundError: it is missing
-    :raises CorruptIndex: it can't be right
+    :raises CorruptIndex: it can't be right, or is empty
     """
     file = files.open(path_of(Suffix.TIME_INDEX), write=False)
     try:
         size = file.size()
-        if size % TIME_ENTRY_BYTES:
+        if size == 0 or size % TIME_ENTRY_BYTES:
             raise CorruptIndex(f"{size} bytes are no whole number of time index entries")
-        if size == 0:
-            return TimestampPosition(NO_TIMESTAMP, base_offset)
-        return TimeIndex(base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)).last
+        last = TimeIndex(base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)).last
     finally:
         file.close()
+    if last.timestamp_ms < 0 or not base_offset <= last.offset < next_offset:
+        raise CorruptIndex(f"time index: the last entry is {last}, of offsets up to {next_offset}")
+    return last

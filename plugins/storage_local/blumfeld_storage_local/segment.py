@@ -213,7 +213,7 @@ class Segment:
         is held; :meth:`take_indexes` is for the loop.
         """
         try:
-            return map_indexes(self._files, self.path, self.base_offset)
+            return map_indexes(self._files, self.path, self.base_offset, self.size_bytes)
         except (FileNotFoundError, CorruptIndex):
             return rebuild_indexes(self.file(), self.size_bytes, self.base_offset)
 
@@ -261,16 +261,20 @@ class Segment:
 
     # Look-ups
 
-    def locate(self, offset: int) -> tuple[int, int]:
+    def locate(self, offset: int, start: int = -1) -> tuple[int, int]:
         """(position, size) of the first batch that ends at ``offset`` or behind: the one that contains it, if there
         is one. (End of the segment, 0) if all end before.
+
+        :param start: what :meth:`position_before` gave, where it was asked already
         """
         if offset >= self.next_offset:
             return self.size_bytes, 0
         recent = self.recent
         if recent is not None and offset >= recent.floor:
             return recent.find(offset, self.size)
-        for batch in scan(self.file(), self.offsets.lookup(offset).position, self.size_bytes):
+        if start < 0:
+            start = self.offsets.lookup(offset).position
+        for batch in scan(self.file(), start, self.size_bytes):
             if batch.last_offset >= offset:
                 return batch.position, batch.size_bytes
         return self.size_bytes, 0
@@ -315,7 +319,7 @@ class Segment:
         """Of a sealed segment: its highest timestamp (-1 if no record has one), and the batch it came with."""
         if self._highest is None:
             try:
-                self._highest = highest_timestamp(self._files, self.path, self.base_offset)
+                self._highest = highest_timestamp(self._files, self.path, self.base_offset, self.next_offset)
             except (FileNotFoundError, CorruptIndex):
                 self._highest = self.times.last
         return self._highest

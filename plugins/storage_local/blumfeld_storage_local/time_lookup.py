@@ -103,7 +103,9 @@ def _highest_by_headers(
 def _highest(files: Files, segment: TimedSegment) -> TimestampPosition:
     if segment.highest is None:
         try:
-            segment.highest = highest_timestamp(files, segment.path_of, segment.base_offset)
+            segment.highest = highest_timestamp(
+                files, segment.path_of, segment.base_offset, segment.next_offset
+            )
         except (FileNotFoundError, CorruptIndex):
             found = TimestampPosition(-1, segment.base_offset)
             with _opened(files, segment) as file:
@@ -121,6 +123,7 @@ def _start(files: Files, segment: TimedSegment, timestamp_ms: int, log_start_off
             times = segment.indexes[1]
         else:
             times = TimeIndex(offset, files.read_bytes(segment.path_of(Suffix.TIME_INDEX)))
+            times.check()
         offset = times.lookup(timestamp_ms).offset
     return _position(files, segment, max(offset, log_start_offset))
 
@@ -133,6 +136,7 @@ def _position(files: Files, segment: TimedSegment, offset: int) -> int:
         else:
             data = files.read_bytes(segment.path_of(Suffix.OFFSET_INDEX))
             offsets = OffsetIndex(segment.base_offset, data)
+            offsets.check(segment.size_bytes)
         return offsets.lookup(offset).position
     return 0
 
