@@ -124,7 +124,7 @@ def test_describing_needs_leave() -> None:
 
 
 def test_a_move_is_begun_and_given_up_again(broker: BrokerHarness) -> None:
-    assert altered(broker, {"/m/a/": [("b", 0)], "/m/b": [("b", 1)]}) == {"b": [0, 0]}
+    assert altered(broker, {"/m/a": [("b", 0)], "/m/b": [("b", 1)]}) == {"b": [0, 0]}
     (move,) = broker.storage.moves()
     assert (move.partition, move.from_directory_id, move.to_directory_id) == (TopicPartition("b", 0), B, A)
     assert altered(broker, {"/m/b": [("b", 0)]}) == {"b": [0]}
@@ -132,7 +132,7 @@ def test_a_move_is_begun_and_given_up_again(broker: BrokerHarness) -> None:
 
 
 def test_directories_that_there_are_not(broker: BrokerHarness) -> None:
-    for path in ("/m/c", "m/a", "", "/m"):
+    for path in ("/m/c", "m/a", "", "/m", "/m/a/"):
         assert altered(broker, {path: [("a", 0)]}) == {"a": [ErrorCode.LOG_DIR_NOT_FOUND]}
     assert broker.storage.moves() == ()
 

@@ -2,15 +2,15 @@
 
 v2  flexible.
 
-A move is begun, not waited for: DescribeLogDirs shows how far it is. A replica that isn't here yet is to be made in the
-wanted directory, and gets REPLICA_NOT_AVAILABLE. No move begins while a directory is offline, as in Kafka: the replica
-may have been on its way there.
+A directory is named by its whole path, as DescribeLogDirs gives it. A move is begun, not waited for:
+DescribeLogDirs shows how far it is. A replica that isn't here yet is to be made in the wanted directory, and
+gets REPLICA_NOT_AVAILABLE. No move begins while a directory is offline, as in Kafka: the replica may have
+been on its way there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -95,7 +95,7 @@ def _begin(broker: Broker, path: str, at: TopicPartition) -> None:
 
 def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
     for one in directories:
-        if path and normpath(one.path) == normpath(path):
+        if one.path == path:
             return one
     raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND)
 
