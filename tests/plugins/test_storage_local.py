@@ -31,14 +31,6 @@ class TestOnASimulatedDisk(StorageContract):
     survives_crash = True
 
     def make_storage(self, runtime: FakeRuntime) -> LogStorage:
-        return LocalStorage(runtime, "/data", Events())
-
-
-class TestInTwoDirectories(StorageContract):
-    has_files = True
-    survives_crash = True
-
-    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
         return LocalStorage(runtime, ["/data", "/more"], Events())
 
 

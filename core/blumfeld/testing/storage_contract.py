@@ -16,6 +16,7 @@ import pytest
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import TopicPartition, WriteOutcome
 from blumfeld.testing.storage_compaction import StorageCompaction
+from blumfeld.testing.storage_crashes import StorageCrashes
 from blumfeld.testing.storage_directories import StorageDirectories
 from blumfeld.testing.storage_durability import StorageDurability
 from blumfeld.testing.storage_machine import run_machine
@@ -25,7 +26,7 @@ from blumfeld.wire.compression import Codec
 OTHER_TOPIC_ID = bytes(range(32, 48))
 
 
-class StorageContract(StorageDurability, StorageCompaction, StorageDirectories):
+class StorageContract(StorageDurability, StorageCompaction, StorageDirectories, StorageCrashes):
     """The contract of ``blumfeld.spi.storage`` as tests. Flags and what to override: ``storage_kit.StorageKit``."""
 
     # Append

@@ -58,6 +58,29 @@ class StorageDirectories(StorageKit):
             node.runtime.run(second.start("kit-cluster", 7))
         node.open().fill(1)
 
+    def test_a_log_made_anew_elsewhere_is_the_only_one(self, node: Node) -> None:
+        """What was deleted in another directory does not come back beside it, whatever a power cut takes."""
+        self.need_directories(node)
+        if not self.survives_crash:
+            pytest.skip("does not survive a crash")
+        first, second, *_ = node.directories
+        for cut in Adversary:
+            log = node.open(PARTITION, directory_id=first)
+            log.fill(3)
+            log.flush()
+            log.log.close()
+            node.storage.delete_log(PARTITION)
+            log = node.open(PARTITION, directory_id=second)
+            log.fill(1)
+            log.flush()
+            node.crash(luck=cut)
+            log = node.open()
+            assert (log.log.directory_id, log.spans()) == (second, [(0, 1)])
+            log.log.close()
+            node.storage.delete_log(PARTITION)
+            node.stop()
+            node.restart()
+
     # Failure
 
     @pytest.mark.parametrize("how", ["sync", "write", "read-only"])

@@ -12,7 +12,11 @@ from blumfeld.testing.storage_node import Log, Node
 
 
 class StorageKit:
-    """What a subclass says of its storage, and fixtures. Everything runs on virtual time, in one thread."""
+    """What a subclass says of its storage, and fixtures. Everything runs on virtual time, in one thread.
+
+    Whether it compacts, and in how many directories it keeps its logs, the storage says itself (``compacts``,
+    ``log_dirs()``): make one with two directories to have placement, failures and moves tested.
+    """
 
     survives_crash = False
     """What was flushed is there after a power cut, and what is left is a prefix. Needs ``has_files``."""

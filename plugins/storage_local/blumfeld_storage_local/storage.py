@@ -73,6 +73,8 @@ class LocalStorage:
         self._watcher: StorageWatcher | None = None
         self._where: dict[TopicPartition, DirectoryLogs] = {}
         """Where each log lies."""
+        self._deleted: dict[TopicPartition, DirectoryLogs] = {}
+        """Where logs lay that were deleted since the start: a power cut may bring their names back."""
         self._open: dict[TopicPartition, LocalLog] = {}
         self._moves = Moves(
             runtime,
@@ -140,6 +142,7 @@ class LocalStorage:
         at.home.check()
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
+        await self._forget_for_good(partition, at)
         held = at.found.get(partition)
         # counted from now on: others that are opened meanwhile find their place by it
         self._where[partition], at.found[partition] = at, topic_id
@@ -154,6 +157,16 @@ class LocalStorage:
         self._open[partition] = log
         self._moves.opened(log, at)
         return log
+
+    async def _forget_for_good(self, partition: TopicPartition, at: DirectoryLogs) -> None:
+        """What was deleted elsewhere must not come back beside the log that is made now: no start could choose."""
+        before = self._deleted.pop(partition, None)
+        if before is None or before is at or not before.online:
+            return
+        try:
+            await self._runtime.offload(before.home.files.sync_dir, before.home.path)
+        except OSError as error:
+            before.home.fail(error)
 
     def _where_is(self, partition: TopicPartition) -> DirectoryLogs | None:
         return self._where.get(partition)
@@ -222,6 +235,7 @@ class LocalStorage:
                 home.check()
                 marked = marked_partition_dir(partition, DirState.DELETE, self._runtime.new_uuid())
                 home.files.rename(directory, f"{home.path}/{marked}")
+                self._deleted[partition] = at
                 home.remove_later([f"{home.path}/{marked}"], delay_ms, trees=True)
 
     # Moves

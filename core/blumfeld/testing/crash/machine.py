@@ -334,7 +334,8 @@ class Machine:
     def settle(self) -> None:
         """Time passes; then nothing is left behind. :raises Broken: a file is"""
         self.wait(SETTLED_MS)
-        left = leftovers(self.node.runtime.files, DIRECTORIES)
+        paths = [info.path for info in self.node.storage.log_dirs()]
+        left = leftovers(self.node.runtime.files, paths)
         if left:
             raise Broken(f"left behind: {', '.join(left)}")
 
