@@ -75,16 +75,6 @@ def test_it_grows_without_losing_a_key() -> None:
     assert found.get_many(list(expected)) == list(expected.values())
 
 
-def test_cleared_it_knows_nothing() -> None:
-    """And takes as much again."""
-    found = OffsetMap(SLOT_BYTES * 5)
-    found.put_many([b"a", b"b"], [1, 2])
-    found.latest_offset = 2
-    found.clear()
-    assert (len(found), found.get(b"a"), found.latest_offset) == (0, NOT_FOUND, NOT_FOUND)
-    assert found.put_many([b"%d" % i for i in range(4)], range(4)) == 4
-
-
 def test_a_hash_of_zero_is_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A free slot is told by its first word."""
     monkeypatch.setattr(offset_map, "_md5", lambda key: _Digest(bytes(8) + md5(key).digest()[8:]))

@@ -43,24 +43,13 @@ class OffsetMap:
     :param slots_at_first: of the table before it grows
     """
 
-    __slots__ = (
-        "_capacity",
-        "_growths",
-        "_keys",
-        "_limit",
-        "_slots",
-        "_slots_max",
-        "_table",
-        "latest_offset",
-    )
+    __slots__ = ("_capacity", "_growths", "_keys", "_limit", "_slots", "_slots_max", "_table")
 
     def __init__(
         self, map_bytes: int, load_factor: float = 0.9, slots_at_first: int = _SLOTS_AT_FIRST
     ) -> None:
         self._slots_max = _prime_at_most(max(map_bytes // SLOT_BYTES, 3))
         self._capacity = max(1, int(self._slots_max * load_factor))
-        self.latest_offset = NOT_FOUND
-        """Up to it, itself included, every record is in the map; who fills the map sets it."""
         self._growths = 0
         while self._slots_max // _GROWTH ** (self._growths + 1) >= max(slots_at_first, 3):
             self._growths += 1
@@ -85,11 +74,6 @@ class OffsetMap:
         """Of the table as it is now."""
         return self._slots * SLOT_BYTES
 
-    def clear(self) -> None:
-        """Forget everything; the table keeps its size."""
-        self.latest_offset = NOT_FOUND
-        self._new_table()
-
     def put(self, key: bytes, offset: int) -> None:
         """The key stands at ``offset`` now.
 
@@ -107,14 +91,16 @@ class OffsetMap:
 
         :return: how many are put: fewer than all only if the map is full then
         """
+        if self._keys + len(keys) <= self._limit:
+            self._put_some(keys, offsets)
+            return len(keys)
         put = 0
         while put < len(keys) and not self.is_full:
             if self._keys + len(keys) - put > self._limit and self._growths:
                 self._grow()
                 continue
-            some = put + max(
-                self._limit - self._keys, 0
-            )  # one may be new each time: never more than the limit
+            # All of them may be new.
+            some = put + max(self._limit - self._keys, 0)
             self._put_some(keys[put:some], offsets[put:some])
             put = min(some, len(keys))
         return put
