@@ -54,7 +54,7 @@ def broker_command(cleaner: bool, settings: Sequence[str] = ()) -> list[str]:
 
 
 def write(shape: Shape, folder: Path) -> Path:
-    """Write the topic, compacted by nobody yet, and stop cleanly; the data directory.
+    """Write the topic, which no cleaner takes up until :func:`release`, and stop cleanly; the data directory.
 
     :raises DriverError: the broker refused something
     """
@@ -64,7 +64,7 @@ def write(shape: Shape, folder: Path) -> Path:
             config = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(shape.segment_bytes),
-                "min.cleanable.dirty.ratio": "0.01",
+                "min.cleanable.dirty.ratio": "1.0",
                 "file.delete.delay.ms": "1000",
             }
             client.create_topic(TOPIC, 1, config=config)
@@ -111,6 +111,15 @@ def _produce(shape: Shape, port: int) -> None:
             producer.poll(0)
     if producer.flush(PRODUCE_TIMEOUT_S) or refused:
         raise DriverError(f"the topic could not be written: {refused[:1]}")
+
+
+def release(port: int) -> None:
+    """Let the cleaner of a server take the topic up with its next look.
+
+    :raises DriverError: refused
+    """
+    with WireClient("127.0.0.1", port) as client:
+        client.set_topic_config(TOPIC, "min.cleanable.dirty.ratio", "0.01")
 
 
 def _stop(server: Server) -> None:

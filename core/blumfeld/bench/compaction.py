@@ -1,9 +1,10 @@
 """Log compaction beside Apache Kafka's cleaner, on copies of the same log, interleaved.
 
-``python -m blumfeld.bench.compaction --peer kafka-peer``. One round: a fresh copy of the directory, a server with its
-cleaner on, until its own ``cleaner-offset-checkpoint`` says that the log is clean. What both count is the log's bytes
-by the time that the cleaner says it took, and the CPU time and memory of all the server's processes meanwhile. The
-records that are left are read off the disk and must be the same.
+``python -m blumfeld.bench.compaction --peer kafka-peer``. One round: a fresh copy of the directory, a server
+with its cleaner on, which is let at the log once the server is at rest, until its own
+``cleaner-offset-checkpoint`` says that the log is clean. What both count is the log's bytes by the time that
+the cleaner says it took, and the CPU time and memory of all the server's processes meanwhile. The records
+that are left are read off the disk and must be the same.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from blumfeld.bench.compacted_log import (
     broker_command,
     cleaned_end_offset,
     log_files,
+    release,
     survivors,
     write,
 )
@@ -36,9 +38,9 @@ from blumfeld.bench.servers import Server, start_server
 
 CLEAN_TIMEOUT_S = 600.0
 POLL_S = 0.05
-SETTLE_S = 3.0
-"""From the start to the cleaner's first round: in between the resident set at rest is read."""
-BACKOFF_MS = 4_000
+SETTLE_S = 4.0
+"""From the start until the cleaner is let at the log; the resident set is at rest then."""
+BACKOFF_MS = 500
 _KAFKA_SECONDS = re.compile(r"cleaned[- ]?\d*-?.*?MB of log processed in ([\d,.]+) seconds", re.DOTALL)
 _OUR_SECONDS = re.compile(r"log cleaned.*?seconds[\"=: ]+([\d.]+)")
 
@@ -109,10 +111,11 @@ def measure(cleaner: Cleaner, data: Path, folder: Path) -> Sample:
     log_bytes = sum(file.stat().st_size for file in log_files(data)[:-1])
     server = start_server(cleaner.name, [*wrapped, *cleaner.command], folder)
     try:
-        time.sleep(max(0.0, SETTLE_S - server.ready_s))
+        time.sleep(SETTLE_S)
         before = server.totals()
         server.reset_peak()
         began = time.perf_counter()
+        release(server.port)
         peak = _await_clean(cleaner, server, copy)
         waited = time.perf_counter() - began
         after = server.totals()

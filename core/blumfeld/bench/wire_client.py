@@ -21,6 +21,12 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,7 +42,11 @@ R = TypeVar("R", bound=Message)
 API_VERSIONS_VERSION = 0
 METADATA_VERSION = 8
 CREATE_TOPICS_VERSION = 4
+ALTER_CONFIGS_VERSION = 0
 LIST_OFFSETS_VERSION = 4
+
+TOPIC_RESOURCE = 2
+"""Of a configuration: what it is of."""
 
 LATEST = -1
 EARLIEST = -2
@@ -98,6 +108,15 @@ class WireClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._timeout_s * 1000))
         answer = self._ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         _check(answer.topics[0].error_code, f"topic {name}", answer.topics[0].error_message)
+
+    def set_topic_config(self, name: str, key: str, value: str) -> None:
+        """Set one key of a topic; the others stay (KIP-339)."""
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configs=[AlterableConfig(name=key, value=value)]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
+        _check(answer.responses[0].error_code, f"{key} of topic {name}", answer.responses[0].error_message)
 
     def wait_for_leaders(self, name: str) -> list[Leader]:
         """Wait until all partitions of a topic have leaders that answer for them: the leaders, by partition.
