@@ -171,6 +171,19 @@ def test_a_node_that_cannot_tell_of_a_failure_stops_after_a_while(broker: Broker
         broker.runtime.advance(200)
 
 
+def test_what_is_offline_is_counted(broker: BrokerHarness) -> None:
+    def counted() -> tuple[float, float]:
+        values = {metric.name: metric.read() for metric in broker.broker.gauges()}
+        return values["blumfeld_offline_log_directories"], values["blumfeld_offline_replicas"]
+
+    assert counted() == (0, 0)
+    broker.storage.fail_directory("/m/b")
+    assert counted() == (1, 1)
+    broker.metadata.new_directory = B
+    broker.create_topic("never opened", 2)
+    assert counted() == (1, 3)
+
+
 def test_a_node_that_has_told_serves_on(broker: BrokerHarness) -> None:
     broker.storage.fail_directory("/m/b")
     broker.runtime.advance(60_000)

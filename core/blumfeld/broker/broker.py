@@ -176,6 +176,7 @@ class Broker:
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
             *self._cleaner.gauges(),
+            *self.log_directories.gauges(),
         ]
 
     # What handlers ask

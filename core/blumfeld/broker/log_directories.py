@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.directory_assignments import DirectoryAssignments
 from blumfeld.broker.partitions import Partition
 from blumfeld.metadata.directories import directory_of, is_reserved
+from blumfeld.spi.hooks import Metric
 from blumfeld.spi.storage import LogDirInfo, TopicPartition
 
 if TYPE_CHECKING:
@@ -62,6 +63,24 @@ class LogDirectories:
         if hosted is not None:
             self._events.info("replica moved", partition=str(partition), directory=self._path(directory_id))
             self._placed(hosted)
+
+    def gauges(self) -> list[Metric]:
+        """What an operator is woken for: Kafka's OfflineLogDirectoryCount, and what it comes to."""
+        storage, partitions = self._broker.composition.storage, self._broker.partitions
+        return [
+            Metric(
+                "blumfeld_offline_log_directories",
+                "Log directories that failed",
+                "gauge",
+                lambda: sum(not directory.online for directory in storage.log_dirs()),
+            ),
+            Metric(
+                "blumfeld_offline_replicas",
+                "Replicas of this node that can't be used, since their log directory failed",
+                "gauge",
+                partitions.offline_count,
+            ),
+        ]
 
     def stop(self) -> None:
         """Tell nobody anything more."""

@@ -86,6 +86,10 @@ class PartitionManager:
         """Whether it is a replica of this node that could not be opened: KAFKA_STORAGE_ERROR."""
         return TopicPartition(topic, index) in self._offline
 
+    def offline_count(self) -> int:
+        """Replicas that answer KAFKA_STORAGE_ERROR: those that could not be opened, and those that failed since."""
+        return len(self._offline) + sum(partition.closed is not None for partition in self)
+
     def start(self, storage: LogStorage, replication: Replication) -> None:
         """Storage and replication have started: take the checkpointed high watermarks."""
         self._storage = storage
