@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.broker import cleaner
 from blumfeld.broker.partitions import Partition
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -315,3 +316,15 @@ def test_snapshots_of_segments_that_are_no_more_go(broker: BrokerHarness) -> Non
     bases = {info.base_offset for info in log.segments()}
     snapshots = {int(name.partition(".")[0]) for name in log.aux.names() if name.endswith(".snapshot")}
     assert snapshots <= bases | {log.written_end_offset}
+
+
+def test_many_logs_are_looked_at_a_few_at_a_time(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices the loop serves requests."""
+    monkeypatch.setattr(cleaner, "EXAMINED_AT_ONCE", 2)
+    broker = started()
+    topics = [f"t{number}" for number in range(7)]
+    for topic in topics:
+        create(broker, topic)
+        fill(broker, b"a", b"a", topic=topic)
+    look(broker)
+    assert {id(log) for log in rounds.logs} == {id(hosted(broker, topic).log) for topic in topics}

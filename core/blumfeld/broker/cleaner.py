@@ -7,6 +7,8 @@ can't be cleaned is left alone until the next start, as Kafka does, and the othe
 from __future__ import annotations
 
 import errno
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from blumfeld.broker.cleaner_choice import Candidate, examine, request_for
@@ -20,6 +22,8 @@ from blumfeld.spi.storage import TopicPartition
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
+EXAMINED_AT_ONCE = 32
+"""Logs whose segments are looked at, some 20 µs for each segment, before the loop gets its turn."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What may be better the next time, without anybody touching the log."""
 
@@ -31,7 +35,9 @@ class Cleaner:
         self._broker = broker
         self._timer: Timer | None = None
         self._stopped = True
-        self._cleaning: Candidate | None = None
+        self._unexamined: deque[Partition] = deque()
+        self._found: list[Candidate] = []
+        """Of the look that goes on."""
         self.uncleanable: dict[TopicPartition, bytes] = {}
         """Logs whose last round failed, with their topic's id."""
         self.rounds = 0
@@ -55,29 +61,31 @@ class Cleaner:
             self._timer = None
 
     def _look_in(self, delay_ms: int) -> None:
+        self._later(delay_ms, self._look)
+
+    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
         if not self._stopped:
-            self._timer = self._broker.runtime.call_later(delay_ms, self._look)
+            self._timer = self._broker.runtime.call_later(delay_ms, work)
 
     def _look(self) -> None:
         """Clean the dirtiest log there is, or look again in ``log.cleaner.backoff.ms``."""
         self._timer = None
-        candidate = self._choose() if self._broker.config.int("log.cleaner.threads") > 0 else None
-        if candidate is None:
+        if self._broker.config.int("log.cleaner.threads") <= 0:
             self._look_in(self._backoff_ms())
-        else:
-            self._clean(candidate)
+            return
+        self._forget_deleted()
+        self._found.clear()
+        self._unexamined = deque(p for p in self._broker.partitions if p.config.compacts)
+        self._examine_some()
 
     def _backoff_ms(self) -> int:
         return self._broker.config.int("log.cleaner.backoff.ms")
 
-    def _choose(self) -> Candidate | None:
+    def _examine_some(self) -> None:
         now_ms = self._broker.runtime.now_ms()
-        self._forget_deleted()
-        found: list[Candidate] = []
-        for partition in list(self._broker.partitions):
-            if not partition.config.compacts or partition.closed is not None:
-                continue
-            if partition.partition in self.uncleanable:
+        for _ in range(min(EXAMINED_AT_ONCE, len(self._unexamined))):
+            partition = self._unexamined.popleft()
+            if partition.closed is not None or partition.partition in self.uncleanable:
                 continue
             try:
                 candidate = examine(partition, now_ms)
@@ -85,11 +93,23 @@ class Cleaner:
                 partition.fail(error)
                 continue
             if candidate is not None:
-                found.append(candidate)
+                self._found.append(candidate)
+        if self._unexamined:
+            self._later(0, self._examine_some)
+        else:
+            self._choose()
+
+    def _choose(self) -> None:
+        found = self._found
         self._max_dirty_ratio = max((candidate.dirty_ratio for candidate in found), default=0.0)
         self._max_delay_ms = max((candidate.overdue_ms for candidate in found), default=0)
-        due = [candidate for candidate in found if candidate.is_due]
-        return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
+        due = [candidate for candidate in found if candidate.is_due and candidate.partition.closed is None]
+        candidate = max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
+        found.clear()
+        if candidate is None:
+            self._look_in(self._backoff_ms())
+        else:
+            self._clean(candidate)
 
     def _forget_deleted(self) -> None:
         partitions = self._broker.partitions
@@ -100,12 +120,10 @@ class Cleaner:
 
     def _clean(self, candidate: Candidate) -> None:
         partition = candidate.partition
-        self._cleaning = candidate
         try:
             request = self._request(candidate)
             done = partition.log.compact(request)
         except (OSError, ValueError) as error:
-            self._cleaning = None
             self._failed(partition, error)
             self._look_in(self._backoff_ms())
             return
@@ -122,7 +140,6 @@ class Cleaner:
         )
 
     def _ended(self, candidate: Candidate, done: Completion[CompactionResult]) -> None:
-        self._cleaning = None
         if self._stopped:
             return
         partition, error = candidate.partition, done.error

@@ -58,9 +58,7 @@ def finish_swaps(files: Files, directory: str, marked: Marked, *, planned: bool)
         for name, _ in finished:
             files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(Mark.SWAP.value)}")
     if swaps:
-        files.sync_dir(
-            directory
-        )  # for now it is the .cleaned file, and the plan, that say what came of the swap
+        files.sync_dir(directory)  # so far only a .cleaned file says that a swap has not happened
     _unlink(files, directory, [name for name, file in marked if file.mark is not Mark.SWAP])
     if planned:
         files.unlink(f"{directory}/{SWAP_PLAN}")
