@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.cleaner_choice import Candidate, examine, request_for
+from blumfeld.broker.cleaner_choice import cleanable, request_for
 from blumfeld.broker.partitions import Partition
-from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
+from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
+from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.runtime import Timer
@@ -36,7 +37,7 @@ class Cleaner:
         self._timer: Timer | None = None
         self._stopped = True
         self._unexamined: deque[Partition] = deque()
-        self._found: list[Candidate] = []
+        self._plans: dict[TopicPartition, CleaningPlan] = {}
         """Of the look that goes on."""
         self.uncleanable: dict[TopicPartition, bytes] = {}
         """Logs whose last round failed, with their topic's id."""
@@ -74,7 +75,7 @@ class Cleaner:
             self._look_in(self._backoff_ms())
             return
         self._forget_deleted()
-        self._found.clear()
+        self._plans.clear()
         self._unexamined = deque(p for p in self._broker.partitions if p.config.compacts)
         self._examine_some()
 
@@ -88,28 +89,28 @@ class Cleaner:
             if partition.closed is not None or partition.partition in self.uncleanable:
                 continue
             try:
-                candidate = examine(partition, now_ms)
+                plan = plan_cleaning(cleanable(partition), now_ms)
             except OSError as error:
                 partition.fail(error)
                 continue
-            if candidate is not None:
-                self._found.append(candidate)
+            if plan.end_offset > plan.first_dirty_offset:
+                self._plans[plan.partition] = plan
         if self._unexamined:
             self._later(0, self._examine_some)
         else:
             self._choose()
 
     def _choose(self) -> None:
-        found = self._found
-        self._max_dirty_ratio = max((candidate.dirty_ratio for candidate in found), default=0.0)
-        self._max_delay_ms = max((candidate.overdue_ms for candidate in found), default=0)
-        due = [candidate for candidate in found if candidate.is_due and candidate.partition.closed is None]
-        candidate = max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
-        found.clear()
-        if candidate is None:
-            self._look_in(self._backoff_ms())
-        else:
-            self._clean(candidate)
+        plans = self._plans.values()
+        self._max_dirty_ratio = max((plan.dirty_ratio for plan in plans), default=0.0)
+        self._max_delay_ms = max((plan.overdue_ms for plan in plans), default=0)
+        while (plan := choose(plans)) is not None:
+            del self._plans[plan.partition]
+            partition = self._broker.partitions.find(plan.partition.topic, plan.partition.partition)
+            if partition is not None and partition.closed is None:
+                self._clean(partition, plan)
+                return
+        self._look_in(self._backoff_ms())
 
     def _forget_deleted(self) -> None:
         partitions = self._broker.partitions
@@ -118,35 +119,25 @@ class Cleaner:
             if hosted is None or hosted.topic_id != topic_id:
                 del self.uncleanable[at]
 
-    def _clean(self, candidate: Candidate) -> None:
-        partition = candidate.partition
+    def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
+        broker = self._broker
         try:
-            request = self._request(candidate)
+            request = request_for(partition, plan, broker.config, broker.runtime.now_ms())
             done = partition.log.compact(request)
         except (OSError, ValueError) as error:
             self._failed(partition, error)
             self._look_in(self._backoff_ms())
             return
-        done.when_done(lambda done: self._ended(candidate, done))
+        done.when_done(lambda done: self._ended(partition, plan, done))
 
-    def _request(self, candidate: Candidate) -> CompactionRequest:
-        config = self._broker.config
-        return request_for(
-            candidate,
-            now_ms=self._broker.runtime.now_ms(),
-            map_bytes=config.int("log.cleaner.dedupe.buffer.size"),
-            map_load_factor=config.float("log.cleaner.io.buffer.load.factor"),
-            bytes_per_second_max=config.float("log.cleaner.io.max.bytes.per.second"),
-        )
-
-    def _ended(self, candidate: Candidate, done: Completion[CompactionResult]) -> None:
+    def _ended(self, partition: Partition, plan: CleaningPlan, done: Completion[CompactionResult]) -> None:
         if self._stopped:
             return
-        partition, error = candidate.partition, done.error
+        error = done.error
         if error is None:
             result = done.result()
             self._cleaned(partition, result)
-            went_on = result.cleaned_end_offset > candidate.first_dirty_offset
+            went_on = result.cleaned_end_offset > plan.first_dirty_offset
             self._look_in(0 if went_on else self._backoff_ms())
             return
         if not isinstance(error, CompactionAbandonedError):

@@ -1,100 +1,60 @@
-"""What the cleaner sees in one hosted log, and what it asks of its storage."""
+"""What the cleaner knows of one hosted log, and what it asks of its storage."""
 
 from __future__ import annotations
 
-import msgspec
-
 from blumfeld.broker.partitions import Partition
+from blumfeld.log.cleaner_rules import CleanableLog, CleaningPlan
 from blumfeld.spi.compaction import CompactionRequest, LastProducerBatch
+from blumfeld.spi.config import BrokerConfig
 
 UNLIMITED_MS = (1 << 63) - 1
 """``max.compaction.lag.ms`` by default: no log is cleaned for its age."""
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A log with something to clean."""
-
-    partition: Partition
-    first_dirty_offset: int
-    end_offset: int
-    clean_bytes: int
-    dirty_bytes: int
-    overdue_ms: int
-    """How much older than ``max.compaction.lag.ms`` its first dirty record is."""
-
-    @property
-    def dirty_ratio(self) -> float:
-        """Of the bytes that a round would go over."""
-        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
-
-    @property
-    def is_due(self) -> bool:
-        """Dirtier than ``min.cleanable.dirty.ratio``, or overdue."""
-        return self.overdue_ms > 0 or self.dirty_ratio > self.partition.config.min_cleanable_dirty_ratio
-
-
-def examine(partition: Partition, now_ms: int) -> Candidate | None:
-    """What a round could clean of it; ``None``: nothing. Raises ``OSError``.
-
-    Not the active segment, nothing that is not stable yet, nothing younger than ``min.compaction.lag.ms``; and whole
-    segments only.
-    """
+def cleanable(partition: Partition) -> CleanableLog:
+    """Its log as of now. Raises ``OSError``."""
     log, config = partition.log, partition.config
     segments = log.segments()
-    first_dirty = log.cleaned_end_offset
-    if not log.log_start_offset <= first_dirty <= segments[-1].base_offset:
-        first_dirty = log.log_start_offset
-    clean_bytes = dirty_bytes = 0
-    end_offset = segments[0].base_offset
-    stable = partition.last_stable_offset
-    for segment in segments[:-1]:
-        young = segment.max_timestamp_ms > now_ms - config.min_compaction_lag_ms
-        if segment.next_offset > stable or (segment.next_offset > first_dirty and young):
-            break
-        end_offset = segment.next_offset
-        if end_offset <= first_dirty:
-            clean_bytes += segment.size_bytes
-        else:
-            dirty_bytes += segment.size_bytes
-    if end_offset <= first_dirty or dirty_bytes == 0:
-        return None
-    return Candidate(
-        partition=partition,
-        first_dirty_offset=first_dirty,
-        end_offset=end_offset,
-        clean_bytes=clean_bytes,
-        dirty_bytes=dirty_bytes,
-        overdue_ms=_overdue_ms(partition, first_dirty, now_ms),
+    first_timestamps_ms: dict[int, int] = {}
+    if config.max_compaction_lag_ms < UNLIMITED_MS:
+        # the oldest dirty segment has the oldest records, but for clocks that went back
+        dirty = max(log.cleaned_end_offset, log.log_start_offset)
+        oldest = next((s for s in segments[:-1] if s.next_offset > dirty and s.size_bytes), None)
+        if oldest is not None:
+            for first in log.batches(oldest.base_offset):
+                first_timestamps_ms[oldest.base_offset] = first.max_timestamp
+                break
+    return CleanableLog(
+        partition=partition.partition,
+        segments=segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.written_end_offset,
+        cleaned_end_offset=log.cleaned_end_offset or None,
+        last_stable_offset=partition.last_stable_offset,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        first_timestamps_ms=first_timestamps_ms,
     )
 
 
-def _overdue_ms(partition: Partition, first_dirty_offset: int, now_ms: int) -> int:
-    max_lag_ms = partition.config.max_compaction_lag_ms
-    if max_lag_ms >= UNLIMITED_MS:
-        return 0
-    for batch in partition.log.batches(first_dirty_offset):
-        return max(0, now_ms - max_lag_ms - batch.max_timestamp) if batch.max_timestamp > 0 else 0
-    return 0
-
-
 def request_for(
-    candidate: Candidate, *, now_ms: int, map_bytes: int, map_load_factor: float, bytes_per_second_max: float
+    partition: Partition, plan: CleaningPlan, config: BrokerConfig, now_ms: int
 ) -> CompactionRequest:
     """What the storage is asked for."""
-    partition = candidate.partition
-    config = partition.config
+    topic = partition.config
     return CompactionRequest(
-        first_dirty_offset=candidate.first_dirty_offset,
-        end_offset=candidate.end_offset,
+        first_dirty_offset=plan.first_dirty_offset,
+        end_offset=plan.end_offset,
         now_ms=now_ms,
-        delete_retention_ms=config.delete_retention_ms,
-        segment_bytes=config.segment_bytes,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        batch_bytes_max=config.max_message_bytes,
-        map_bytes=map_bytes,
-        map_load_factor=map_load_factor,
-        bytes_per_second_max=bytes_per_second_max,
+        delete_retention_ms=topic.delete_retention_ms,
+        segment_bytes=topic.segment_bytes,
+        segment_index_bytes=topic.segment_index_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        batch_bytes_max=topic.max_message_bytes,
+        map_bytes=config.int("log.cleaner.dedupe.buffer.size"),
+        map_load_factor=config.float("log.cleaner.io.buffer.load.factor"),
+        bytes_per_second_max=config.float("log.cleaner.io.max.bytes.per.second"),
         aborted=tuple(partition.state.aborted.entries),
         producers={
             entry.producer_id: LastProducerBatch(entry.last_offset, entry.epoch)
