@@ -58,11 +58,8 @@ async def open_partition(
         # what a deleted log of this name left there would cost this one its records
         checkpoints.forget(partition)
         await checkpoints.save_soon()
-    found, bases = looked.found, looked.found.bases
-    segments = [
-        Segment(home.files, directory, base, bases[number + 1] if number + 1 < len(bases) else base)
-        for number, base in enumerate(bases)
-    ]
+    found = looked.found
+    segments = _segments_of(home, directory, found.bases)
     recovery = Recovery(home, segments, config, listener)
     start = checkpoints.log_starts.get(partition, 0)
     recovery_point = checkpoints.recovery_points.get(partition, 0)
@@ -104,13 +101,26 @@ async def open_partition(
         home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
         await recovery.recover(len(segments) - 1)
         log = make()
+    await _set_right(log, checkpoints.cleaner_offsets.get(partition, 0), home, callbacks)
+    return log
+
+
+async def _set_right(
+    log: LocalLog, cleaned_end_offset: int, home: LogDirectory, callbacks: LogCallbacks
+) -> None:
+    """What the checkpoints say may be more than what a crash left."""
     if log.log_start_offset > log.written_end_offset:
         log.truncate_fully(log.log_start_offset)
-    if log.cleaned_end_offset < checkpoints.cleaner_offsets.get(partition, 0):
+    if log.cleaned_end_offset < cleaned_end_offset:
         callbacks.cleaned(log)  # a crash took records that were clean: those that come in their place are not
     if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
         await log.flush()  # readers are to see nothing that a power cut could take
-    return log
+
+
+def _segments_of(home: LogDirectory, directory: str, bases: list[int]) -> list[Segment]:
+    """Each ends where the next begins; the last is not looked into yet."""
+    ends = [*bases[1:], *bases[-1:]]
+    return [Segment(home.files, directory, base, end) for base, end in zip(bases, ends, strict=True)]
 
 
 async def _look(

@@ -46,6 +46,8 @@ class Plugin:
             composition.data_dirs,
             composition.log("storage_local"),
             delete_delay_ms=composition.config.int("log.segment.delete.delay.ms"),
-            move_bytes_per_second_max=composition.config.int("replica.alter.log.dirs.io.max.bytes.per.second"),
+            move_bytes_per_second_max=composition.config.int(
+                "replica.alter.log.dirs.io.max.bytes.per.second"
+            ),
             durability=Durability(options.flush, options.flush_interval_ms or FLUSH_INTERVAL_MS),
         )

@@ -72,17 +72,17 @@ class ReadingHalf(LogState):
         segments = self._segments
         at = segments.index_of(offset)
         segment = segments[at]
-        recent = segment.is_recent(offset)
+        recent, start = segment.is_recent(offset), -1
         if look and not recent:
-            self._look(segment, offset, bytes_max)
-        position, first_bytes = segment.locate(offset)
+            start = self._look(segment, offset, bytes_max)
+        position, first_bytes = segment.locate(offset, start)
         while first_bytes == 0 and at + 1 < len(segments):  # compaction took the end of that segment
             at += 1
             segment = segments[at]
-            recent = segment.is_recent(offset)
+            recent, start = segment.is_recent(offset), -1
             if look and not recent:
-                self._look(segment, offset, bytes_max)
-            position, first_bytes = segment.locate(offset)
+                start = self._look(segment, offset, bytes_max)
+            position, first_bytes = segment.locate(offset, start)
         if end_offset >= segment.next_offset:
             end_offset, limit = segment.next_offset, segment.size_bytes
         else:
@@ -98,13 +98,18 @@ class ReadingHalf(LogState):
             self._home.cold_reads.look(segment, position, size)
         return LogRead([segment.part(position, size)], size, end_offset)
 
-    def _look(self, segment: Segment, offset: int, bytes_max: int) -> None:
-        """See that ``bytes_max`` from the batch with ``offset`` on can be found and read without waiting."""
-        if offset < segment.next_offset:
-            cold_reads = self._home.cold_reads
-            cold_reads.look_for_indexes(segment)
-            position = segment.position_before(offset)
-            cold_reads.look(segment, position, min(bytes_max + SCAN_BYTES, segment.size_bytes - position))
+    def _look(self, segment: Segment, offset: int, bytes_max: int) -> int:
+        """See that ``bytes_max`` from the batch with ``offset`` on can be found and read without waiting.
+
+        Gives the position at which the look for that batch begins; -1 if the segment ends before it.
+        """
+        if offset >= segment.next_offset:
+            return -1
+        cold_reads = self._home.cold_reads
+        cold_reads.look_for_indexes(segment)
+        position = segment.position_before(offset)
+        cold_reads.look(segment, position, min(bytes_max + SCAN_BYTES, segment.size_bytes - position))
+        return position
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Written batches from the one that contains ``offset`` on."""

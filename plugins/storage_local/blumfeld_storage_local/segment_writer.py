@@ -5,7 +5,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX, SegmentIndexer, TimestampPosition
+from blumfeld.log.segment_index import (
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_BYTES,
+    SegmentIndexer,
+    TimestampPosition,
+)
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
 from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.record_batch import RecordBatch
@@ -34,6 +39,7 @@ class SegmentWriter:
     """
 
     __slots__ = (
+        "_entries_sure",
         "_failed",
         "_first_timestamp_ms",
         "_index_bytes_max",
@@ -99,6 +105,8 @@ class SegmentWriter:
         )
         self._segment_bytes = config.segment_bytes
         self._index_bytes_max = config.segment_index_bytes
+        self._entries_sure = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
+        """With fewer offset entries neither index is full: a time comes with one of them, but for the last."""
         self._index_full = False
         self._begin(self._first_timestamp_ms)
 
@@ -223,6 +231,8 @@ class SegmentWriter:
                     self._failed(error)
 
     def _note_fullness(self) -> None:
+        if len(self.indexer.offsets) < self._entries_sure:
+            return
         bytes_max = self._index_bytes_max
         self._index_full = self.indexer.offsets.is_full(bytes_max) or self.indexer.times.is_full(bytes_max)
 
