@@ -9,8 +9,9 @@ import pytest
 
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.testing.crash.ledger import Broken, FoundLog, LogLedger
-from blumfeld.testing.crash.machine import Machine, Point, Replica, make_storage
+from blumfeld.testing.crash.machine import Machine, Point, make_storage
 from blumfeld.testing.crash.points import die_and_restart, try_points
+from blumfeld.testing.crash.replica import Replica
 from blumfeld.testing.crash.script import PHASES, run_script
 from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.storage_node import Log, StoredBatch

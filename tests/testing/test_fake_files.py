@@ -206,6 +206,7 @@ def test_a_small_file_is_the_old_or_the_new_one_at_every_step() -> None:
             copy = FakeDisk()
             mine = copy.mount(lambda: 0)
             mine.make_dirs("/d")
+            mine.sync_dir("/")
             mine.write_atomically("/d/small", b"old")
             copy.watch = die_at(copy, f"write_atomically{step}", cut)
             with pytest.raises(OSError, match="dead"):

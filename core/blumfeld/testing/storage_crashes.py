@@ -1,4 +1,4 @@
-"""The storage contract's part about dying at any file operation: a bounded number of ``blumfeld.testing.crash``'s points."""
+"""The storage contract's part about dying at any file operation: some of the points of ``testing.crash``."""
 
 from __future__ import annotations
 
