@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 
 import pytest
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.runtime import Files, Phase, Runtime
 from blumfeld.testing.fake_runtime import EPOCH_MS, FakeRuntime
 from blumfeld.testing.simulated_loop import SimulatedLoop, SimulationError
 
@@ -70,6 +71,56 @@ def test_offloaded_work_is_done_in_a_later_turn_or_after_the_delay_asked_for(run
         return await result
 
     assert runtime.run(body()) == "done"
+
+
+def count_steps(files: Files, path: str, steps: int, pause_seconds: float) -> Generator[float, float, float]:
+    """A file that grows by a byte with each step; the time that the steps took."""
+    began = now = yield 0.0
+    file = files.open(path, create=True)
+    for step in range(steps):
+        file.pwritev([b"x"], step)
+        now = yield pause_seconds
+    return now - began
+
+
+def size(runtime: FakeRuntime, path: str) -> int:
+    files = runtime.files
+    return len(files.read_bytes(path)) if files.exists(path) else -1
+
+
+def test_work_for_a_process_goes_step_by_step_on_the_nodes_files(runtime: FakeRuntime) -> None:
+    """One piece after the other, each with its pauses, while the loop does other things."""
+
+    async def both() -> list[float]:
+        first = asyncio.ensure_future(runtime.offload_process(count_steps, "/a", 3, 2.0))
+        second = asyncio.ensure_future(runtime.offload_process(count_steps, "/b", 1, 0.0))
+        await asyncio.sleep(3)
+        assert (size(runtime, "/a"), size(runtime, "/b")) == (2, -1)
+        return [await first, await second]
+
+    assert runtime.run(both()) == [6.0, 0.0]
+
+
+def test_cancelled_work_is_ended_where_it_is(runtime: FakeRuntime) -> None:
+    async def cancel() -> None:
+        work = asyncio.ensure_future(runtime.offload_process(count_steps, "/a", 10, 1.0))
+        await asyncio.sleep(3.5)
+        work.cancel()
+        assert await runtime.offload_process(count_steps, "/b", 0, 0.0) == 0.0
+        await asyncio.sleep(10)
+
+    runtime.run(cancel())
+    assert size(runtime, "/a") == 4
+
+
+def test_work_for_a_process_dies_with_its_node(runtime: FakeRuntime) -> None:
+    work = asyncio.ensure_future(runtime.offload_process(count_steps, "/a", 10, 1.0), loop=runtime.loop)
+    runtime.advance(2500)
+    runtime.crash(power_cut=False)
+    again = FakeRuntime(2, loop=runtime.loop, disk=runtime.disk)
+    again.advance(60_000)
+    assert size(again, "/a") == 3
+    assert work.done()
 
 
 def test_waiting_for_nothing_is_an_error_and_not_a_hang(runtime: FakeRuntime) -> None:

@@ -255,6 +255,7 @@ class PartitionLog(Protocol):
         disk leaves the log as it was; a directory that is offline is offline.
 
         :raises NotImplementedError: the storage does not compact (``LogStorage.compacts``)
+        :raises ValueError: a round runs already
         """
         ...
 
