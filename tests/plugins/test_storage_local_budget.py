@@ -188,13 +188,17 @@ def test_a_log_at_rest_is_not_opened_by_what_asks_for_its_ends_and_sizes(node: N
     assert [log.log.written_end_offset for log in logs(node.restart(), 3)] == [5, 5, 5]
 
 
-def test_a_log_that_is_not_as_it_was_closed_says_so_when_it_is_first_written(node: Node) -> None:
-    """It is an error, and no cut: the next start recovers it."""
+@pytest.mark.parametrize("cut", [1, None])
+def test_a_log_that_is_not_as_it_was_closed_says_so_when_it_is_first_written(
+    node: Node, cut: int | None
+) -> None:
+    """It is an error, and no cut, also where a whole batch is gone; the next start recovers it."""
     log = node.open()
     log.fill(2, 3)
+    last = log.read_all()[-1]
     node.stop()
     file = node.runtime.files.open("/data/topic-0/00000000000000000000.log")
-    file.truncate(file.size() - 1)
+    file.truncate(file.size() - (cut or len(last.data)))
     file.close()
     log = node.restart().open()
     assert log.log.written_end_offset == 5

@@ -27,7 +27,8 @@ PRODUCE_VERSION = 8
 RECORDS_PER_BATCH = 16
 REQUEST_BYTES = 1 << 20
 """About what one Produce request carries."""
-PRODUCER_ID_FROM = 10_000
+PRODUCER_ID = 10_000
+"""One for all: a request may hold batches of one producer only."""
 LEADERS_TIMEOUT_S = 600.0
 POLL_S = 0.02
 
@@ -73,10 +74,8 @@ def fill(port: int, shape: Shape) -> None:
 def _produce(
     connection: RawConnection, shape: Shape, number: int, partitions: Sequence[int], time_ms: int
 ) -> None:
-    data = [
-        PartitionProduceData(index=index, records=bytes(_batch(shape, number, index, time_ms)))
-        for index in partitions
-    ]
+    batch = bytes(_batch(shape, number, time_ms))
+    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
     request = ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
@@ -86,14 +85,14 @@ def _produce(
             raise DriverError(f"{TOPIC}-{partition.index}: {error_name(partition.error_code)}")
 
 
-def _batch(shape: Shape, number: int, index: int, time_ms: int) -> bytearray:
+def _batch(shape: Shape, number: int, time_ms: int) -> bytearray:
     value = bytes(max((shape.batch_bytes - 61) // RECORDS_PER_BATCH - 12, 1))
     records = [Record(timestamp=time_ms, key=None, value=value) for _ in range(RECORDS_PER_BATCH)]
     if not shape.idempotent:
         return build_batch(records)
     return build_batch(
         records,
-        producer_id=PRODUCER_ID_FROM + index,
+        producer_id=PRODUCER_ID,
         producer_epoch=0,
         base_sequence=number * RECORDS_PER_BATCH,
     )
