@@ -78,6 +78,8 @@ class TimingHalf(LogState):
                     if tries_left and (gone or self._cuts != cuts):
                         continue  # what it read was cut, renamed or replaced under it
                     raise
+                if tries_left and any(segment.is_gone for segment in segments):
+                    continue  # other bytes may stand behind the same names now
                 for segment, known in zip(segments, timed, strict=True):
                     segment.learn_highest(known.highest)
                 done.complete(found)
