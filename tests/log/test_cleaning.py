@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
+from blumfeld.log.offset_map import OffsetMap
 from blumfeld.spi.compaction import AbortedTransaction, LastProducerBatch
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
@@ -114,6 +116,28 @@ def test_an_empty_key_is_a_key() -> None:
     log = MemoryLog([batch(0, (b"", b"1")), batch(1, (b"", b"2"))])
     assert log.round().invalid_records == 0
     assert log.survivors() == [(1, b"", b"2")]
+
+
+def test_in_a_large_dirty_part_no_key_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of which nothing stays isn't even decompressed; in a small one, or one of few and far offsets,
+    it's cheaper to look up than to walk over the map.
+    """
+    looked_up: list[int] = []
+    real = OffsetMap.get_many
+
+    def get_many(self: OffsetMap, keys: Sequence[bytes]) -> list[int]:
+        looked_up.append(len(keys))
+        return real(self, keys)
+
+    monkeypatch.setattr(OffsetMap, "get_many", get_many)
+    many = [batch(i * 100, *((b"%d" % (j % 60), V) for j in range(100)), codec=Codec.LZ4) for i in range(150)]
+    log = MemoryLog(many)
+    assert log.round().records_kept == 60
+    assert looked_up == []
+    far = [batch((i << 40) + j, (b"k", V)) for i in range(3) for j in range(2)]
+    log = MemoryLog(*([piece] for piece in far))
+    assert log.round().records_kept == 1
+    assert sum(looked_up) == 6
 
 
 # Tombstones

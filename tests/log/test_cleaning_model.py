@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blumfeld.log import cleaning, cleaning_map
+from blumfeld.log.cleaning_batches import chunks
 from blumfeld.spi.compaction import AbortedTransaction, LastProducerBatch
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
@@ -290,6 +294,10 @@ class Round(msgspec.Struct):
     later_ms: int
     capacity: int
     segment_bytes: int
+    marks_bytes: int
+    slots_per_record: int
+    """0: keys are looked up again; many: marks are looked at."""
+    chunk_bytes: int
     forgets: bool
     """The owner forgets aborted transactions that no index has any more."""
 
@@ -299,6 +307,9 @@ rounds = st.builds(
     st.sampled_from([0, 1, RETENTION_MS - 1, RETENTION_MS, 250]),
     st.sampled_from([1, 2, 3, 1000]),
     st.sampled_from([1, 400, 2000, 1 << 30]),
+    st.sampled_from([1, 5, 1 << 20]),
+    st.sampled_from([0, 1 << 20, 1 << 20]),
+    st.sampled_from([61, 200, 1 << 20]),
     st.booleans(),
 )
 
@@ -315,15 +326,21 @@ def test_rounds_leave_what_the_model_leaves(script: Script, rounds: list[Round])
         slots = {1: 3, 2: 3, 3: 5}.get(step.capacity, 2000)
         capacity = {1: 2, 2: 2, 3: 4}.get(step.capacity, 1800)
         bases = [source.base_offset for source in log.sources]
-        result = log.round(
-            first_dirty,
-            now_ms=now_ms,
-            delete_retention_ms=RETENTION_MS,
-            segment_bytes=step.segment_bytes,
-            map_bytes=24 * slots,
-            aborted=aborted,
-            producers=script.producers,
-        )
+        with (
+            patch.object(cleaning_map, "MARKS_BYTES", step.marks_bytes),
+            patch.object(cleaning_map, "SLOTS_PER_RECORD_MAX", step.slots_per_record),
+            patch.object(cleaning_map, "chunks", partial(chunks, chunk_bytes=step.chunk_bytes)),
+            patch.object(cleaning, "chunks", partial(chunks, chunk_bytes=step.chunk_bytes)),
+        ):
+            result = log.round(
+                first_dirty,
+                now_ms=now_ms,
+                delete_retention_ms=RETENTION_MS,
+                segment_bytes=step.segment_bytes,
+                map_bytes=24 * slots,
+                aborted=aborted,
+                producers=script.producers,
+            )
         seen = {found.transaction for found in model.batches if not found.control}
         markers = {found.base_offset: found.transaction for found in model.batches if found.control}
         first_dirty = model.round(first_dirty, log.end_offset, now_ms, capacity, bases)

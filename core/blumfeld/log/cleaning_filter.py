@@ -1,8 +1,8 @@
 """The second pass of a round, batch by batch: which stay as they are, which are written anew, which go
 (formats.md §26).
 
-In the part that was mapped, a record stays if its offset is marked: no key is read or hashed again, and a
-batch of which all or nothing stays isn't even decompressed.
+In the part that was mapped, if it is large, a record stays if its offset is marked: no key is read or hashed
+again, and a batch of which all or nothing stays isn't even decompressed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BatchFilter:
     """Decides over the batches of a log, which it must be shown in order and from the first on."""
 
     __slots__ = (
-        "_copied_from",
+        "_has_marks",
         "_now_ms",
         "_part",
         "_request",
@@ -57,6 +57,7 @@ class BatchFilter:
 
     def __init__(self, part: DirtyPart, request: CompactionRequest, from_offset: int) -> None:
         self._part = part
+        self._has_marks = part.has_marks
         self._request = request
         self._now_ms = request.now_ms
         self.transactions = CleanedTransactions(request.aborted, from_offset)
@@ -117,7 +118,7 @@ class BatchFilter:
             return self._emptied(chunk, header)
         if base_offset > part.latest_offset:
             return None
-        if part.holds(base_offset, last_offset) and not part.is_special(base_offset):
+        if self._has_marks and part.holds(base_offset, last_offset) and not part.is_special(base_offset):
             return self._marked(chunk, header)
         return self._looked_up(chunk, header)
 

@@ -14,6 +14,8 @@ from blumfeld.wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 MARKS_BYTES = 8 << 20
 """Of the window of marks: one byte for an offset. Each window costs a walk over the map."""
+SLOTS_PER_RECORD_MAX = 16
+"""As many slots are walked over in the time that one record's key takes to be read, hashed and looked up."""
 
 
 class DirtyPart:
@@ -27,6 +29,7 @@ class DirtyPart:
         "first_offset",
         "latest_offset",
         "map",
+        "records",
         "special",
     )
 
@@ -35,12 +38,22 @@ class DirtyPart:
         self.first_offset = first_offset
         self.latest_offset = first_offset - 1
         """The last offset that is mapped: the round ends with it."""
+        self.records = 0
+        """How many were mapped."""
         self.special = array("q")
         """Base offsets of batches with a tombstone or a record without a key: one must look at their records.
         """
         self._looked_at = 0
         self._marks = bytearray()
         self._marks_from = self._marks_to = 0
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether :meth:`marks` costs less than to look the keys up again: not if there are few records, or
+        their offsets are far apart, as when a log that was compacted for years is taken for dirty.
+        """
+        windows = (self.latest_offset - self.first_offset) // MARKS_BYTES + 1
+        return windows * self.map.slots <= SLOTS_PER_RECORD_MAX * self.records
 
     def holds(self, base_offset: int, last_offset: int) -> bool:
         """Whether all of a batch is in the part."""
@@ -122,6 +135,7 @@ def _map_records(part: DirtyPart, chunk: Chunk, header: Header) -> bool:
         mapped = [i for i, offset in enumerate(offsets) if offset >= part.first_offset and i not in without]
         keys, offsets = [keys[i] for i in mapped], [offsets[i] for i in mapped]
     put = part.map.put_many(keys, offsets)
+    part.records += put
     if put < len(keys):
         if put:
             part.latest_offset = offsets[put - 1]

@@ -70,6 +70,11 @@ class OffsetMap:
         return self._keys >= self._capacity
 
     @property
+    def slots(self) -> int:
+        """Of the table as it is now."""
+        return self._slots
+
+    @property
     def size_bytes(self) -> int:
         """Of the table as it is now."""
         return self._slots * SLOT_BYTES
