@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.storage_kit import StorageKit
-from blumfeld.testing.storage_node import PARTITION, TOPIC_ID, Log, Node, make_batch
+from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 
 CRASH_SEEDS = range(60)
 
@@ -157,6 +158,56 @@ class StorageDurability(StorageKit):
         node.runtime.crash(power_cut=False)
         node.runtime.disk.heal()
         assert node.restart().open().spans() == [(0, 2)]
+
+    def test_a_full_disk_costs_what_does_not_fit(self, node: Node, log: Log) -> None:
+        """Nothing that was acknowledged; and when there is room again it goes on, also over a crash."""
+        self.need_files(node, simulated=True)
+        log.fill(2, 3)
+        for room in (0, 1, 40, 200):
+            before = log.spans()
+            node.runtime.disk.room = room
+            outcome = log.append(make_batch(2, value_bytes=300), make_batch(1))
+            assert isinstance(outcome.error, OSError)
+            assert outcome.error.errno == errno.ENOSPC
+            assert outcome.written_end_offset == before[-1][1]
+            assert log.spans() == before
+            assert all(d.online for d in node.storage.log_dirs())
+            node.runtime.disk.heal()
+            log.fill(1)
+        spans = log.spans()
+        node.crash(power_cut=False)
+        assert node.open().spans() == spans
+
+    def test_cold_bytes_are_not_waited_for_on_the_loop(self, node: Node) -> None:
+        """A read, or a look-up by time, of what isn't in memory completes later; then it is as any other."""
+        self.need_files(node, simulated=True)
+        log = node.open(segment_bytes=4000, index_interval_bytes=500)
+        for n in range(100):
+            log.append(make_batch(3, timestamp_ms=TIME_MS + n, seed=n))
+        disk, active = node.runtime.disk, log.log.segments()[-1].base_offset
+        batches = [batch for batch in log.read_all() if batch.next_offset <= active]
+        waited = 0
+
+        def chill() -> None:
+            node.runtime.advance(60_000)  # a storage may take for granted what it read a moment ago
+            disk.chill(".log")
+            disk.cold_reads = 0
+
+        for number, batch in enumerate(batches[::7]):
+            chill()
+            answer = log.log.read(batch.base_offset, 1, log.log.written_end_offset, True)
+            assert disk.cold_reads == 0, "the loop waited for the device"
+            waited += isinstance(answer, Completion)
+            found = log.finish_read(answer)
+            assert found[0] == batch
+            chill()
+            looked_up = log.log.offset_for_time(TIME_MS + number * 7)
+            assert disk.cold_reads == 0, "the loop waited for the device"
+            at = log.finish(looked_up)
+            assert at is not None
+            assert at.offset == batch.base_offset
+        disk.chill()
+        assert waited > 0
 
     def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
         """An ack then means the device, as with Kafka."""

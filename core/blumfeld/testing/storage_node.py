@@ -256,8 +256,7 @@ class Log:
     ) -> LogRead:
         """Read, and wait for cold bytes; the caller releases the parts."""
         end_offset = self.log.written_end_offset if end_offset is None else end_offset
-        answer = self.log.read(offset, bytes_max, end_offset, minimum)
-        return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+        return self.finish(self.log.read(offset, bytes_max, end_offset, minimum))
 
     def read(
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
@@ -268,13 +267,19 @@ class Log:
 
     def time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Look up a time, and wait for a cold answer."""
-        answer = self.log.offset_for_time(timestamp_ms)
+        return self.finish(self.log.offset_for_time(timestamp_ms))
+
+    def finish(self, answer: T | Completion[T]) -> T:
+        """Wait for a cold answer."""
         return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+
+    def finish_read(self, answer: LogRead | Completion[LogRead]) -> list[StoredBatch]:
+        """Wait for a read; its whole batches."""
+        return _batches(self.finish(answer))
 
     def highest(self) -> TimestampOffset | None:
         """The record with the highest timestamp; waits for a cold answer."""
-        answer = self.log.max_timestamp()
-        return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
+        return self.finish(self.log.max_timestamp())
 
     def read_raw_end(self, offset: int) -> int:
         """The ``end_offset`` of a read of one batch."""
