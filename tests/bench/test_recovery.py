@@ -47,4 +47,4 @@ def test_a_small_run_measures_both_starts(tmp_path: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(result), type=Result) == result
     shown = Console(width=200, record=True, file=StringIO())
     shown.print(table(result))
-    assert "idempotent producers, page cache dropped" in shown.export_text()
+    assert "batches of idempotent producers, page cache" in shown.export_text()
