@@ -279,10 +279,11 @@ class Partition(HostedReplica):
     def advance_log_start(self, offset: int) -> None:
         """DeleteRecords and retention: everything below ``offset`` is gone. Raises OSError."""
         self.log.advance_log_start(offset)
-        self.log_start_moved()
+        self.state.log_start_moved(self.log.log_start_offset, segments_dropped=False)
+        self._parking.wake(self)
 
     def log_start_moved(self) -> None:
-        """The log's start is further on, for whatever reason. Raises OSError."""
+        """Segments were dropped, so that the log's start may be further on. Raises OSError."""
         self.state.log_start_moved(self.log.log_start_offset)
         self._parking.wake(self)
 

@@ -202,11 +202,15 @@ class ReplicaState:
         if self._index.unsaved:
             self._index.save([segment.base_offset for segment in self._log.segments()])
 
-    def log_start_moved(self, log_start_offset: int) -> None:
-        """Records below are gone: forget what was said of them."""
+    def log_start_moved(self, log_start_offset: int, *, segments_dropped: bool = True) -> None:
+        """Records below are gone: forget what was said of them.
+
+        :param segments_dropped: False: the start moved within what is there (DeleteRecords), so nothing goes with a
+            segment, and the segments, which may be many, need not be looked at
+        """
         if self.epochs.truncate_from_start(log_start_offset):
             self._log.aux.write(EPOCHS, self.epochs.encode())
-        if self._snapshots.offsets or len(self.aborted):
+        if segments_dropped and (self._snapshots.offsets or len(self.aborted)):
             first_offset = self._log.segments()[0].base_offset
             self._index.segments_dropped(first_offset)
             self._snapshots.remove_below(first_offset)
