@@ -11,6 +11,8 @@ from blumfeld.kernel.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_contract import StorageContract
+from blumfeld.testing.storage_machine import run_machine
+from blumfeld.testing.storage_node import Node
 from blumfeld_storage_local.storage import LocalStorage
 
 
@@ -49,3 +51,17 @@ class TestOnARealDisk(StorageContract):
         if previous is None:
             self.nodes += 1
         return FakeRuntime(1, files=RealFiles())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_long_random_life() -> None:
+    """The contract's state machine with ten times the examples, each longer."""
+    kit = TestOnASimulatedDisk()
+    run_machine(
+        lambda: Node(kit.make_runtime, kit.make_storage).start(),
+        restarts=True,
+        power_cuts=True,
+        examples=400,
+        steps=50,
+    )
