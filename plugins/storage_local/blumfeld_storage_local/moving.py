@@ -11,6 +11,7 @@ goes wrong before the log went on in the copy leaves it where it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
@@ -202,7 +203,7 @@ class Move:
         there.log_starts[partition] = log.log_start_offset
         there.cleaner_offsets[partition] = log.cleaned_end_offset
         there.high_watermarks[partition] = here.high_watermarks.get(partition, 0)
-        await _save(self.target)
+        await self.target.checkpoints.save_soon()
         self._check()
 
     async def _switch(self, originals: Sequence[Original]) -> bool:
@@ -213,7 +214,8 @@ class Move:
         )
         marks[partition] = MoveMark(target_id, MoveEnd.DONE)
         try:
-            await _save(self.source)
+            await self.source.checkpoints.save_soon()
+            self._check()
             await self._off(_rename, self.target.home, self.path, self._name)
             changed = self._changed(originals)
             if not changed:
@@ -233,7 +235,7 @@ class Move:
         """The log goes on where it is: first of all that must last."""
         marks, partition = self.source.checkpoints.moves, self.log.partition
         marks[partition] = MoveMark(self.target.home.directory_id, MoveEnd.GIVEN_UP)
-        await _save(self.source)
+        await _try_to_save(self.source)
         try:
             await self._runtime.offload(_rename_back, self.target.home, self._name, self.path)
         except OSError as error:
@@ -241,7 +243,7 @@ class Move:
             return  # the mark stays for the start at which the directory is back
         self.target.checkpoints.forget(partition)
         marks.pop(partition, None)
-        await _save(self.source)
+        await _try_to_save(self.source)
 
     async def _leave_source(self, segments: Sequence[Segment]) -> None:
         home, partition = self.source.home, self.log.partition
@@ -256,7 +258,7 @@ class Move:
             segment.directory = new  # whoever reads in it finds its files
         self.source.checkpoints.moves.pop(partition, None)
         home.remove_later([new], self.log.config.file_delete_delay_ms, trees=True)
-        await _save(self.source)
+        await _try_to_save(self.source)
 
     # Helpers
 
@@ -290,12 +292,10 @@ class Move:
         self._check()
 
 
-async def _save(at: DirectoryLogs) -> None:
-    """Checkpoints and marks as they are now last, or the directory is offline. Never raises but for that."""
-    try:
+async def _try_to_save(at: DirectoryLogs) -> None:
+    """Checkpoints and marks as they are now last; or the directory is offline; or it is full, and they will soon."""
+    with suppress(OSError):
         await at.checkpoints.save_soon()
-    except OSError as error:
-        at.home.fail(error)
 
 
 def _rename(home: LogDirectory, old: str, new: str) -> None:

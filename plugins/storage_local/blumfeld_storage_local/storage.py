@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
@@ -21,7 +21,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
-from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.moves import Moves
@@ -291,7 +291,7 @@ class LocalStorage:
         return found
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Recovery points are durable when this returns; log starts and high watermarks soon.
+        """Recovery points, log starts and high watermarks as they are now are durable soon, off the loop.
 
         A directory whose checkpoints can't be written is offline. Raises ``OSError`` if none is online.
         """
@@ -303,15 +303,13 @@ class LocalStorage:
                 at.note_offsets(log)
         for partition, offset in high_watermarks:
             lies = self._where.get(partition, self._directories[0])
-            for directory in (
-                lies,
-                self._moves.target(partition),
-            ):  # the log may go on there before the next time
+            # the log may go on in the other one before the next time
+            for directory in (lies, self._moves.target(partition)):
                 if directory in by_directory:
                     by_directory[directory][partition] = offset
         for at, offsets in by_directory.items():
             at.checkpoints.high_watermarks = offsets
-            _or_fail(at.home, at.checkpoints.save_soon)
+            at.checkpoints.save_soon()
         if not any(directory.online for directory in self._directories):
             self._directories[0].home.check()
 
@@ -337,13 +335,3 @@ class LocalStorage:
                 failures.append(error)
         if len(failures) == len(self._directories):
             raise failures[0]
-
-
-def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:
-    try:
-        act()
-    except OSError as error:
-        if can_be_undone(error):
-            home.events.warning("checkpoint not written", path=home.path, error=str(error))
-        else:
-            home.fail(error)
