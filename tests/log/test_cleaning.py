@@ -229,10 +229,21 @@ def test_a_marker_goes_after_its_data_and_its_horizon(commit: bool) -> None:
 def test_an_old_entry_of_the_index_does_not_abort_what_comes_later() -> None:
     """Its marker is gone; the producer's next transaction was committed."""
     log = MemoryLog(
-        [batch(5, (A, b"1"), producer_id=9, sequence=3, transactional=True), marker(6, 9, commit=True)]
+        [padding(0), batch(5, (A, b"1"), producer_id=9, sequence=3, transactional=True)],
+        [marker(6, 9, commit=True)],
     )
     log.round(aborted=[aborted(9, 0, 2)])
-    assert log.survivors() == [(5, A, b"1")]
+    assert log.survivors() == [(0, b"padding", V), (5, A, b"1")]
+
+
+def test_an_old_entry_of_the_index_does_not_hide_a_newer_one() -> None:
+    """The producer's next transaction was aborted too."""
+    log = MemoryLog(
+        [padding(0), batch(5, (A, b"1"), producer_id=9, sequence=3, transactional=True)],
+        [marker(6, 9, commit=False)],
+    )
+    log.round(aborted=[aborted(9, 0, 2), aborted(9, 5, 6)])
+    assert log.survivors() == [(0, b"padding", V)]
 
 
 def test_a_transaction_over_two_rounds_stays_aborted() -> None:

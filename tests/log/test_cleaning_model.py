@@ -68,11 +68,10 @@ def made(model: ModelBatch) -> bytes:
     )
 
 
-record_values = st.tuples(
-    st.sampled_from([b"a", b"b", b"c", b"d", b"", b"long" * 40, None]),
-    st.sampled_from([b"", b"v" * 5, b"w" * 100, None, None]),
-    st.integers(-70, 9000),
-)
+some_keys = st.sampled_from([b"a", b"b", b"c", b"d", b"", b"long" * 40])
+some_values = st.sampled_from([b"", b"v" * 5, b"w" * 100])
+plain_values = st.tuples(some_keys, some_values, st.integers(-70, 9000))
+record_values = st.tuples(some_keys | st.none(), some_values | st.none(), st.integers(-70, 9000))
 
 
 @st.composite
@@ -114,7 +113,8 @@ def scripts(draw: st.DrawFn) -> Script:
             producer_id = draw(st.sampled_from(PRODUCERS)) if kind != "plain" else -1
             if kind == "idempotent" and producer_id in open_:
                 continue
-            drawn = draw(st.lists(record_values, min_size=1, max_size=6))
+            nulls = draw(st.booleans())
+            drawn = draw(st.lists(record_values if nulls else plain_values, min_size=1, max_size=6))
             append_time = draw(st.booleans()) and draw(st.booleans())
             base = draw(st.integers(0, 3)) + offset  # offsets may be missing between batches
             of_batch = [
