@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from blumfeld.kernel.real_files import RealFiles
+from blumfeld.log import cleaning
 from blumfeld.log.file_names import Mark, Suffix, parse_segment_name, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -26,7 +27,6 @@ from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, make_ba
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import Record
-from blumfeld_storage_local import compacting
 from blumfeld_storage_local.opening import tidy
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.swap_plan import SWAP_PLAN, SwapPlan
@@ -49,7 +49,7 @@ def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
 @pytest.fixture(autouse=True)
 def _plain_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
     """What falls out is not what is tested here; whole batches are enough."""
-    monkeypatch.setattr(compacting, "clean", clean)
+    monkeypatch.setattr(cleaning, "clean", clean)
 
 
 def keyed(key: int, version: int) -> RecordBatch:

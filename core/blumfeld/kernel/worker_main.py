@@ -77,11 +77,11 @@ def main() -> None:
     with suppress(OSError):
         os.nice(NICE)
     jobs = os.fdopen(0, "rb", closefd=False)
-    outcomes = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a job prints is no outcome
     files = WatchedFiles(parent)
-    while (frame := read_frame(jobs)) is not None:
-        write_frame(outcomes, _outcome(parent, files, frame))
+    with os.fdopen(os.dup(1), "wb") as outcomes:
+        os.dup2(2, 1)  # what a job prints is no outcome
+        while (frame := read_frame(jobs)) is not None:
+            write_frame(outcomes, _outcome(parent, files, frame))
 
 
 def _die_with_parent() -> None:
