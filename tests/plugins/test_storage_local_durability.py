@@ -13,8 +13,11 @@ from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
 from blumfeld.testing.fake_files import Fault, Luck
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.testing.simulation.oracle import Oracle
+from blumfeld.testing.simulation.run import Simulation
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
+from blumfeld_storage_local import plugin
 from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.plugin import Options
 from blumfeld_storage_local.storage import LocalStorage
@@ -72,6 +75,7 @@ def syncs(node: Node) -> int:
     return node.runtime.disk.operations.get("fdatasync", 0)
 
 
+@pytest.mark.slow
 class TestTheContractWithASyncForEveryAck(StorageContract):
     has_files = True
     survives_crash = True
@@ -155,6 +159,7 @@ def test_a_new_log_and_a_rolled_segment_are_found_by_their_names(node: Node) -> 
     rolled = node.listener.rolls
     assert rolled
     node.storage.checkpoint([])
+    node.runtime.run_turn()
     node.crash(luck=Luck(0))
     assert node.open(segment_bytes=200, index_interval_bytes=0).spans() == [(0, 2), (2, 4), (4, 6)]
     assert node.listener.recoveries == [(rolled[-1], 6)], "the sealed ones were synced, indexes and all"
@@ -256,6 +261,17 @@ def test_a_truncation_takes_what_waits_for_its_sync(node: Node) -> None:
     assert log.spans() == [(0, 2), (2, 3)]
 
 
+def test_a_whole_node_loses_nothing_that_it_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers, groups and a consumer through power cuts and full disks, and no topic asks for a flush."""
+    monkeypatch.setattr(plugin, "Durability", lambda mode, interval_ms: EVERY)
+    add = Oracle.add
+    monkeypatch.setattr(Oracle, "add", lambda self, partition, *, flushed: add(self, partition, flushed=True))
+    report = Simulation(2, 0.1).run()
+    assert report.power_cuts > 1
+    assert report.counts.acked > 500
+    assert report.counts.unsynced == 0
+
+
 # Errors
 
 
@@ -339,12 +355,18 @@ def test_a_write_to_a_closed_log_does_not_take_the_directory_offline(node: Node)
     assert node.storage.log_dirs()[0].online
 
 
-@pytest.mark.parametrize(("number", "online"), [(errno.ENOSPC, True), (errno.EIO, False)])
-def test_index_entries_that_could_not_be_saved_are_saved_later(number: int, online: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "short_bytes", "online"),
+    [(errno.ENOSPC, None, True), (errno.ENOSPC, 12, True), (errno.EIO, None, False)],
+)
+def test_index_entries_that_could_not_be_saved_are_saved_later(
+    number: int, short_bytes: int | None, online: bool
+) -> None:
     """The records are written, and that is what the outcome says."""
     node = new_node(Durability())
     log = node.open(index_interval_bytes=0)
-    node.runtime.disk.inject(Fault(operation="pwritev", path_part="index", error_number=number))
+    fault = Fault(operation="pwritev", path_part="index", error_number=number, short_bytes=short_bytes)
+    node.runtime.disk.inject(fault)
     log.fill(*[1] * 65)
     assert node.storage.log_dirs()[0].online == online
     if online:

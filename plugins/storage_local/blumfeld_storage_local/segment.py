@@ -241,7 +241,7 @@ class Segment:
             try:
                 data, position = index.encode(start), start * entry_bytes
                 if data and file.pwritev([data], position) != len(data):
-                    raise damaged(file, position, "short write of an index")
+                    raise OSError(errno.ENOSPC, "short write of an index", file.path)
                 cut = file.size() != index.size_bytes
                 if cut:
                     file.truncate(index.size_bytes)
