@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from blumfeld.spi.storage import LogRead, TopicPartition
 from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import Log, Node, make_batch
+from blumfeld_storage_local.plugin import open_files_max
 from blumfeld_storage_local.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
@@ -210,6 +212,15 @@ def test_a_log_that_is_not_as_it_was_closed_says_so_when_it_is_first_written(
 
 
 # A real process
+
+
+def test_logs_may_have_half_of_what_the_process_may_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (600, hard))
+    try:
+        assert open_files_max() == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.slow

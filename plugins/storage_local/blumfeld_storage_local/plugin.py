@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,8 @@ from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_local.durability import FLUSH_INTERVAL_MS, Durability, FlushMode
 from blumfeld_storage_local.storage import LocalStorage
+
+LOG_DESCRIPTORS_MAX = 1 << 16
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,4 +53,11 @@ class Plugin:
                 "replica.alter.log.dirs.io.max.bytes.per.second"
             ),
             durability=Durability(options.flush, options.flush_interval_ms or FLUSH_INTERVAL_MS),
+            open_files_max=open_files_max(),
         )
+
+
+def open_files_max() -> int:
+    """Half of the descriptors that this process may have: the other half is for connections and small files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return LOG_DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft // 2, LOG_DESCRIPTORS_MAX)
