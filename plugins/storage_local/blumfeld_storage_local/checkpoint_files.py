@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import TypeVar
 
 from blumfeld.log.checkpoints import (
@@ -28,10 +27,10 @@ T = TypeVar("T")
 class Checkpoints:
     """The checkpoint files of a directory: Kafka's four of offsets, and our marks of moves that change over.
 
-    They are written off the loop, one after the other, the latest state last. Only a recovery point that a truncation
-    lowers is written at once, on the loop: one that is too high would spare torn segments from recovery. An offset is
-    taken as it stands in the file, also one outside of its log. The files of the cleaner and of moves are not made
-    before they have something to say.
+    Recovery points are written at once, on the loop: they change only when something was synced, and one that is too
+    high after a truncation would spare torn segments from recovery. The others are written off the loop, one after the
+    other, the latest state last. An offset is taken as it stands in the file, also one outside of its log. The files of
+    the cleaner and of moves are not made before they have something to say.
     """
 
     def __init__(self, home: LogDirectory) -> None:
@@ -44,10 +43,6 @@ class Checkpoints:
         self.moves = self._read(MOVE_MARKS, decode_marks)
         self._written = self._encoded()
         self._writing: Completion[None] | None = None
-        self._latest = self._written[RECOVERY_POINTS]
-        """Recovery points as they are to be: a worker that holds older ones writes nothing."""
-        self._lock = Lock()
-        """Of their file."""
 
     def _read(
         self, name: str, decode: Callable[[bytes, str], dict[TopicPartition, T]]
@@ -80,9 +75,12 @@ class Checkpoints:
         return files
 
     def _changed(self) -> dict[str, bytes]:
-        changed = {name: data for name, data in self._encoded().items() if self._written.get(name) != data}
-        self._latest = changed.get(RECOVERY_POINTS, self._latest)
-        return changed
+        """What is to be written off the loop."""
+        return {
+            name: data
+            for name, data in self._encoded().items()
+            if name != RECOVERY_POINTS and self._written.get(name) != data
+        }
 
     def forget(self, partition: TopicPartition) -> None:
         """Its log was deleted, or lies elsewhere."""
@@ -92,17 +90,26 @@ class Checkpoints:
 
     def save_recovery_points(self) -> None:
         """Durable when this returns. Raises ``OSError``."""
-        data = self._latest = encode_offsets(sorted(self.recovery_points.items()))
-        with self._lock:
-            if self._written.get(RECOVERY_POINTS) != data or self._writing is not None:
-                self._home.files.write_atomically(f"{self._home.path}/{RECOVERY_POINTS}", data)
-                self._written[RECOVERY_POINTS] = data
+        data = encode_offsets(sorted(self.recovery_points.items()))
+        if self._written.get(RECOVERY_POINTS) != data:
+            self._home.files.write_atomically(f"{self._home.path}/{RECOVERY_POINTS}", data)
+            self._written[RECOVERY_POINTS] = data
+
+    def save_cleaner_offsets(self) -> None:
+        """The same for where the cleaner is: one that is too high after a truncation would keep new records dirty, and
+        let tombstones go before what they delete.
+        """
+        data = self._encoded().get(CLEANER_OFFSETS)
+        if data is not None and self._written.get(CLEANER_OFFSETS) != data:
+            self._home.files.write_atomically(f"{self._home.path}/{CLEANER_OFFSETS}", data)
+            self._written[CLEANER_OFFSETS] = data
 
     def save_soon(self) -> Completion[None]:
         """Write what has changed; completes when all that stands now is durable, or the directory is offline.
 
         A full disk fails it, and what was there stays: the next time tries again.
         """
+        self.save_recovery_points()
         if self._writing is None:
             if not self._changed():
                 return Completion.of(None)
@@ -113,9 +120,7 @@ class Checkpoints:
     async def _write(self, ended: Completion[None]) -> None:
         try:
             while changed := self._changed():
-                await self._home.runtime.offload(self._write_files, changed)
-                if changed.get(RECOVERY_POINTS) is not self._latest:
-                    changed.pop(RECOVERY_POINTS, None)
+                await self._home.runtime.offload(_write_files, self._home, changed)
                 self._written.update(changed)
                 self._made.update(changed)
         except OSError as error:
@@ -133,17 +138,9 @@ class Checkpoints:
         if self._writing is not None:
             await self._writing
         self._home.check()
-        files = self._encoded()
-        self._latest = files[RECOVERY_POINTS]
-        await self._home.runtime.offload(self._write_files, files)
+        await self._home.runtime.offload(_write_files, self._home, self._encoded())
 
-    def _write_files(self, files: dict[str, bytes]) -> None:
-        """In a worker."""
-        for name, data in files.items():
-            path = f"{self._home.path}/{name}"
-            if name != RECOVERY_POINTS:
-                self._home.files.write_atomically(path, data)
-                continue
-            with self._lock:
-                if data is self._latest:
-                    self._home.files.write_atomically(path, data)
+
+def _write_files(home: LogDirectory, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        home.files.write_atomically(f"{home.path}/{name}", data)

@@ -10,6 +10,7 @@ from blumfeld.log.checkpoints import LOCK
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.looking import Looked, look_at_all
 from blumfeld_storage_local.partition_log import LocalLog
@@ -91,6 +92,19 @@ class DirectoryLogs:
             self.clean[log.partition] = None
         else:
             self.all_clean = False
+
+    async def save(self) -> None:
+        """Checkpoints and marks as they are now last, or the directory is offline.
+
+        :raises OSError: it is, or it is full
+        """
+        try:
+            await self.checkpoints.save_soon()
+        except OSError as error:
+            if not can_be_undone(error):
+                self.home.fail(error)
+            raise
+        self.home.check()
 
     def forget(self, partition: TopicPartition) -> None:
         """Its log lies here no more."""

@@ -203,7 +203,7 @@ class Move:
         there.log_starts[partition] = log.log_start_offset
         there.cleaner_offsets[partition] = log.cleaned_end_offset
         there.high_watermarks[partition] = here.high_watermarks.get(partition, 0)
-        await self.target.checkpoints.save_soon()
+        await self.target.save()
         self._check()
 
     async def _switch(self, originals: Sequence[Original]) -> bool:
@@ -214,7 +214,7 @@ class Move:
         )
         marks[partition] = MoveMark(target_id, MoveEnd.DONE)
         try:
-            await self.source.checkpoints.save_soon()
+            await self.source.save()
             self._check()
             await self._off(_rename, self.target.home, self.path, self._name)
             changed = self._changed(originals)
@@ -295,7 +295,7 @@ class Move:
 async def _try_to_save(at: DirectoryLogs) -> None:
     """Checkpoints and marks as they are now last; or the directory is offline; or it is full, and they will soon."""
     with suppress(OSError):
-        await at.checkpoints.save_soon()
+        await at.save()
 
 
 def _rename(home: LogDirectory, old: str, new: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
@@ -21,7 +21,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.directory_logs import DirectoryLogs
-from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
 from blumfeld_storage_local.log_state import LogState
 from blumfeld_storage_local.moves import Moves
@@ -212,6 +212,9 @@ class LocalStorage:
         if checkpoints.recovery_points.get(log.partition, 0) > offset:
             checkpoints.recovery_points[log.partition] = offset
             checkpoints.save_recovery_points()
+        if checkpoints.cleaner_offsets.get(log.partition, 0) > offset:
+            checkpoints.cleaner_offsets[log.partition] = offset
+            checkpoints.save_cleaner_offsets()
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Rename the directory at once, remove it later."""
@@ -291,7 +294,7 @@ class LocalStorage:
         return found
 
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Recovery points, log starts and high watermarks as they are now are durable soon, off the loop.
+        """Recovery points are durable when this returns; log starts and high watermarks soon.
 
         A directory whose checkpoints can't be written is offline. Raises ``OSError`` if none is online.
         """
@@ -303,13 +306,15 @@ class LocalStorage:
                 at.note_offsets(log)
         for partition, offset in high_watermarks:
             lies = self._where.get(partition, self._directories[0])
-            # the log may go on in the other one before the next time
-            for directory in (lies, self._moves.target(partition)):
+            for directory in (
+                lies,
+                self._moves.target(partition),
+            ):  # the log may go on there before the next time
                 if directory in by_directory:
                     by_directory[directory][partition] = offset
         for at, offsets in by_directory.items():
             at.checkpoints.high_watermarks = offsets
-            at.checkpoints.save_soon()
+            _or_fail(at.home, at.checkpoints.save_soon)
         if not any(directory.online for directory in self._directories):
             self._directories[0].home.check()
 
@@ -335,3 +340,13 @@ class LocalStorage:
                 failures.append(error)
         if len(failures) == len(self._directories):
             raise failures[0]
+
+
+def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:
+    try:
+        act()
+    except OSError as error:
+        if can_be_undone(error):
+            home.events.warning("checkpoint not written", path=home.path, error=str(error))
+        else:
+            home.fail(error)
