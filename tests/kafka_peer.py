@@ -5,10 +5,11 @@ isn't there.
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def kafka_on(peer: str, directory: Path, *settings: str, kill: bool = False) -> 
 
     :param settings: ``key=value``, laid over its configuration
     """
-    port, log = free_port(), directory / "kafka.log"
+    port, log = _free_pair(), directory / "kafka.log"
     with log.open("w") as out:
         command = [peer, "start", str(directory), str(port), *settings]
         process = subprocess.Popen(command, stdout=out, stderr=out)
@@ -60,3 +61,11 @@ def kafka_on(peer: str, directory: Path, *settings: str, kill: bool = False) -> 
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(10)
+
+
+def _free_pair() -> int:
+    """A port that was free a moment ago, as was the one after it: the controller's."""
+    while True:
+        port = free_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
