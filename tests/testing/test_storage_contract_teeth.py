@@ -19,6 +19,7 @@ from blumfeld.testing.storage_memory import MemoryAux, MemoryLog, MemoryStorage
 from blumfeld.testing.storage_node import Node
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.checkpoint_files import Checkpoints
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 
@@ -320,12 +321,17 @@ def never_told(right: Any, storage: LocalStorage, watcher: object) -> None:
     pass
 
 
+def not_saved(right: Any, checkpoints: Checkpoints) -> None:
+    pass
+
+
 BENEATH: list[tuple[Wrong, str, dict[str, object]]] = [
     ((FakeFile, "fdatasync", not_synced), "test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed", {}),
     ((FakeFile, "fdatasync", not_synced), "test_no_crash_loses_what_was_promised", {}),
     ((FakeFiles, "sync_dir", names_not_synced), "test_no_crash_loses_what_was_promised", {}),
     ((FakeFiles, "sync_dir", names_not_synced), "test_a_log_made_anew_elsewhere_is_the_only_one", {}),
     ((FakeFiles, "sync_dir", names_not_synced), "test_a_move_outlives_a_crash_at_any_time", {"power_cut": True}),
+    ((Checkpoints, "save_cleaner_offsets", not_saved), "test_a_cut_lowers_it_before_anything_is_written_behind", {}),
     ((LocalStorage, "move_log", told_at_once), "test_a_log_moves_while_it_serves", {}),
     ((LocalStorage, "watch", never_told), "test_a_log_moves_while_it_serves", {}),
     ((LocalStorage, "watch", never_told), "test_a_failed_directory_takes_only_its_own_logs", {"how": "sync"}),

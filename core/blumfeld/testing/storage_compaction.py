@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 
 import pytest
 
 from blumfeld.spi.compaction import AbortedTransaction, CompactionAbandonedError, CompactionResult
 from blumfeld.spi.parts import join, release
+from blumfeld.spi.storage import WriteOutcome
 from blumfeld.testing.storage_kit import StorageKit
-from blumfeld.testing.storage_model import BatchContent, compact, content, difference
+from blumfeld.testing.storage_model import compact, content, difference
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, keyed_batch, make_batch
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.testing.storage_rounds import check_same, contents, keys, marker, meanwhile, transactional
 from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
 
 RETENTION_MS = 1000
-TURNS_MAX = 200
 
 
 class StorageCompaction(StorageKit):
@@ -325,66 +321,18 @@ class StorageCompaction(StorageKit):
         log.compact(first_dirty_offset=max(log.log.cleaned_end_offset, 1000))
         assert keys(log) == {b"k1": 1001, b"k2": 1002}
 
-
-def contents(log: Log) -> list[BatchContent]:
-    """All that can be read."""
-    return [content(batch.data) for batch in log.read_all()]
-
-
-def keys(log: Log, *, active: bool = False) -> dict[bytes | None, int]:
-    """Each key's offset. No key may be there twice, unless its newest record is in the ``active`` segment."""
-    found = [
-        (record[1], record[0]) for batch in contents(log) for record in batch.records if not _control(batch)
-    ]
-    assert active or len(dict(found)) == len(found), f"a key twice: {found}"
-    return dict(found)
-
-
-def _control(batch: BatchContent) -> bool:
-    return bool(batch.attributes & 0x20)
-
-
-def check_same(log: Log, expected: Sequence[BatchContent]) -> None:
-    """Everything that can be read is as expected; and a replay sees the same."""
-    found = contents(log)
-    assert difference(found, expected) is None
-    assert [batch.base_offset for batch in log.log.batches(0)] == [batch.base_offset for batch in found]
-
-
-def transactional(*pairs: tuple[bytes, bytes], sequence: int) -> RecordBatch:
-    """A batch of producer 5 in a transaction."""
-    records = [Record(key, value, timestamp=TIME_MS) for key, value in pairs]
-    data = build_batch(records, producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
-    return RecordBatch(memoryview(data))
-
-
-def marker(*, commit: bool) -> RecordBatch:
-    """The end of a transaction of producer 5."""
-    key, value = (0).to_bytes(2, "big") + int(commit).to_bytes(2, "big"), bytes(6)
-    record = Record(key, value, timestamp=TIME_MS)
-    data = build_batch([record], producer_id=5, producer_epoch=0, transactional=True, control=True)
-    return RecordBatch(memoryview(data))
-
-
-def meanwhile(
-    log: Log, look: Callable[[], Awaitable[None]] | None = None, *, at_least: int = 0
-) -> CompactionResult | OSError | CompactionAbandonedError:
-    """A round, with ``look()`` each time the loop comes round; how it ended."""
-    runtime = log.node.runtime
-
-    async def go() -> CompactionResult | OSError | CompactionAbandonedError:
-        round_ = log.log.compact(log.compaction())
-        turns = 0
-        while not round_.done or turns < at_least:
-            turns += 1
-            assert not runtime.defects, runtime.defects
-            assert turns < 100 * TURNS_MAX, "a round does not end"
-            if look is not None:
-                await look()
-            await asyncio.sleep(0 if turns < TURNS_MAX else 0.001)
-        try:
-            return await round_
-        except (OSError, CompactionAbandonedError) as error:
-            return error
-
-    return runtime.run(go())
+    def test_a_cut_lowers_it_before_anything_is_written_behind(self, node: Node) -> None:
+        """Or a crash would leave new records that count as clean: tombstones among them would go too early."""
+        log = self.compacted_log(node)
+        self.need_files(node, simulated=True)
+        log.compact()
+        node.runtime.run_turn()
+        log.log.truncate_to(20)
+        appended: list[WriteOutcome] = []
+        for n in range(40):  # in the same turn: nothing that was put off has been done
+            log.log.place(keyed_batch((b"k%d" % n, b"behind the cut")), 0)
+        log.log.write(appended.append)
+        node.crash(power_cut=False)
+        log = node.open(index_interval_bytes=100, cleanup_policy="compact")
+        assert log.log.written_end_offset > 40
+        assert log.log.cleaned_end_offset <= 20

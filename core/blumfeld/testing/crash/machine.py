@@ -321,6 +321,12 @@ class Machine:
             ledger = replica.ledger
             branch = ledger.check(found, power_cut=self.power_was_cut)
             ledger.survived(branch, found, power_cut=self.power_was_cut)
+            log, _ = replica.open
+            if log.log.cleaned_end_offset > ledger.cleaned.end_offset:
+                raise Broken(
+                    f"{replica.partition}: is said to be clean to {log.log.cleaned_end_offset}, "
+                    f"and is to {ledger.cleaned.end_offset}"
+                )
             if not ledger.cut_undone:
                 check_state(replica, branch, found)
         self.power_was_cut = False
