@@ -132,8 +132,11 @@ async def _look(
     if looked is not None and looked.topic_id == topic_id:
         await asyncio.sleep(0)  # thousands may be opened one after the other
         return looked
-    created = await home.runtime.offload(_prepare, home, directory, topic_id)
-    return None if created else await home.runtime.offload(look, home.files, directory)
+    return await home.runtime.offload(_prepare_and_look, home, directory, topic_id)
+
+
+def _prepare_and_look(home: LogDirectory, directory: str, topic_id: bytes) -> Looked | None:
+    return None if _prepare(home, directory, topic_id) else look(home.files, directory)
 
 
 def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
