@@ -114,6 +114,7 @@ class Bare:
                 for position in range(0, KEPT_BYTES, len(buffer)):
                     os.pwritev(files[0], [buffer], position)
                 with sink(self._shape) as send:
+                    self._read(files[0], send, KEPT_BYTES // REGION_BYTES)
                     yield lambda turns: self._read(files[0], send, turns)
             else:
                 yield lambda turns: self._write(files, turns)
@@ -202,6 +203,7 @@ class Engine:
             if self._shape.kind == "read":
                 self._fill(logs[0])
                 with sink(self._shape) as send:
+                    self._read(logs[0], send, KEPT_BYTES // REGION_BYTES)  # all is open and looked up once
                     yield lambda turns: self._read(logs[0], send, turns)
             elif self._shape.kind == "sync":
                 yield lambda turns: self._run(self._write_and_wait(logs, turns))
