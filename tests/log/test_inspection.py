@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blumfeld.log.inspection import Damage, WholeBatch, inspect_segment
@@ -51,7 +51,7 @@ def test_nothing_is_nothing() -> None:
     assert parts(b"") == []
 
 
-@pytest.mark.parametrize("at", [0, 8, 11, 16, 17, 25, 60, 61, 80])
+@pytest.mark.parametrize("at", [0, 4, 5, 8, 11, 16, 17, 25, 60, 61, 80])
 def test_a_flipped_bit_costs_its_batch_only(at: int) -> None:
     """Wherever it is: the offset, the length, the format, the CRC, the records."""
     data, starts = segment(7)
@@ -109,6 +109,7 @@ def test_without_the_crc_a_flipped_record_passes() -> None:
 
 
 @settings(max_examples=150, deadline=None)
+@example(count=3, hurt=[(4, 1, b"\x01")], cut=0)
 @given(
     count=st.integers(1, 12),
     hurt=st.lists(

@@ -91,6 +91,12 @@ def _problem(
             batch.verify_crc()
         except BrokerError as error:
             return str(error)
+        # The CRC does not cover the base offset: behind a hole, who is wrong is told by what follows.
+        if batch.base_offset > next_offset and position + batch.size_bytes < len(data):
+            behind = _next_sound(data, position, base_offset, next_offset)
+            following = None if behind is None else RecordBatch(data, behind).base_offset
+            if following is not None and following < batch.next_offset:
+                return f"offset {batch.base_offset} where {following} follows"
     return None
 
 
