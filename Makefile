@@ -12,7 +12,7 @@ WORKLOADS ?= ticks ticks-librdkafka firehose fanout connections catch-up replica
 SEEDS ?= 0-19
 HOURS ?= 1
 
-.PHONY: setup demo test test-all lint format bench compare transports instructions codec startup clients bad-input connection-faults \
+.PHONY: setup demo test test-all lint format bench compare transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
   mutants crash oracle simulation wheel-test clean
 
 $(VENV)/.done: pyproject.toml
@@ -69,6 +69,15 @@ instructions: setup  ## instructions and system calls of one produce request, be
 
 codec: setup  ## the wire codec beside kio's and kafka-python's, on the same bytes
 	$(BIN)/python -m blumfeld.bench.codec $(if $(COUNT),--instructions $(COUNT))
+
+engine: setup  ## append and read rate of the log engine alone, beside a bare loop of system calls
+	$(BIN)/python -m blumfeld.bench.engine $(if $(ROUNDS),--rounds $(ROUNDS))
+
+compaction: setup  ## log compaction beside Kafka's cleaner on the same log; about 15 minutes
+	$(BIN)/python -m blumfeld.bench.compaction $(if $(PEER),--peer $(PEER)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SCALE),--scale $(SCALE))
+
+recovery: setup  ## start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes
+	$(BIN)/python -m blumfeld.bench.recovery $(if $(PEER),--peer $(PEER)) $(if $(SIZE_MB),--size-mb $(SIZE_MB))
 
 startup: setup  ## start-up to the first answer, and idle memory
 	$(BIN)/python -m blumfeld.bench.startup $(if $(PEER),--peer $(PEER))

@@ -7,6 +7,7 @@ only compacted loses what is below its log start and nothing else.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
 
+RETAINED_AT_ONCE = 16
+"""Partitions that retention looks at in one turn: about a millisecond."""
+
+
 class Upkeep:
     """Three timers of a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._timers: dict[str, Timer] = {}
+        self._unretained: deque[Partition] = deque()
+        """Partitions that this round of retention has yet to look at."""
 
     def start(self) -> None:
         """Begin; the intervals are read anew each time."""
@@ -62,14 +69,21 @@ class Upkeep:
             broker.events.error("checkpoint not written", error=str(error))
 
     def retain(self) -> None:
-        """Delete what retention doesn't keep."""
+        """Delete what retention doesn't keep; some partitions in a turn, for each is looked at on its disk."""
+        self._unretained = deque(self._broker.partitions)
+        self._retain_some()
+
+    def _retain_some(self) -> None:
         now_ms = self._broker.runtime.now_ms()
-        for partition in list(self._broker.partitions):
+        for _ in range(min(RETAINED_AT_ONCE, len(self._unretained))):
+            partition = self._unretained.popleft()
             if partition.closed is None:
                 try:
                     retain(partition, now_ms)
                 except OSError as error:
                     partition.fail(error)
+        if self._unretained:
+            self._timers["retain"] = self._broker.runtime.call_later(0, self._retain_some)
 
     def expire_producers(self) -> None:
         """Forget producers that have been idle for ``producer.id.expiration.ms``."""
