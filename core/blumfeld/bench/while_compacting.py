@@ -2,7 +2,7 @@
 
 ``python -m blumfeld.bench.while_compacting``. A broker with one topic that is produced to at a steady rate, and some
 compacted ones full of old values. One round: a quiet while; then one of those topics is let be cleaned, and it is
-measured until that is done. Times count from when a request was to be sent, so one that is late makes the next ones late.
+measured until that is done. Times count from when a request was to be sent, so a late one makes the next ones late.
 """
 
 from __future__ import annotations
