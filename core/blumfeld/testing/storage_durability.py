@@ -9,7 +9,7 @@ import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_files import Fault
+from blumfeld.testing.fake_files import Adversary, Fault
 from blumfeld.testing.storage_kit import StorageKit
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 
@@ -95,6 +95,22 @@ class StorageDurability(StorageKit):
                 assert [b.base_offset for b in log.log.batches(0)] == [b.base_offset for b in left], where
                 flushed, written = _live(log, seed + generation)
             crashing.end()
+
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    def test_what_was_emptied_does_not_come_back_in_front_of_what_is_new(
+        self, node: Node, cut: Adversary
+    ) -> None:
+        """A log that begins anew where it ended: the old records or the new ones, not both as one log."""
+        if not self.survives_crash:
+            pytest.skip("does not survive a crash")
+        self.need_files(node, simulated=True)
+        log = node.open()
+        log.fill(3, 3)
+        log.flush()
+        log.log.truncate_fully(6)
+        log.fill(2)
+        log = node.crash(luck=cut).open()
+        assert log.spans() in ([], [(0, 3), (3, 6)], [(6, 8)])
 
     # Faults
 

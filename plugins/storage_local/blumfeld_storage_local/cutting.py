@@ -53,7 +53,9 @@ class CuttingHalf(LogState):
         self._leave_compaction()
         self._truncating(self, start_offset)
         try:
-            self._segments.drop_behind(0, self.config.file_delete_delay_ms)
+            if self._segments.drop_behind(0, self.config.file_delete_delay_ms):
+                # or the power could bring them back in front of the new one, if they end where it begins
+                self._home.files.sync_dir(self.directory)
             self._segments.add(start_offset)
         except OSError as error:
             self._home.fail(error)
