@@ -42,7 +42,7 @@ class TestOnARealDisk(StorageContract):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.path = tmp_path / "data"
-        self.nodes = 0
+        self.nodes = self.runtimes = 0
 
     def make_storage(self, runtime: FakeRuntime) -> LogStorage:
         return LocalStorage(runtime, str(self.path / str(self.nodes)), Events())
@@ -50,7 +50,8 @@ class TestOnARealDisk(StorageContract):
     def make_runtime(self, previous: FakeRuntime | None) -> FakeRuntime:
         if previous is None:
             self.nodes += 1
-        return FakeRuntime(1, files=RealFiles())
+        self.runtimes += 1  # each draws other ids
+        return FakeRuntime(self.runtimes, files=RealFiles())
 
 
 @pytest.mark.slow
