@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -256,3 +257,21 @@ def test_a_stop_writes_what_was_placed(broker: BrokerHarness) -> None:
     assert exchange.settled
     assert broker.log_of("t").written_end_offset == 1
     assert "00000000000000000001.snapshot" in broker.log_of("t").aux.files
+
+
+def test_a_log_that_found_no_room_is_opened_once_there_is_some() -> None:
+    """A disk that is full for a while costs no restart; any other error does."""
+    broker = BrokerHarness()
+    broker.storage.refuse_to_open = OSError(errno.ENOSPC, "no space left")
+    broker.create_topic("t")
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.runtime.advance(2_500)
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.storage.refuse_to_open = None
+    broker.runtime.advance(1_000)
+    assert code(broker, batch()) == ErrorCode.NONE
+    broker.storage.refuse_to_open = OSError(errno.EIO, "bad sector")
+    broker.create_topic("u")
+    broker.storage.refuse_to_open = None
+    broker.runtime.advance(10_000)
+    assert code(broker, batch(), topic="u") == ErrorCode.KAFKA_STORAGE_ERROR

@@ -7,7 +7,8 @@ an image says while a log is being opened counts once it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from errno import EIO
+from contextlib import suppress
+from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC
 
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.places import Places
@@ -19,13 +20,17 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LogStorage, TopicPartition
+from blumfeld.spi.storage import LogStorage, PartitionLog, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 
 PREFERRED_MAX = 10_000
 """Partitions not hosted yet for which a log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
 """Logs that are opened at the same time: as many as there are workers for what blocks."""
+
+REOPEN_MS = 1000.0
+"""From a log that could not be opened for want of room, descriptors or memory to the next try."""
+_WANTING = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
 
 
 class PartitionManager:
@@ -56,8 +61,8 @@ class PartitionManager:
         self._events = events
         self._config_of = config_of
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
-        self._offline: dict[TopicPartition, bytes] = {}
-        """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR until the next start."""
+        self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR."""
         self._places: Places
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
@@ -122,12 +127,10 @@ class PartitionManager:
             self.remove(partition)
             hosted = None
         if hosted is None:
-            if self._offline.get(partition) == topic_id:
+            if partition in self._offline and self._offline[partition][0] == topic_id:
+                self._offline[partition] = (topic_id, image)
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            self._wanted[partition] = (topic_id, image)
-            if self._openers < min(OPENED_AT_ONCE_MAX, len(self._wanted)):
-                self._openers += 1
-                self._runtime.spawn(self._open_wanted(), "open partitions")
+            self._want(partition, topic_id, image)
             return ErrorCode.NONE
         if image.leader_epoch < hosted.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -137,6 +140,12 @@ class PartitionManager:
         hosted.apply(image, self._node_id, self._replication)
         self._changed(hosted)
         return ErrorCode.NONE
+
+    def _want(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
+        self._wanted[partition] = (topic_id, image)
+        if self._openers < min(OPENED_AT_ONCE_MAX, len(self._wanted)):
+            self._openers += 1
+            self._runtime.spawn(self._open_wanted(), "open partitions")
 
     def remove(self, partition: TopicPartition) -> None:
         """The replica is not ours any more: close it and delete its log."""
@@ -199,6 +208,8 @@ class PartitionManager:
             del self._wanted[partition]
             if opened is not None and not self._stopped:
                 self._host(opened, wanted[1])
+            elif partition in self._offline:
+                self._offline[partition] = wanted
         self._openers -= 1
         if not self._openers and self._settled is not None:
             settled, self._settled = self._settled, None
@@ -214,10 +225,12 @@ class PartitionManager:
     ) -> Partition | None:
         config = self._config_of(partition.topic)
         state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
+        opened: list[PartitionLog] = []
         try:
             place = self._places.of(partition, image)
             log = await self._storage.open_log(partition, topic_id, config, state, directory_id=place)
-            state.attach(log, self._high_watermarks.pop(partition, 0))
+            opened.append(log)
+            state.attach(log, self._high_watermarks.get(partition, 0))
             for _ in state.replay():
                 await self._breathe()
             if log.directory_id in self._failed_directories:
@@ -226,12 +239,36 @@ class PartitionManager:
             self._events.error("log not opened", partition=str(partition), error=str(error))
             return None
         except OSError as error:
-            self._events.error("log not opened", partition=str(partition), error=str(error))
-            self._offline[partition] = topic_id
+            self._not_opened(partition, topic_id, image, error, opened)
             return None
+        self._high_watermarks.pop(partition, None)
         self._preferred.pop(partition, None)
         self._offline.pop(partition, None)
         return Partition(partition, topic_id, log, state, config, self._runtime, self._parking, self.failed)
+
+    def _not_opened(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        image: PartitionImage,
+        error: OSError,
+        opened: list[PartitionLog],
+    ) -> None:
+        """It is offline: until there is room again, if that was all; else until the next start."""
+        self._events.error("log not opened", partition=str(partition), error=str(error))
+        self._offline[partition] = (topic_id, image)
+        for log in opened:
+            with suppress(OSError):
+                log.close()
+        if error.errno in _WANTING:
+            self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
+
+    def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:
+        held = self._offline.get(partition)
+        if self._stopped or held is None or held[0] != topic_id or partition in self._opening:
+            return
+        del self._offline[partition]
+        self._want(partition, topic_id, held[1])
 
     async def _breathe(self) -> None:
         turn: Completion[None] = Completion()
