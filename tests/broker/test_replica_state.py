@@ -177,7 +177,7 @@ def test_recovery_is_not_followed_by_a_second_reading(
 ) -> None:
     replica.put(of(7, 0), plain(), of(8, 0, txn=True), marker(0, 8, 0, committed=False), of(7, 1))
     replica.node.crash(power_cut=False)
-    monkeypatch.setattr("blumfeld_storage_local.partition_log.LocalLog.batches", None)
+    monkeypatch.setattr("blumfeld_storage_local.logs.partition_log.LocalLog.batches", None)
     replica.open()
     assert replica.sequences == {7: 1, 8: 0}
     assert replica.aborted == [(8, 2, 3)]

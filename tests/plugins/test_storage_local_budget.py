@@ -17,7 +17,7 @@ from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import Log, Node, make_batch
 from blumfeld_storage_local.plugin import open_files_max
-from blumfeld_storage_local.segment import COPY_BYTES_MAX
+from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 

@@ -13,8 +13,8 @@ from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import TIME_MS, Log, Node
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld_storage_local.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
-from blumfeld_storage_local.recent import RECENT_MAX
+from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
+from blumfeld_storage_local.segments.recent import RECENT_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 

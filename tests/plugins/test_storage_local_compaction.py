@@ -27,9 +27,9 @@ from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, make_ba
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import Record
-from blumfeld_storage_local.opening import tidy
+from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
+from blumfeld_storage_local.start.opening import tidy
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.swap_plan import SWAP_PLAN, SwapPlan
 from tests.plugins.plain_cleaner import clean
 from tests.plugins.test_storage_local import Events
 

@@ -14,7 +14,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import CLUSTER_ID, NODE_ID, PARTITION, TOPIC_ID, Node
-from blumfeld_storage_local.placing import MoveEnd, MoveMark, encode_marks
+from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark, encode_marks
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.moving_tools import PATHS, make_node, places
 from tests.plugins.test_storage_local import Events

@@ -18,10 +18,10 @@ from blumfeld.testing.simulation.run import Simulation
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local import plugin
-from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.plugin import Options
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.sync_rounds import DUE_BITE
+from blumfeld_storage_local.sync.durability import Durability
+from blumfeld_storage_local.sync.sync_rounds import DUE_BITE
 from tests.plugins.test_storage_local import Events
 
 LOG = f"/data/{PARTITION}/00000000000000000000.log"

@@ -13,7 +13,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
-from blumfeld_storage_local.segment import COPY_BYTES_MAX
+from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 

@@ -14,8 +14,8 @@ from blumfeld.spi.storage import WriteOutcome
 from blumfeld.testing.fake_files import Adversary, Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
-from blumfeld_storage_local.durability import FlushMode
 from blumfeld_storage_local.storage import LocalStorage
+from blumfeld_storage_local.sync.durability import FlushMode
 from tests.plugins.moving_tools import SMALL, begin, during, filled, lies_in, make_node, move, places
 from tests.plugins.test_storage_local import Events
 

@@ -20,7 +20,7 @@ from blumfeld.testing.storage_memory import MemoryAux, MemoryLog, MemoryStorage
 from blumfeld.testing.storage_node import Node
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.record_batch import RecordBatch
-from blumfeld_storage_local.checkpoint_files import Checkpoints
+from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.test_storage_local import Events
 

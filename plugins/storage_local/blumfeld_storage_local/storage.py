@@ -19,16 +19,16 @@ from blumfeld.spi.storage import (
     StorageWatcher,
     TopicPartition,
 )
-from blumfeld_storage_local.directory import LogDirectory
-from blumfeld_storage_local.directory_logs import DirectoryLogs
-from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
-from blumfeld_storage_local.log_opening import LogCallbacks, open_partition
-from blumfeld_storage_local.log_state import LogState
-from blumfeld_storage_local.moves import Moves
-from blumfeld_storage_local.open_files import OPEN_FILES_MAX
-from blumfeld_storage_local.partition_log import LocalLog
-from blumfeld_storage_local.placing import Place, choose
-from blumfeld_storage_local.starting import find_all, previous_broker_epoch, take_all
+from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
+from blumfeld_storage_local.directories.placing import Place, choose
+from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
+from blumfeld_storage_local.logs.log_state import LogState
+from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.relocation.moves import Moves
+from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
+from blumfeld_storage_local.start.log_opening import LogCallbacks, open_partition
+from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
 
 METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)

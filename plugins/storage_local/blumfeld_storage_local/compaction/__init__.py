@@ -1,0 +1,1 @@
+"""Rounds of log compaction, and the swap that makes one count."""

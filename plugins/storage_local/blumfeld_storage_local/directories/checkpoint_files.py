@@ -1,0 +1,146 @@
+"""The offset checkpoints of a log directory: recovery points, log starts, high watermarks, where the cleaner is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from blumfeld.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    MalformedFile,
+    decode_offsets,
+    encode_offsets,
+)
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import TopicPartition
+from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directories.placing import MOVE_MARKS, decode_marks, encode_marks
+from blumfeld_storage_local.sync.durability import can_be_undone
+
+Offsets = dict[TopicPartition, int]
+T = TypeVar("T")
+
+
+class Checkpoints:
+    """The checkpoint files of a directory: Kafka's four of offsets, and our marks of moves that change over.
+
+    Recovery points are written at once, on the loop: they change only when something was synced, and one that is too
+    high after a truncation would spare torn segments from recovery. The others are written off the loop, one after the
+    other, the latest state last. An offset is taken as it stands in the file, also one outside of its log. The files of
+    the cleaner and of moves are not made before they have something to say.
+    """
+
+    def __init__(self, home: LogDirectory) -> None:
+        self._home = home
+        self._made: set[str] = set()
+        self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets = (
+            self._read(name, decode_offsets)
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+        )
+        self.moves = self._read(MOVE_MARKS, decode_marks)
+        self._written = self._encoded()
+        self._writing: Completion[None] | None = None
+
+    def _read(
+        self, name: str, decode: Callable[[bytes, str], dict[TopicPartition, T]]
+    ) -> dict[TopicPartition, T]:
+        """One that can't be read counts as empty, which is safe: more is recovered, or cleaned, than must be."""
+        path = f"{self._home.path}/{name}"
+        try:
+            data = self._home.files.read_bytes(path)
+            self._made.add(name)
+            return decode(data, path)
+        except FileNotFoundError:
+            return {}
+        except MalformedFile as error:
+            self._home.events.warning("checkpoint unreadable, begun anew", error=str(error))
+            return {}
+
+    def _encoded(self) -> dict[str, bytes]:
+        files = {
+            name: encode_offsets(sorted(offsets.items()))
+            for name, offsets in (
+                (RECOVERY_POINTS, self.recovery_points),
+                (LOG_STARTS, self.log_starts),
+                (HIGH_WATERMARKS, self.high_watermarks),
+                (CLEANER_OFFSETS, self.cleaner_offsets),
+            )
+            if offsets or name != CLEANER_OFFSETS or name in self._made
+        }
+        if self.moves or MOVE_MARKS in self._made:
+            files[MOVE_MARKS] = encode_marks(self.moves)
+        return files
+
+    def _changed(self) -> dict[str, bytes]:
+        """What is to be written off the loop."""
+        return {
+            name: data
+            for name, data in self._encoded().items()
+            if name != RECOVERY_POINTS and self._written.get(name) != data
+        }
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its log was deleted, or lies elsewhere."""
+        for offsets in (self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets):
+            offsets.pop(partition, None)
+        self.moves.pop(partition, None)
+
+    def save_recovery_points(self) -> None:
+        """Durable when this returns. Raises ``OSError``."""
+        data = encode_offsets(sorted(self.recovery_points.items()))
+        if self._written.get(RECOVERY_POINTS) != data:
+            self._home.files.write_atomically(f"{self._home.path}/{RECOVERY_POINTS}", data)
+            self._written[RECOVERY_POINTS] = data
+
+    def save_cleaner_offsets(self) -> None:
+        """The same for where the cleaner is: one that is too high after a truncation would keep new records dirty, and
+        let tombstones go before what they delete.
+        """
+        data = self._encoded().get(CLEANER_OFFSETS)
+        if data is not None and self._written.get(CLEANER_OFFSETS) != data:
+            self._home.files.write_atomically(f"{self._home.path}/{CLEANER_OFFSETS}", data)
+            self._written[CLEANER_OFFSETS] = data
+
+    def save_soon(self) -> Completion[None]:
+        """Write what has changed; completes when all that stands now is durable, or the directory is offline.
+
+        A full disk fails it, and what was there stays: the next time tries again.
+        """
+        self.save_recovery_points()
+        if self._writing is None:
+            if not self._changed():
+                return Completion.of(None)
+            self._writing = Completion()
+            self._home.runtime.spawn(self._write(self._writing), "checkpoint")
+        return self._writing
+
+    async def _write(self, ended: Completion[None]) -> None:
+        try:
+            while changed := self._changed():
+                await self._home.runtime.offload(_write_files, self._home, changed)
+                self._written.update(changed)
+                self._made.update(changed)
+        except OSError as error:
+            self._writing = None
+            if can_be_undone(error):
+                self._home.events.warning("checkpoint not written", path=self._home.path, error=str(error))
+                ended.fail(error)
+                return
+            self._home.fail(error)
+        self._writing = None
+        ended.complete(None)
+
+    async def save_all(self) -> None:
+        """At the end: write every file, also those that say nothing. Raises ``OSError``."""
+        if self._writing is not None:
+            await self._writing
+        self._home.check()
+        await self._home.runtime.offload(_write_files, self._home, self._encoded())
+
+
+def _write_files(home: LogDirectory, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        home.files.write_atomically(f"{home.path}/{name}", data)

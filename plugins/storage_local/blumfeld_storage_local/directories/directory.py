@@ -1,0 +1,123 @@
+"""The log directory as a whole: whether it still works, and removing what is not needed any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Files, Runtime, Timer
+from blumfeld.spi.storage import LogDirInfo
+from blumfeld_storage_local.logs.cold_reads import ColdReads
+from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
+from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.sync.sync_rounds import SyncRounds
+
+SPACE_KEPT_MS = 1000
+"""For so long the size of the file system counts as known."""
+
+
+class LogDirectory:
+    """What all logs of one directory share.
+
+    Once a sync or a cut back has failed nobody knows what is on the disk: the directory is offline, and every method
+    of every log in it raises.
+
+    :param failed: called once, in the turn after a failure
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        path: str,
+        events: EventLog,
+        failed: Callable[[LogDirectory, OSError], None] | None = None,
+        durability: Durability = FLUSH_NEVER,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
+        self.runtime = runtime
+        self.files: Files = runtime.files
+        self.path = path
+        self.directory_id = bytes(16)
+        self.events = events
+        self.error: OSError | None = None
+        """Why it is offline; ``None`` while it works."""
+        self.durability = durability
+        self.syncs = SyncRounds(runtime, self.fail)
+        """Where all logs are synced together, unless each is on its own (``Durability.shares_rounds``)."""
+        self.open_files = OpenFiles(runtime, self.fail, open_files_max)
+        """The budget of descriptors and maps of all its logs."""
+        self.cold_reads = ColdReads(runtime)
+        self._tell_failed = failed
+        self._space = (-1, -1)
+        self._space_until_ms = 0.0
+        self._removals: dict[int, Timer] = {}
+        self._removal_ids = 0
+
+    def fail(self, error: OSError) -> None:
+        """It is offline from now on; the owner hears of it in another turn."""
+        if self.error is None:
+            self.stay_offline(error)
+            tell = self._tell_failed
+            if tell is not None:
+                self.runtime.call_later(0, lambda: tell(self, error))
+
+    def stay_offline(self, error: OSError) -> None:
+        """It could not be taken at the start."""
+        self.error = error
+        self.events.error("log directory offline", path=self.path, error=str(error))
+
+    def info(self) -> LogDirInfo:
+        """For DescribeLogDirs. The size of its file system is asked for once a second at most."""
+        now_ms = self.runtime.monotonic_ms()
+        if self.error is None and now_ms >= self._space_until_ms:
+            self._space_until_ms = now_ms + SPACE_KEPT_MS
+            try:
+                self._space = self.files.space(self.path)
+            except OSError:
+                self._space = (-1, -1)
+        online = self.error is None
+        total_bytes, usable_bytes = self._space if online else (-1, -1)
+        return LogDirInfo(
+            path=self.path,
+            directory_id=self.directory_id,
+            online=online,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+        )
+
+    def rounds(self) -> SyncRounds:
+        """Where a log of this directory is synced."""
+        return self.syncs if self.durability.shares_rounds else SyncRounds(self.runtime, self.fail)
+
+    def check(self) -> None:
+        """Raise ``OSError`` if it is offline."""
+        if self.error is not None:
+            raise OSError(self.error.errno, f"log directory offline: {self.error}", self.path)
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int, *, trees: bool = False) -> None:
+        """Remove files, or directories, in ``delay_ms``; what is left at the end is removed at the next start."""
+        self._removal_ids += 1
+        removal_id = self._removal_ids
+
+        def due() -> None:
+            del self._removals[removal_id]
+            self.runtime.spawn(self._remove(paths, trees), f"remove {paths[0]}")
+
+        self._removals[removal_id] = self.runtime.call_later(delay_ms, due)
+
+    async def _remove(self, paths: Sequence[str], trees: bool) -> None:
+        remove: Callable[[str], None] = self.files.remove_tree if trees else self.files.unlink
+        for path in paths:
+            try:
+                with suppress(FileNotFoundError):
+                    await self.runtime.offload(remove, path)
+            except OSError as error:
+                self.events.warning("not removed", path=path, error=str(error))
+
+    def close(self) -> None:
+        """Remove nothing any more, and sync nothing because it is time."""
+        self.syncs.stop()
+        for timer in self._removals.values():
+            timer.cancel()
+        self._removals.clear()

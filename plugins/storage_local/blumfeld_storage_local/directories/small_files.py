@@ -1,0 +1,101 @@
+"""The files of a log directory that are no log's: who it belongs to, and the mark of a clean shutdown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    NO_BROKER_EPOCH,
+    PARTITION_METADATA,
+    MalformedFile,
+    MetaProperties,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_meta_properties,
+)
+from blumfeld.log.file_names import DirState, parse_partition_dir
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import TopicPartition
+from blumfeld_storage_local.directories.directory import LogDirectory
+
+NO_TOPIC_ID = bytes(16)
+
+
+def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
+    """Check that the directory is this node's, or make it so if it is nobody's; its directory id.
+
+    :raises ValueError: it belongs to another cluster or node, or ``meta.properties`` can't be read
+    """
+    source = f"{path}/{META_PROPERTIES}"
+    if not runtime.files.exists(source):
+        meta = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=runtime.new_uuid())
+        runtime.files.write_atomically(source, encode_meta_properties(meta))
+        return meta.directory_id
+    meta = decode_meta_properties(runtime.files.read_bytes(source), source)
+    if meta.cluster_id != cluster_id:
+        raise ValueError(f"{source}: the directory is of cluster {meta.cluster_id}, not {cluster_id}")
+    if meta.node_id != node_id:
+        raise ValueError(f"{source}: the directory is of node {meta.node_id}, not {node_id}")
+    return meta.directory_id
+
+
+def take_clean_shutdown(home: LogDirectory) -> int | None:
+    """The broker epoch in the clean-shutdown file, which is gone for good when this returns; ``None``: no file."""
+    path = f"{home.path}/{CLEAN_SHUTDOWN}"
+    if not home.files.exists(path):
+        return None
+    broker_epoch = decode_clean_shutdown(home.files.read_bytes(path))
+    home.files.unlink(path)
+    home.files.sync_dir(home.path)
+    return broker_epoch
+
+
+def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
+    """Every log is closed and synced: the next start need not recover."""
+    home.files.write_atomically(
+        f"{home.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(max(broker_epoch, NO_BROKER_EPOCH))
+    )
+
+
+class FoundLogs(msgspec.Struct):
+    """What lies in a log directory."""
+
+    current: dict[TopicPartition, bytes] = msgspec.field(default_factory=dict)
+    """Every log with its topic id: zero where ``partition.metadata`` is missing or torn, as a crash came before."""
+    deleted: list[str] = msgspec.field(default_factory=list)
+    """Directories whose deletion was not finished."""
+    futures: list[tuple[TopicPartition, str]] = msgspec.field(default_factory=list)
+    """Copies of logs that were to move here, and their directories."""
+
+
+def find_logs(home: LogDirectory) -> FoundLogs:
+    """Look which logs lie in a directory."""
+    found = FoundLogs()
+    for name in home.files.list_dir(home.path):
+        parsed = parse_partition_dir(name)
+        path = f"{home.path}/{name}"
+        if parsed is None or not home.files.is_dir(path):
+            continue
+        if parsed.state is DirState.DELETE:
+            found.deleted.append(path)
+        elif parsed.state is DirState.FUTURE:
+            found.futures.append((parsed.partition, path))
+        elif parsed.state is DirState.CURRENT:
+            found.current[parsed.partition] = read_topic_id(home, path)
+    return found
+
+
+def read_topic_id(home: LogDirectory, directory: str) -> bytes:
+    """Whose log a directory holds; the zero id if it doesn't say."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        return decode_partition_metadata(home.files.read_bytes(path), path)
+    except FileNotFoundError:
+        return NO_TOPIC_ID
+    except MalformedFile as error:
+        home.events.warning("partition.metadata unreadable", error=str(error))
+        return NO_TOPIC_ID

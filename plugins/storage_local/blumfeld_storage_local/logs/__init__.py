@@ -1,0 +1,1 @@
+"""The log of one replica: its halves, its flushes, its look-ups."""

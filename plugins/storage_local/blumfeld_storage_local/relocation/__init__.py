@@ -1,0 +1,1 @@
+"""Logs on their way to another directory (KIP-113)."""

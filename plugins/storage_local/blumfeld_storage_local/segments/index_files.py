@@ -1,0 +1,94 @@
+"""The index files of a sealed segment: mapped, or made anew from its batches. Blocks; nothing here is the loop's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld.log.file_names import Suffix
+from blumfeld.log.recovery import RecoveredSegment, recover_segment
+from blumfeld.log.segment_index import (
+    TIME_ENTRY_BYTES,
+    CorruptIndex,
+    OffsetIndex,
+    TimeIndex,
+    TimestampPosition,
+)
+from blumfeld.spi.runtime import File, Files
+from blumfeld_storage_local.segments.scan import damaged
+
+INTERVAL_BYTES = 4096
+"""``index.interval.bytes`` of an index made anew: the finest that anyone has."""
+
+COPIED_BYTES_MAX = 16 << 10
+"""Up to here a copy costs less than a map, which takes a descriptor, a page of its own and two page faults."""
+
+PathOf = Callable[[Suffix], str]
+
+
+def map_indexes(
+    files: Files, path_of: PathOf, base_offset: int, size_bytes: int
+) -> tuple[OffsetIndex, TimeIndex]:
+    """Both indexes over their mapped files, which are in the page cache then: a look-up doesn't wait for a device,
+    unless the kernel has dropped the page of a map that nobody used for long.
+
+    :param size_bytes: of the log file
+    :raises FileNotFoundError: one is missing
+    :raises CorruptIndex: one can't be right: its columns don't rise, it points behind the log, or there are no times
+    """
+    offsets = OffsetIndex(base_offset, _mapped(files, path_of(Suffix.OFFSET_INDEX)))
+    offsets.check(size_bytes)
+    times = TimeIndex(base_offset, _mapped(files, path_of(Suffix.TIME_INDEX)))
+    times.check()
+    if size_bytes and not len(times):
+        raise CorruptIndex("the time index is empty")  # or no record has a time: to look costs a walk
+    return offsets, times
+
+
+def _mapped(files: Files, path: str) -> memoryview:
+    file = files.open(path, write=False)
+    try:
+        size = file.size()
+        if size <= COPIED_BYTES_MAX:
+            return memoryview(file.pread(size, 0))
+        if not file.is_cached(0, size):
+            file.read_ahead(0, size)
+        return file.mmap_read()
+    finally:
+        file.close()
+
+
+def rebuild_indexes(file: File, size_bytes: int, base_offset: int) -> RecoveredSegment:
+    """Walk a sound segment.
+
+    :raises OSError: EIO: it isn't sound
+    """
+    steps = recover_segment(
+        lambda at, size: file.pread(size, at), size_bytes, base_offset, interval_bytes=INTERVAL_BYTES
+    )
+    try:
+        while True:
+            next(steps)
+    except StopIteration as stop:
+        found: RecoveredSegment = stop.value
+    if found.end.problem is not None:
+        raise damaged(file, found.end.position, found.end.problem)
+    return found
+
+
+def highest_timestamp(files: Files, path_of: PathOf, base_offset: int, next_offset: int) -> TimestampPosition:
+    """The last entry of a complete time index, without a map.
+
+    :raises FileNotFoundError: it is missing
+    :raises CorruptIndex: it can't be right, or is empty
+    """
+    file = files.open(path_of(Suffix.TIME_INDEX), write=False)
+    try:
+        size = file.size()
+        if size == 0 or size % TIME_ENTRY_BYTES:
+            raise CorruptIndex(f"{size} bytes are no whole number of time index entries")
+        last = TimeIndex(base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)).last
+    finally:
+        file.close()
+    if last.timestamp_ms < 0 or not base_offset <= last.offset < next_offset:
+        raise CorruptIndex(f"time index: the last entry is {last}, of offsets up to {next_offset}")
+    return last

@@ -1,0 +1,256 @@
+"""The active segment's pen: when to roll, one gather write for a turn, index entries in memory, saved now and then."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+from blumfeld.log.segment_index import (
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_BYTES,
+    SegmentIndexer,
+    TimestampPosition,
+)
+from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
+from blumfeld.spi.config import TopicConfig
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.segments.recent import RecentBatches
+from blumfeld_storage_local.segments.scan import scan
+from blumfeld_storage_local.segments.segment import Segment
+from blumfeld_storage_local.sync.durability import can_be_undone
+
+IOV_MAX = 1024
+"""Buffers that one gather write takes (Linux)."""
+INDEX_SAVE_ENTRIES = 64
+"""Index entries that wait in memory before they are written to the file; a crash rebuilds them in any case."""
+_NEVER_MS = 1 << 62
+
+
+class CutBackError(OSError):
+    """A write failed, and the file could not be cut back: nobody knows what it holds."""
+
+
+class SegmentWriter:
+    """Writes to the last segment of a log. Every method may raise ``OSError``.
+
+    Made for a segment whose bytes are known to be sound: reads its indexes and the headers behind the last index entry.
+
+    :param failed: told of an error that shows the disk to be bad, where the method itself has done its work
+    """
+
+    __slots__ = (
+        "_entries_sure",
+        "_failed",
+        "_first_timestamp_ms",
+        "_index_bytes_max",
+        "_index_full",
+        "_index_saved",
+        "_jitter_ms",
+        "_limits",
+        "_offset_max",
+        "_recent",
+        "_roll_at_ms",
+        "_saved_offsets",
+        "_saved_times",
+        "_segment_bytes",
+        "indexer",
+        "segment",
+    )
+
+    def __init__(
+        self,
+        segment: Segment,
+        config: TopicConfig,
+        jitter_ms: int,
+        now_ms: int,
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self.segment = segment
+        self._failed = failed
+        self._index_saved = segment.size != 0
+        self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        self._first_timestamp_ms = -1
+        self._jitter_ms = jitter_ms
+        self.configure(config)
+        self.indexer = self._resume(config.index_interval_bytes)
+        segment.created_ms = now_ms
+        self._saved_offsets, self._saved_times = len(segment.offsets), len(segment.times)
+        self._note_fullness()
+
+    def _resume(self, interval_bytes: int) -> SegmentIndexer:
+        segment = self.segment
+        (offsets, times), size = segment.growing_indexes(), segment.size_bytes
+        max_timestamp_ms, max_offset = times.last if len(times) else (-1, -1)
+        recent, next_offset = RecentBatches(segment.base_offset), segment.base_offset
+        start = offsets.entry(len(offsets) - 1).position if len(offsets) else 0
+        for batch in scan(segment.file(), start, size) if size else ():
+            if not recent.lasts:
+                recent.floor = batch.base_offset if start else segment.base_offset
+            recent.add(batch.last_offset, batch.position)
+            next_offset = batch.last_offset + 1
+            if batch.max_timestamp_ms > max_timestamp_ms:
+                max_timestamp_ms, max_offset = batch.max_timestamp_ms, batch.last_offset
+        if size:
+            first = next(scan(segment.file(), 0, size))
+            self._begin(first.max_timestamp_ms)
+        segment.next_offset, segment.recent, self._recent = next_offset, recent, recent
+        return SegmentIndexer(offsets, times, interval_bytes, max_timestamp_ms, max_offset)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take the topic's limits; the jitter of this segment stays."""
+        self._limits = RollLimits(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.roll_ms,
+            segment_jitter_ms=min(self._jitter_ms, config.roll_ms),
+        )
+        self._segment_bytes = config.segment_bytes
+        self._index_bytes_max = config.segment_index_bytes
+        self._entries_sure = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
+        """With fewer offset entries neither index is full: a time comes with one of them, but for the last."""
+        self._index_full = False
+        self._begin(self._first_timestamp_ms)
+
+    def _begin(self, first_timestamp_ms: int) -> None:
+        self._first_timestamp_ms = first_timestamp_ms
+        limits = self._limits
+        self._roll_at_ms = (
+            min(first_timestamp_ms + limits.segment_ms - limits.segment_jitter_ms, _NEVER_MS)
+            if first_timestamp_ms >= 0
+            else -2  # only the rule itself can say: it needs the clock
+        )
+
+    def fits(self, batches: Sequence[RecordBatch]) -> int:
+        """Bytes of all, if it takes only a look to see that none of them belongs to a new segment; otherwise -1."""
+        roll_at_ms, last = self._roll_at_ms, batches[-1]
+        start = size = self.segment.size
+        for batch in batches:
+            size += batch.size_bytes
+            if batch.max_timestamp > roll_at_ms:
+                return -1
+        if (
+            size > self._segment_bytes
+            or start == 0
+            or self._index_full
+            or last.base_offset + last.last_offset_delta > self._offset_max
+        ):
+            return -1
+        return size - start
+
+    def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: Callable[[], int]) -> bool:
+        """Whether ``batch`` belongs to a new segment, when ``pending_bytes`` go before it in this write.
+
+        Mostly a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
+        """
+        size = self.segment.size + pending_bytes
+        if size == 0:
+            self._begin(batch.max_timestamp)
+            return batch.last_offset > self._offset_max
+        if (
+            size + batch.size_bytes <= self._limits.segment_bytes
+            and batch.max_timestamp <= self._roll_at_ms
+            and not self._index_full
+            and batch.last_offset <= self._offset_max
+        ):
+            return False
+        return self._rule(batch, size, now_ms()) is not None
+
+    def _rule(self, batch: RecordBatch, size: int, now_ms: int) -> RollReason | None:
+        segment = ActiveSegment(
+            base_offset=self.segment.base_offset,
+            size_bytes=size,
+            created_ms=self.segment.created_ms,
+            first_timestamp_ms=self._first_timestamp_ms,
+            index_full=self._index_full,
+        )
+        incoming = IncomingBatch(batch.size_bytes, batch.last_offset, batch.max_timestamp)
+        return should_roll(segment, incoming, now_ms, self._limits)
+
+    def append(self, batches: Sequence[RecordBatch], size_bytes: int) -> None:
+        """Write the batches, all or none, in one gather write.
+
+        :param size_bytes: of all of them
+        :raises OSError: nothing was written; CutBackError: that is not certain
+        """
+        segment = self.segment
+        start = segment.size
+        last = batches[-1]
+        alone = len(batches) == 1
+        try:
+            if alone:
+                self._gather([last.data], size_bytes, start)
+            elif len(batches) <= IOV_MAX:
+                self._gather([batch.data for batch in batches], size_bytes, start)
+            else:
+                self._gather_all([batch.data for batch in batches], start)
+        except OSError as error:
+            self._cut_back(start, error)
+            raise
+        last_offset = last.base_offset + last.last_offset_delta
+        segment.size = start + size_bytes
+        segment.next_offset = last_offset + 1
+        if alone:  # most turns bring a partition one batch
+            self._recent.add(last_offset, start)
+            indexed = self.indexer.add(last_offset, start, size_bytes, last.max_timestamp)
+        else:
+            self._recent.add_run(batches, start)
+            indexed = self.indexer.add_run(batches, start)
+        if indexed:
+            self._indexed()
+
+    def _gather(self, buffers: Sequence[memoryview], size_bytes: int, position: int) -> None:
+        written = self.segment.file().pwritev(buffers, position)
+        if written != size_bytes:
+            path = self.segment.path()
+            raise OSError(errno.ENOSPC, f"{written} of {size_bytes} bytes were written", path)
+
+    def _gather_all(self, buffers: Sequence[memoryview], position: int) -> None:
+        for at in range(0, len(buffers), IOV_MAX):
+            some = buffers[at : at + IOV_MAX]
+            size_bytes = sum(map(len, some))
+            self._gather(some, size_bytes, position)
+            position += size_bytes
+
+    def _cut_back(self, size: int, cause: OSError) -> None:
+        try:
+            self.segment.file().truncate(size)
+        except OSError as error:
+            raise CutBackError(
+                error.errno, f"a write failed ({cause}), then the cut back to byte {size}: {error}"
+            ) from error
+
+    def _indexed(self) -> None:
+        self._note_fullness()
+        if len(self.indexer.offsets) - self._saved_offsets >= INDEX_SAVE_ENTRIES:
+            try:
+                self.save()
+            except OSError as error:
+                # The records are written, and that is what the outcome says. A start makes the index of an active
+                # segment anew, and the entries stay in memory: the next save, at the latest the seal, which fails if
+                # it can't, writes them at the same place. Only a disk that is bad must not be written any more.
+                if not can_be_undone(error):
+                    self._failed(error)
+
+    def _note_fullness(self) -> None:
+        if len(self.indexer.offsets) < self._entries_sure:
+            return
+        bytes_max = self._index_bytes_max
+        self._index_full = self.indexer.offsets.is_full(bytes_max) or self.indexer.times.is_full(bytes_max)
+
+    def save(self) -> None:
+        """Write the index entries that wait; make the files, if they are not there."""
+        offsets, times = len(self.indexer.offsets), len(self.indexer.times)
+        if self._index_saved and (offsets, times) == (self._saved_offsets, self._saved_times):
+            return
+        self.segment.save_indexes(self._saved_offsets, self._saved_times)
+        self._saved_offsets, self._saved_times = offsets, times
+        self._index_saved = True
+
+    def seal(self) -> None:
+        """The segment rolls, or is closed: its index files are complete. May be called twice."""
+        self.indexer.seal()
+        self.save()
+
+    @property
+    def highest(self) -> TimestampPosition:
+        """The highest timestamp so far, -1 if there is none, and the last offset of the batch it came with."""
+        return TimestampPosition(self.indexer.max_timestamp_ms, self.indexer.max_timestamp_offset)

@@ -1,0 +1,174 @@
+"""Open the log of one partition in its directory, or make it: what was torn is recovered first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from blumfeld.log.file_names import partition_dir
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.storage import LogListener, TopicPartition
+from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
+from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
+from blumfeld_storage_local.logs.log_state import LogState
+from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.segments.segment import Segment
+from blumfeld_storage_local.segments.segment_list import SegmentList
+from blumfeld_storage_local.start.looking import Looked, look
+from blumfeld_storage_local.start.opening import Found
+from blumfeld_storage_local.start.recovering import Recovery
+
+_ALL = 1 << 62
+"""A flushed end beyond every log: all of it is flushed."""
+
+
+class LogCallbacks(msgspec.Struct, frozen=True):
+    """What a log calls of its storage."""
+
+    truncating: Callable[[LogState, int], None]
+    closed: Callable[[LogState], None]
+    cleaned: Callable[[LogState], None]
+
+
+async def open_partition(
+    at: DirectoryLogs,
+    partition: TopicPartition,
+    topic_id: bytes,
+    config: TopicConfig,
+    listener: LogListener,
+    callbacks: LogCallbacks,
+) -> LocalLog:
+    """The log of one partition, which is not open; recovered, unless it was closed cleanly.
+
+    :raises OSError: its files can't be read or changed
+    :raises ValueError: its directory holds another topic id
+    """
+    home, checkpoints = at.home, at.checkpoints
+    directory = f"{home.path}/{partition_dir(partition)}"
+    clean = partition in at.clean
+    at.clean.pop(partition, None)
+    looked = await _look(at, partition, directory, topic_id)
+    created = looked is None
+    if looked is None:
+        looked = Looked(Found([], []), 0)
+        # what a deleted log of this name left there would cost this one its records
+        checkpoints.forget(partition)
+        await checkpoints.save_soon()
+    found = looked.found
+    segments = _segments_of(home, directory, found.bases)
+    recovery = Recovery(home, segments, config, listener)
+    start = checkpoints.log_starts.get(partition, 0)
+    recovery_point = checkpoints.recovery_points.get(partition, 0)
+    recover_from = len(segments) if clean else _first_to_recover(segments, recovery_point)
+    for number, segment in enumerate(segments[:recover_from]):
+        if segment.base_offset in found.unindexed:
+            await recovery.rebuild(number)
+    await recovery.recover(recover_from)
+    end_offset = checkpoints.recovery_points.get(partition, -1)
+    at_rest = clean and not found.unindexed and _rests(segments, looked.active_bytes, end_offset)
+    if not segments:
+        segments.append(Segment(home.files, directory, start, start))
+        segments[0].counted_by(home.open_files)
+        segments[0].create()
+    listed = SegmentList(home, directory, segments)
+    listed.at_rest = at_rest
+
+    def make() -> LocalLog:
+        return LocalLog(
+            home,
+            partition,
+            listed,
+            config,
+            listener,
+            log_start_offset=start,
+            flushed_end_offset=_ALL if created or clean else recovery_point,
+            names_unsynced=created or not clean,
+            truncating=callbacks.truncating,
+            closed=callbacks.closed,
+            cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
+            cleaned=callbacks.cleaned,
+        )
+
+    try:
+        log = make()
+    except OSError as error:
+        if not clean:
+            raise
+        home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
+        await recovery.recover(len(segments) - 1)
+        log = make()
+    await _set_right(log, checkpoints.cleaner_offsets.get(partition, 0), home, callbacks)
+    return log
+
+
+async def _set_right(
+    log: LocalLog, cleaned_end_offset: int, home: LogDirectory, callbacks: LogCallbacks
+) -> None:
+    """What the checkpoints say may be more than what a crash left."""
+    if log.log_start_offset > log.written_end_offset:
+        log.truncate_fully(log.log_start_offset)
+    if log.cleaned_end_offset < cleaned_end_offset:
+        callbacks.cleaned(log)  # a crash took records that were clean: those that come in their place are not
+    if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
+        await log.flush()  # readers are to see nothing that a power cut could take
+
+
+def _segments_of(home: LogDirectory, directory: str, bases: list[int]) -> list[Segment]:
+    """Each ends where the next begins; the last is not looked into yet."""
+    ends = [*bases[1:], *bases[-1:]]
+    return [Segment(home.files, directory, base, end) for base, end in zip(bases, ends, strict=True)]
+
+
+async def _look(
+    at: DirectoryLogs, partition: TopicPartition, directory: str, topic_id: bytes
+) -> Looked | None:
+    """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already."""
+    home = at.home
+    looked = at.looked.pop(partition, None)
+    if looked is not None and looked.topic_id == topic_id:
+        await asyncio.sleep(0)  # thousands may be opened one after the other
+        return looked
+    return await home.runtime.offload(_prepare_and_look, home, directory, topic_id)
+
+
+def _prepare_and_look(home: LogDirectory, directory: str, topic_id: bytes) -> Looked | None:
+    return None if _prepare(home, directory, topic_id) else look(home.files, directory)
+
+
+def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
+    """Whether a log that was closed cleanly is as the checkpoint says, as far as the size of its active segment tells.
+
+    Nothing else of it is looked at until somebody reads or writes it: a node has thousands that nobody does.
+    """
+    if not segments or end_offset < segments[-1].base_offset:
+        return False
+    active = segments[-1]
+    if (active_bytes == 0) != (end_offset == active.base_offset):
+        return False
+    active.size, active.next_offset = active_bytes, end_offset
+    return True
+
+
+def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:
+    """Make the log's directory, or check that it is this topic's; whether it was made. Blocks."""
+    created = not home.files.exists(directory)
+    if created:
+        home.files.make_dirs(directory)
+    held = NO_TOPIC_ID if created else read_topic_id(home, directory)
+    if held == NO_TOPIC_ID:
+        home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
+    elif held != topic_id:
+        raise ValueError(f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}")
+    return created
+
+
+def _first_to_recover(segments: list[Segment], recovery_point: int) -> int:
+    """The first segment that may hold what was not flushed; the active one is always walked: its indexes grow."""
+    for at, segment in enumerate(segments):
+        if at == len(segments) - 1 or segment.next_offset > recovery_point:
+            return at
+    return 0

@@ -1,0 +1,48 @@
+"""Look at a log's directory and open none of its files, as far as that goes: all that a start needs of most logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from blumfeld.log.file_names import Suffix, partition_dir, segment_name
+from blumfeld.spi.runtime import Files
+from blumfeld.spi.storage import TopicPartition
+from blumfeld_storage_local.start.opening import Found, tidy
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What was seen."""
+
+    found: Found
+    active_bytes: int
+    """Size of the last segment's log; 0 if there is none."""
+    topic_id: bytes = bytes(16)
+
+
+def look(files: Files, directory: str, topic_id: bytes = bytes(16)) -> Looked:
+    """Tidy up and list one log's directory. Blocks. Raises ``OSError``."""
+    found = tidy(files, directory)
+    if not found.bases:
+        return Looked(found, 0, topic_id)
+    file = files.open(f"{directory}/{segment_name(found.bases[-1], Suffix.LOG)}", write=False)
+    try:
+        return Looked(found, file.size(), topic_id)
+    finally:
+        file.close()
+
+
+def look_at_all(
+    files: Files, path: str, logs: Mapping[TopicPartition, bytes]
+) -> dict[TopicPartition, Looked]:
+    """All logs of a log directory in one go: a worker's way there and back costs more than such a look. Blocks.
+
+    Those that can't be read are left out: whoever opens one hears of it.
+    """
+    looked: dict[TopicPartition, Looked] = {}
+    for partition, topic_id in logs.items():
+        with suppress(OSError):
+            looked[partition] = look(files, f"{path}/{partition_dir(partition)}", topic_id)
+    return looked

@@ -1,0 +1,43 @@
+"""Open a log's directory: tidy up what a stop left half done, and list what is there."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.spi.runtime import Files
+from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, finish_swaps
+
+_INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
+
+
+class Found(msgspec.Struct):
+    """The segments of a directory, after it was tidied up."""
+
+    bases: list[int]
+    unindexed: list[int]
+    """Segments that lack an index file."""
+
+
+def tidy(files: Files, directory: str) -> Found:
+    """Remove leftovers, finish the cleaner's renames, and list the segments. Blocks.
+
+    :raises OSError: the directory can't be read or changed
+    """
+    names = files.list_dir(directory)
+    for name in names:
+        if name.endswith(".tmp"):
+            files.unlink(f"{directory}/{name}")
+    marked = [(name, file) for name in names if (file := parse_segment_name(name)) is not None and file.mark]
+    if marked or SWAP_PLAN in names:
+        finish_swaps(files, directory, marked, planned=SWAP_PLAN in names)
+        names = files.list_dir(directory)
+    segments = [file for name in names if (file := parse_segment_name(name)) is not None]
+    bases = sorted(file.base_offset for file in segments if file.suffix is Suffix.LOG)
+    indexed: dict[int, int] = {}
+    for file in segments:
+        if file.suffix in _INDEXES:
+            indexed[file.base_offset] = indexed.get(file.base_offset, 0) + 1
+            if file.base_offset not in bases:
+                files.unlink(f"{directory}/{segment_name(file.base_offset, file.suffix)}")
+    return Found(bases, [base for base in bases if indexed.get(base, 0) < len(_INDEXES)])

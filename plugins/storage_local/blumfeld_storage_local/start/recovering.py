@@ -1,0 +1,135 @@
+"""Recover a log's segments: find what a crash may have torn, cut it off, make the indexes anew."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator
+
+from blumfeld.log.file_names import Suffix
+from blumfeld.log.recovery import LegacyFormat, RecoveredSegment, recover_segment
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.storage import LogListener
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.segments.scan import damaged
+from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
+from blumfeld_storage_local.start.setting_aside import set_aside_end, set_aside_whole
+
+INDEX_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix is not Suffix.LOG)
+STEPS_AT_ONCE = 64
+"""Chunks that a worker walks before the loop hears of it: about 64 MiB, some 20 ms of work."""
+
+
+class Recovery:
+    """Recovers segments of one log off the loop, one slice of a segment after the other.
+
+    :param listener: told on the loop of the whole batches that ``log.recovery.Told`` speaks of
+    """
+
+    def __init__(
+        self, home: LogDirectory, segments: list[Segment], config: TopicConfig, listener: LogListener
+    ) -> None:
+        self._home = home
+        self._segments = segments
+        self._config = config
+        self._listener = listener
+
+    async def rebuild(self, at: int) -> None:
+        """Make the indexes of a segment that was flushed anew.
+
+        :raises OSError: its bytes are damaged: nothing is cut, for it was promised to last
+        """
+        segment = self._segments[at]
+        found = await self._walk(segment)
+        if found.end.problem is not None:
+            raise damaged(segment.file(), found.end.position, found.end.problem)
+        segment.set_indexes(found.offsets, found.times)
+        await self._home.runtime.offload(segment.save_indexes)
+        await self._home.runtime.offload(segment.sync_indexes)
+
+    async def recover(self, start: int) -> None:
+        """Recover segments from number ``start`` on: the log ends before the first batch that isn't whole.
+
+        :raises OSError: they can't be read or cut, or hold an old Kafka's format
+        """
+        for at in range(start, len(self._segments)):
+            segment = self._segments[at]
+            found = await self._walk(segment)
+            segment.set_indexes(found.offsets, found.times)
+            problem = found.end.problem
+            hole = at + 1 < len(self._segments) and found.end.next_offset < self._segments[at + 1].base_offset
+            if problem is None and hole and not self._config.compacts:
+                problem = f"offsets up to {self._segments[at + 1].base_offset} are missing"
+            if problem is not None:
+                self._home.events.warning(
+                    "log cut after a crash",
+                    file=segment.path(),
+                    end_offset=found.end.next_offset,
+                    bytes=segment.size_bytes - found.end.position,
+                    reason=problem,
+                )
+            kept = await self._home.runtime.offload(self._settle, at, found, problem is not None)
+            if kept:
+                self._home.events.warning("sound batches behind the cut are set aside", files=kept)
+            if problem is not None:
+                segment.next_offset = found.end.next_offset
+                return
+            if at + 1 < len(self._segments):
+                segment.forget_indexes()
+
+    async def _walk(self, segment: Segment) -> RecoveredSegment:
+        file = segment.file()
+        batches: list[RecordBatch] = []
+        steps = recover_segment(
+            lambda position, size: file.pread(size, position),
+            segment.size_bytes,
+            segment.base_offset,
+            interval_bytes=self._config.index_interval_bytes,
+            told=batches.append,
+        )
+        while True:
+            try:
+                found = await self._home.runtime.offload(_walk_on, steps)
+            except LegacyFormat as error:
+                raise OSError(errno.EPROTONOSUPPORT, str(error), segment.path()) from error
+            for batch in batches:
+                self._listener.recovered(batch)
+            batches.clear()
+            if found is not None:
+                return found
+
+    def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> list[str]:
+        """Bring the files to what was found: later segments go, newest first, then the damaged end.
+
+        What of it holds sound batches is set aside: the paths.
+        """
+        segment = self._segments[at]
+        kept: list[str | None] = []
+        if cut:
+            dropped = len(self._segments) > at + 1
+            while len(self._segments) > at + 1:
+                later = self._segments.pop()
+                later.close()
+                kept.append(set_aside_whole(self._home.files, later))
+                for suffix in INDEX_SUFFIXES:
+                    path = later.path(suffix)
+                    if self._home.files.exists(path):
+                        self._home.files.unlink(path)
+            if dropped:  # or they could come back behind what is written next, if it ends where they begin
+                self._home.files.sync_dir(segment.path().rpartition("/")[0])
+            if segment.size_bytes != found.end.position:
+                kept.append(set_aside_end(self._home.files, segment, found.end.position))
+                segment.file().truncate(found.end.position)
+                segment.size = found.end.position
+        segment.save_indexes()
+        return [path for path in kept if path is not None]
+
+
+def _walk_on(steps: Generator[int, None, RecoveredSegment]) -> RecoveredSegment | None:
+    try:
+        for _ in range(STEPS_AT_ONCE):
+            next(steps)
+    except StopIteration as stop:
+        result: RecoveredSegment = stop.value
+        return result
+    return None

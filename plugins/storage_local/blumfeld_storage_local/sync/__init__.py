@@ -1,0 +1,1 @@
+"""When what was written is on the device."""
