@@ -50,6 +50,8 @@ class FakePart:
     async def stop(self, *arguments: Any) -> None:
         JOURNAL(f"{self.name} stopped")
 
+    compacts = False
+
     def promise(self) -> str:
         return f"what {self.name} promises"
 

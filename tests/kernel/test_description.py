@@ -45,6 +45,7 @@ configuration, other than Kafka's defaults
 this build does not
   transactions  a transactional.id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED
   security      every client is User:ANONYMOUS and may do everything, on PLAINTEXT only
+  compaction    a topic with cleanup.policy=compact keeps every record: this storage does not compact
   APIs          """
 
 CONFIG = """

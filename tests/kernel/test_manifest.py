@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
 import pytest
 
-from blumfeld.kernel.manifest import Manifest, listener_sections, read_manifest
+from blumfeld.kernel.manifest import Manifest, decode_section, listener_sections, read_manifest
 from blumfeld.kernel.manifest_error import ManifestError
 from blumfeld.kernel.manifest_rules import address
 from blumfeld.kernel.plan import Plan, make_plan
 from tests.kernel import fakes
+
+
+class Wordy(msgspec.Struct):
+    flush: Literal["never", "interval", "every"] = "never"
+
+
+class WordyOptions(msgspec.Struct):
+    deep: Wordy | None = None
 
 
 def plan_of(text: str, *overrides: str, listen: str | None = None) -> Plan:
@@ -349,3 +360,11 @@ def test_addresses() -> None:
     assert address("localhost:0") == ("localhost", 0)
     assert address("[::1]:9092") == ("::1", 9092)
     assert address(":9092") == ("", 9092)
+
+
+def test_a_word_that_is_none_of_those_allowed_names_them() -> None:
+    """Also in a plug-in's options, and with the closest one pointed out."""
+    with pytest.raises(ManifestError) as caught:
+        decode_section({"deep": {"flush": "intervall"}}, WordyOptions, "m.toml", "storage.options")
+    said = 'storage.options.deep.flush: found "intervall"; allowed: never, interval, every (did you mean interval?)'
+    assert str(caught.value) == f"m.toml: {said}"

@@ -137,6 +137,11 @@ def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:
     for role, meaning in NOT_YET:
         if role not in filled:
             yield (role, meaning)
+    if not node.composition.storage.compacts:
+        yield (
+            "compaction",
+            "a topic with cleanup.policy=compact keeps every record: this storage does not compact",
+        )
     served = node.broker.advertised("broker")
     missing = [api.name for key, api in API_BY_KEY.items() if "broker" in api.listeners and key not in served]
     for nth, line in enumerate(textwrap.wrap(", ".join(missing), LINE_CHARS)):

@@ -171,7 +171,7 @@ def decode_section(raw: Mapping[str, Any], kind: type[_S], source: str, path: st
     try:
         return msgspec.convert(raw, kind, strict=True)
     except msgspec.ValidationError as error:
-        problems = unknown_keys(raw, kind, path) or [decode_error(error, raw, path)]
+        problems = unknown_keys(raw, kind, path) or [decode_error(error, raw, path, kind)]
         raise ManifestError(source, problems) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -92,8 +92,13 @@ _WORDS = {
 }
 
 
-def decode_error(error: msgspec.ValidationError, raw: object, path: str) -> Problem:
-    """msgspec's complaint in our form. Its message is ``Expected `int`, got `str` - at `$.node.id```."""
+def decode_error(
+    error: msgspec.ValidationError, raw: object, path: str, kind: type[msgspec.Struct] | None = None
+) -> Problem:
+    """msgspec's complaint in our form. Its message is ``Expected `int`, got `str` - at `$.node.id```.
+
+    :param kind: what ``raw`` was to be: where a value is none of some words, they are looked up there
+    """
     message, _, at = str(error).partition(" - at `$")
     steps = at.rstrip("`").lstrip(".")
     full = f"{path}.{steps}" if path and steps and not steps.startswith("[") else path + steps
@@ -101,10 +106,21 @@ def decode_error(error: msgspec.ValidationError, raw: object, path: str) -> Prob
     if message.startswith("Object missing required field `"):
         missing = message.removeprefix("Object missing required field `").rstrip("`")
         return Problem(full, f"no {missing}", f"a table with {missing}")
+    if message.startswith("Invalid enum value") and (words := _words_at(kind, steps)):
+        return Problem(full, shown(found), one_of(str(found), words))
     wanted, _, _ = message.removeprefix("Expected ").partition(", got ")
     kinds, _, bounds = wanted.lstrip("`").partition("`")
     words = [_WORDS.get(kind.strip(), kind.strip()) for kind in kinds.split("|") if kind.strip() != "null"]
     return Problem(full, shown(found), " or ".join(words) + bounds)
+
+
+def _words_at(kind: type[msgspec.Struct] | None, steps: str) -> list[str]:
+    """The words that a ``Literal`` allows; steps into tables only, not into lists."""
+    hint: Any = kind
+    for step in steps.split("."):
+        struct = _struct_in(hint)
+        hint = get_type_hints(struct).get(step) if struct is not None else None
+    return [str(word) for word in get_args(hint)] if get_origin(hint) is Literal else []
 
 
 def _value_at(raw: object, steps: str) -> object:
