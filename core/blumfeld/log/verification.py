@@ -5,7 +5,7 @@ Each finding says what it would take to mend it, so that a repair is a list of f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 
@@ -143,12 +143,9 @@ def trimmed(data: Buffer, entry_bytes: int) -> Buffer:
 def offset_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) -> Iterator[Finding]:
     """Missing, garbage, or not about these batches."""
     name = segment_name(segment.base_offset, Suffix.OFFSET_INDEX)
-    if segment.offset_index is None:
-        yield from _missing(name, batches)
+    data = yield from _usable(name, segment.offset_index, OFFSET_ENTRY_BYTES, batches)
+    if data is None:
         return
-    data = trimmed(segment.offset_index, OFFSET_ENTRY_BYTES)
-    if len(data) != len(segment.offset_index):
-        yield Finding(name, "preallocated: zeros behind the last entry", Mending.NOTHING)
     try:
         index = OffsetIndex(segment.base_offset, data)
         index.check(len(segment.log))
@@ -159,12 +156,11 @@ def offset_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) 
     for number in range(len(index)):
         entry = index.entry(number)
         if at.get(entry.position) != entry.offset:
+            there = at.get(entry.position)
             problem = (
                 f"entry {number} says that the batch at byte {entry.position:,} ends with {entry.offset}; "
             )
-            problem += (
-                "no batch starts there" if entry.position not in at else f"it ends with {at[entry.position]}"
-            )
+            problem += "no batch starts there" if there is None else f"it ends with {there}"
             yield Finding(name, problem, Mending.REBUILD)
             return
 
@@ -172,12 +168,9 @@ def offset_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) 
 def time_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) -> Iterator[Finding]:
     """Missing, garbage, or an entry that would make a look-up by time pass over records."""
     name = segment_name(segment.base_offset, Suffix.TIME_INDEX)
-    if segment.time_index is None:
-        yield from _missing(name, batches)
+    data = yield from _usable(name, segment.time_index, TIME_ENTRY_BYTES, batches)
+    if data is None:
         return
-    data = trimmed(segment.time_index, TIME_ENTRY_BYTES)
-    if len(data) != len(segment.time_index):
-        yield Finding(name, "preallocated: zeros behind the last entry", Mending.NOTHING)
     try:
         index = TimeIndex(segment.base_offset, data)
         index.check()
@@ -197,9 +190,18 @@ def time_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) ->
             return
 
 
-def _missing(name: str, batches: Sequence[WholeBatch]) -> Iterator[Finding]:
-    if batches:
-        yield Finding(name, "missing", Mending.REBUILD)
+def _usable(
+    name: str, held: Buffer | None, entry_bytes: int, batches: Sequence[WholeBatch]
+) -> Generator[Finding, None, Buffer | None]:
+    """The entries of an index file, without preallocated zeros; ``None`` where there is no file."""
+    if held is None:
+        if batches:
+            yield Finding(name, "missing", Mending.REBUILD)
+        return None
+    data = trimmed(held, entry_bytes)
+    if len(data) != len(held):
+        yield Finding(name, "preallocated: zeros behind the last entry", Mending.NOTHING)
+    return data
 
 
 def transaction_index_findings(segment: SegmentBytes, aborts: dict[int, int]) -> Iterator[Finding]:
