@@ -35,7 +35,7 @@ def test_the_time_is_what_each_cleaner_says_of_its_whole_round() -> None:
 def test_the_table_says_rates_and_what_they_are_of_the_last_ones() -> None:
     found = {"small": {"blumfeld": [sample(2), sample(4), sample(3)], "kafka": [sample(1)] * 3}}
     out = io.StringIO()
-    Console(width=200, file=out).print(table([SHAPE], found, 3))
+    Console(width=200, file=out).print(table(found, 3))
     ours_row, kafka_row = [line for line in out.getvalue().splitlines() if "123" in line]
     assert "0.33×" in ours_row
     assert "33" in ours_row
@@ -53,10 +53,18 @@ def test_cleaners_that_keep_different_records_end_the_bench(
         return sample(1, next(digests))
 
     monkeypatch.setattr(compaction, "write", lambda *_: tmp_path)
+    monkeypatch.setattr(compaction, "log_files", lambda _: [tmp_path, tmp_path])
     monkeypatch.setattr(compaction, "measure", made)
     cleaners = [Cleaner(name, [], "data", lambda _: None) for name in ("a", "b")]
     with pytest.raises(BenchError, match="different records are left"):
-        run([SHAPE], cleaners, 1)
+        run(SHAPE, cleaners, 1)
+
+
+def test_a_log_of_one_segment_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No cleaner takes the active one: the bench would wait for nothing."""
+    monkeypatch.setattr(compaction, "write", lambda *_: tmp_path)
+    with pytest.raises(BenchError, match="active segment"):
+        run(SHAPE, [], 1)
 
 
 @pytest.mark.slow

@@ -141,28 +141,28 @@ def _await_clean(cleaner: Cleaner, server: Server, copy: Path) -> int:
     return peak
 
 
-def run(
-    shapes: Sequence[Shape], cleaners: Sequence[Cleaner], rounds: int
-) -> dict[str, dict[str, list[Sample]]]:
-    """All rounds of all shapes, by shape and cleaner."""
-    found: dict[str, dict[str, list[Sample]]] = {}
-    for shape in shapes:
-        with tempfile.TemporaryDirectory(prefix="blumfeld-compaction-") as folder:
-            data = write(shape, Path(folder) / "written")
-            samples: dict[str, list[Sample]] = {cleaner.name: [] for cleaner in cleaners}
-            for number in range(rounds):
-                for cleaner in cleaners:
-                    work = Path(folder) / f"{cleaner.name}-{number}"
-                    samples[cleaner.name].append(measure(cleaner, data, work))
-                    shutil.rmtree(work)
-            found[shape.name] = samples
-            kept = {(s.records, s.digest) for series in samples.values() for s in series}
-            if len(kept) != 1:
-                raise BenchError(f"{shape.name}: different records are left: {sorted(kept)}")
-    return found
+def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, list[Sample]]:
+    """All rounds of one shape, by cleaner.
+
+    :raises BenchError: it fits into one segment, or the cleaners keep different records
+    """
+    with tempfile.TemporaryDirectory(prefix="blumfeld-compaction-") as folder:
+        data = write(shape, Path(folder) / "written")
+        if len(log_files(data)) < 2:
+            raise BenchError(f"{shape.name}: all of it is in the active segment, which no cleaner takes")
+        samples: dict[str, list[Sample]] = {cleaner.name: [] for cleaner in cleaners}
+        for number in range(rounds):
+            for cleaner in cleaners:
+                work = Path(folder) / f"{cleaner.name}-{number}"
+                samples[cleaner.name].append(measure(cleaner, data, work))
+                shutil.rmtree(work)
+    kept = {(s.records, s.digest) for series in samples.values() for s in series}
+    if len(kept) != 1:
+        raise BenchError(f"{shape.name}: different records are left: {sorted(kept)}")
+    return samples
 
 
-def table(shapes: Sequence[Shape], found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
+def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
     """A row for each shape and cleaner: medians, and what ours is of the last one's."""
     out = Table(title=f"Compaction, medians of {rounds} interleaved rounds", title_justify="left")
     for column in (
@@ -177,13 +177,12 @@ def table(shapes: Sequence[Shape], found: dict[str, dict[str, list[Sample]]], ro
         "records left",
     ):
         out.add_column(column, justify="left" if column in ("log", "cleaner") else "right")
-    for shape in shapes:
-        samples = found[shape.name]
+    for shape, samples in found.items():
         last = statistics.median(s.mb_per_s for s in list(samples.values())[-1])
         for name, series in samples.items():
             rate = statistics.median(s.mb_per_s for s in series)
             out.add_row(
-                shape.name,
+                shape,
                 name,
                 f"{series[0].log_bytes / 1e6:,.0f}",
                 f"{statistics.median(s.seconds for s in series):.2f}",
@@ -214,18 +213,12 @@ def main() -> None:
         for shape in SHAPES
     ]
     cleaners = [ours()] + ([kafka(options.peer.resolve())] if options.peer else [])
-    found = run(shapes, cleaners, options.rounds)
-    Console().print(table(shapes, found, options.rounds))
-    if options.json:
-        options.json.write_text(
-            json.dumps(
-                {
-                    shape: {name: [attrs.asdict(s) for s in series] for name, series in by.items()}
-                    for shape, by in found.items()
-                },
-                indent=1,
-            )
-        )
+    found: dict[str, dict[str, list[Sample]]] = {}
+    for shape in shapes:
+        found[shape.name] = run(shape, cleaners, options.rounds)
+        Console().print(table({shape.name: found[shape.name]}, options.rounds))
+        if options.json:
+            options.json.write_text(json.dumps(found, default=attrs.asdict, indent=1))
 
 
 if __name__ == "__main__":
