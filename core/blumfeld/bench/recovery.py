@@ -211,6 +211,8 @@ def main() -> None:
     rivals = [this_build()] + ([kafka(options.peer.resolve())] if options.peer else [])
     shape = Shape(options.size_mb * 1_000_000, options.partitions, options.batch_bytes, options.idempotent)
     console = Console()
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="blumfeld-recovery-", dir=options.folder) as folder:
         result = run(rivals, Path(folder), shape, options.rounds, cold=options.cold, told=console)
     console.print(table(result))
