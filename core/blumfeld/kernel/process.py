@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -26,6 +27,10 @@ takes about a millisecond; with all that was imported it took forty.
 """
 COLLECT_AFTER_OBJECTS = 20_000
 """Young objects between two collections (CPython's 700 is for small programs): requests leave few cycles."""
+SWITCH_INTERVAL_S = 0.0005
+"""How long a worker thread may keep the interpreter when the loop wants it back, once the node serves. A turn gives it up
+at each of its system calls; CPython's 5 ms would then be added to each. While recovery works it is left alone.
+"""
 
 CLEAN_STOP = 0
 STOPPED_BY_DEFECT = 1
@@ -71,6 +76,7 @@ class Process:
             node = Node(self._plan, runtime, self._logs, self._make_broker)
             if await self._starts(node):
                 self._ready(node)
+                sys.setswitchinterval(SWITCH_INTERVAL_S)
                 self._logs.port_is_open(_offload_by(runtime))
                 runtime.call_later(SETTLE_MS, settle)
                 await self._ended.wait()

@@ -191,6 +191,11 @@ class CompactionRound:
         for cleaned, segment in zip(outcome.segments, made, strict=True):
             for suffix in cleaned.suffixes:
                 name = segment_name(cleaned.base_offset, suffix)
+                path = f"{self._directory}/{name}"
+                if cleaned.base_offset in cleaned.replaced and self._files.exists(path):
+                    # To write over it would free its blocks here and now: 4 ms for 16 MiB.
+                    self._files.rename(path, path + Mark.DELETED.value)
+                    deleted.append(path + Mark.DELETED.value)
                 self._rename(name + Mark.SWAP.value, name)
             segment.mark = Mark.NONE
             yield _Then.PAUSE
