@@ -22,14 +22,15 @@ from blumfeld.kernel.plugins import PluginSet
 from blumfeld.spi.transport import LoopFactory
 
 SETTLE_MS = 250
-"""After the ready line, before garbage is collected once and what is left is taken out of the collector's sight. That
-takes about a millisecond; with all that was imported it took forty.
+"""After the ready line, before garbage is collected once and what is left is taken out of the collector's sight.
+That takes about a millisecond; with all that was imported it took forty.
 """
 COLLECT_AFTER_OBJECTS = 20_000
 """Young objects between two collections (CPython's 700 is for small programs): requests leave few cycles."""
 SWITCH_INTERVAL_S = 0.0005
-"""How long a worker thread may keep the interpreter when the loop wants it back, once the node serves. A turn gives it up
-at each of its system calls; CPython's 5 ms would then be added to each. While recovery works it is left alone.
+"""How long a worker thread may keep the interpreter when the loop wants it back, once the node serves. A turn
+gives it up at each of its system calls; CPython's 5 ms would then be added to each. While recovery works it
+is left alone.
 """
 
 CLEAN_STOP = 0
@@ -115,7 +116,9 @@ class Process:
 
 
 def raise_fd_limit() -> None:
-    """As many descriptors as we are allowed: the soft limit is for programs that use ``select``. Java does so too."""
+    """As many descriptors as we are allowed: the soft limit is for programs that use ``select``. Java does so
+    too.
+    """
     with contextlib.suppress(ImportError, OSError, ValueError):  # then it stays as it is
         import resource
 
