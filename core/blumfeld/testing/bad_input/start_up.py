@@ -128,7 +128,7 @@ def cases(folder: Path, taken: str, locked: Path) -> Sequence[Case]:
         on.arguments(
             "a directory that another broker has",
             ["--data-dir", str(on.locked)],
-            "locked by another",
+            "another process holds the lock",
             NOT_STARTED,
         ),
         on.below_a_file(),
