@@ -103,7 +103,7 @@ def log_listing(name: str, data: memoryview, base_offset: int, window: Window) -
 
 
 def _damage(part: Damage) -> str:
-    reach = "the end" if part.to_offset is None else f"before {part.to_offset}"
+    reach = "the end" if part.is_tail else f"before {part.to_offset}"
     size = f"{part.size_bytes:,} bytes at {part.position:,}"
     return f"DAMAGED: {size} (offsets {part.from_offset} to {reach}): {part.problem}"
 

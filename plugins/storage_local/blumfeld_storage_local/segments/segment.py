@@ -301,10 +301,6 @@ class Segment:
             recent.copied_from, recent.copy = position, data
         return data
 
-    def scan_from(self, offset: int) -> Iterator[BatchAt]:
-        """The batches from the one that contains ``offset``, or an earlier one, to the end."""
-        return scan(self.file(), self.offsets.lookup(offset).position, self.size_bytes)
-
     def batch(self, at: BatchAt) -> RecordBatch:
         """The batch itself."""
         return next(read_batches(self.file, at.position, at.position + at.size_bytes))
