@@ -15,7 +15,7 @@ from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.segments.index_files import highest_timestamp, map_indexes, rebuild_indexes
 from blumfeld_storage_local.segments.open_files import OpenFiles
 from blumfeld_storage_local.segments.recent import RecentBatches
-from blumfeld_storage_local.segments.scan import BatchAt, damaged, read_batches, scan
+from blumfeld_storage_local.segments.scan import damaged, read_batches, scan
 
 COPY_BYTES_MAX = 16_384
 """Up to here to read bytes costs less than the two more system calls that a file region takes to send."""
@@ -300,10 +300,6 @@ class Segment:
         if recent is not None:
             recent.copied_from, recent.copy = position, data
         return data
-
-    def batch(self, at: BatchAt) -> RecordBatch:
-        """The batch itself."""
-        return next(read_batches(self.file, at.position, at.position + at.size_bytes))
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Batches from the one that contains ``offset`` to the end of the segment as it is now."""
