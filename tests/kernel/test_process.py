@@ -19,6 +19,7 @@ from blumfeld.kernel.manifest import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.plan import make_plan
 from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process, settle
+from blumfeld.spi.runtime import NodeFailure
 from tests.kernel import fakes
 from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered
 
@@ -106,6 +107,24 @@ def test_a_defect_is_logged_and_stops_the_node(tmp_path: Path) -> None:
     assert JOURNAL.lines[-1] == "storage stopped"
     (event,) = [(level, values["where"]) for level, _, values in rendered.events if level == "error"]
     assert event == ("error", "task buggy")
+
+
+def test_a_node_that_cannot_go_on_says_why_and_shows_no_code(tmp_path: Path) -> None:
+    """A disk that failed is the operator's to mend, not ours."""
+    rendered = Rendered()
+
+    def ready(node: Node) -> None:
+        async def fail() -> None:
+            raise NodeFailure("the disk is gone")
+
+        node.composition.runtime.spawn(fail(), "watcher")
+
+    ended = process(tmp_path, ready, rendered)
+    assert ended.run() == 1
+    ended._logs.flush()
+    (values,) = [values for level, _, values in rendered.events if level == "error"]
+    assert values["error"] == "the disk is gone"
+    assert "exc_info" not in values
 
 
 def test_a_failed_start_is_raised_after_all_is_undone(tmp_path: Path) -> None:

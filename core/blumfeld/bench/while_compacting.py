@@ -24,20 +24,11 @@ from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.testing.raw_connection import RawConnection
-from blumfeld.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from blumfeld.wire.records import Record
 
 MIB = 1 << 20
 NEVER, AT_ONCE = "1.0", "0.0"
 """``min.cleanable.dirty.ratio``: never cleaned; cleaned as soon as anything is sealed."""
-ALTER_VERSION = 1
-TOPIC = 2
-SET = 0
 CLEAN_TIMEOUT_S = 300.0
 BACKOFF_MS = 200
 SEGMENT_BYTES = 16 * MIB
@@ -121,15 +112,9 @@ def fill(broker: BrokerProcess, topic: str, size_bytes: int, keys: int) -> None:
 
 def let_be_cleaned(broker: BrokerProcess, topic: str) -> None:
     """It counts as dirty from now on."""
-    config = AlterableConfig(name="min.cleanable.dirty.ratio", config_operation=SET, value=AT_ONCE)
-    resource = AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=[config])
-    with RawConnection(broker.address) as connection:
-        answer = connection.ask(
-            IncrementalAlterConfigsRequest(resources=[resource]),
-            ALTER_VERSION,
-            IncrementalAlterConfigsResponse,
-        )
-    assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+    host, port = broker.address.split(":")
+    with WireClient(host, int(port)) as client:
+        client.set_topic_config(topic, "min.cleanable.dirty.ratio", AT_ONCE)
 
 
 def is_clean(broker: BrokerProcess, topic: str) -> bool:

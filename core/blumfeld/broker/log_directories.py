@@ -14,13 +14,14 @@ from blumfeld.broker.directory_assignments import DirectoryAssignments
 from blumfeld.broker.partitions import Partition
 from blumfeld.metadata.directories import directory_of, is_reserved
 from blumfeld.spi.hooks import Metric
+from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.storage import LogDirInfo, TopicPartition
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
 
-class LogDirectoryFailure(OSError):  # noqa: N818 - the noun says what it is
+class LogDirectoryFailure(NodeFailure, OSError):  # noqa: N818 - the noun says what it is
     """The node can't go on without this directory."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC
+from errno import EIO
 
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.places import Places
@@ -20,7 +20,7 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LogStorage, PartitionLog, TopicPartition
+from blumfeld.spi.storage import LACKS, LogStorage, PartitionLog, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 
 PREFERRED_MAX = 10_000
@@ -30,7 +30,6 @@ OPENED_AT_ONCE_MAX = 4
 
 REOPEN_MS = 1000.0
 """From a log that could not be opened for want of room, descriptors or memory to the next try."""
-_WANTING = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
 
 
 class PartitionManager:
@@ -258,9 +257,9 @@ class PartitionManager:
         self._events.error("log not opened", partition=str(partition), error=str(error))
         self._offline[partition] = (topic_id, image)
         for log in opened:
-            with suppress(OSError):
+            with suppress(OSError):  # the error that counts is told
                 log.close()
-        if error.errno in _WANTING:
+        if error.errno in LACKS:
             self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
 
     def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:

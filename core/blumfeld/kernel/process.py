@@ -19,6 +19,7 @@ from blumfeld.kernel.event_log import EventLogs, Prepare, Render
 from blumfeld.kernel.node import GRACE_MS, MakeBroker, Node, make_broker
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
+from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.transport import LoopFactory
 
 SETTLE_MS = 250
@@ -56,7 +57,7 @@ class Process:
         self._exit_code = CLEAN_STOP
 
     def run(self) -> int:
-        """Run to the end: 0 after SIGTERM or SIGINT, 1 after a defect.
+        """Run to the end: 0 after SIGTERM or SIGINT, 1 after a defect or a ``NodeFailure``.
 
         :raises StartError: a part could not start
         :raises PluginContractError: a plug-in broke its contract
@@ -106,7 +107,10 @@ class Process:
         self._ended.set()
 
     def _defect(self, where: str, error: BaseException) -> None:
-        self._events.error("a defect stops the node", where=where, exc_info=error)
+        if isinstance(error, NodeFailure):
+            self._events.error("the node can't go on", error=str(error))
+        else:
+            self._events.error("a defect stops the node", where=where, exc_info=error)
         self._exit_code = STOPPED_BY_DEFECT
         self._ended.set()
 

@@ -15,6 +15,10 @@ from blumfeld.spi.parts import FileRegion
 T = TypeVar("T")
 
 
+class NodeFailure(Exception):  # noqa: N818 - the noun says what it is
+    """Escapes from a task when the node can't go on, and that is nobody's defect: its text says why."""
+
+
 class Phase(IntEnum):
     """The order of the end of a turn (design.md, "The turn")."""
 
@@ -219,7 +223,9 @@ class Runtime(Protocol):
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
-        """Run a coroutine as a task. An exception that escapes is logged and stops the node: it is a defect."""
+        """Run a coroutine as a task. An exception that escapes is logged and stops the node: it is a defect, but for a
+        ``NodeFailure``.
+        """
         ...
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:

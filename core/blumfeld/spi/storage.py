@@ -9,6 +9,7 @@ files beside the log by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -18,6 +19,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
 from blumfeld.wire.record_batch import RecordBatch
+
+LACKS = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
+"""``OSError.errno`` of what failed for want of room, descriptors or memory: nothing is bad, it may be tried again."""
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
@@ -351,7 +355,8 @@ class LogStorage(Protocol):
 
         :param directory_id: where a log that is not there yet is made; by default in the directory online with
             the fewest logs. A log that was found at start is opened where it lies
-        :raises OSError: KAFKA_STORAGE_ERROR for the partition: its directory is offline, or none is online
+        :raises OSError: KAFKA_STORAGE_ERROR for the partition: its directory is offline, or none is online; one of
+            ``LACKS`` leaves what was there, and it may be opened again
         :raises ValueError: the directory holds another topic id: INCONSISTENT_TOPIC_ID
         """
         ...

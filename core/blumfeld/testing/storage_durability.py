@@ -134,6 +134,17 @@ class StorageDurability(StorageKit):
         node.crash(power_cut=False)
         assert node.open().spans() == [(0, 2), (2, 6)]
 
+    def test_what_a_failed_write_left_is_found_by_no_recovery(self, node: Node, log: Log) -> None:
+        """Its first batch is whole in the file, and its producer was told that it is not there."""
+        self.need_files(node, simulated=True)
+        log.fill(2)
+        whole = make_batch(3)
+        fault = Fault(operation="pwritev", path_part=".log", short_bytes=whole.size_bytes)
+        node.runtime.disk.inject(fault)
+        assert log.append(whole, make_batch(1)).error is not None
+        node.crash(power_cut=False)
+        assert node.open().spans() == [(0, 2)]
+
     def test_what_was_written_before_a_roll_in_the_same_turn_stays(self, node: Node) -> None:
         """The outcome says up to where."""
         self.need_files(node, simulated=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
@@ -23,12 +23,12 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import Place, choose
 from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
-from blumfeld_storage_local.logs.log_state import LogState
+from blumfeld_storage_local.logs.log_state import LogCallbacks, LogState
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.relocation.moves import Moves
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
-from blumfeld_storage_local.start.log_opening import LogCallbacks, open_partition
-from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
+from blumfeld_storage_local.start.log_opening import open_partition
+from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
 METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)
@@ -203,7 +203,7 @@ class LocalStorage:
     def _log_cleaned(self, log: LogState) -> None:
         checkpoints = self._where[log.partition].checkpoints
         checkpoints.cleaner_offsets[log.partition] = log.cleaned_end_offset
-        checkpoints.save_soon()
+        checkpoints.save_in_time()
 
     def _truncating(self, log: LogState, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
@@ -296,7 +296,8 @@ class LocalStorage:
     def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
         """Recovery points are durable when this returns; log starts and high watermarks soon.
 
-        A directory whose checkpoints can't be written is offline. Raises ``OSError`` if none is online.
+        A directory whose checkpoints can't be written is offline, unless it is only full: they wait for the next time
+        then. Raises ``OSError`` if none is online.
         """
         online = [directory for directory in self._directories if directory.online]
         by_directory: dict[DirectoryLogs, dict[TopicPartition, int]] = {at: {} for at in online}
@@ -306,15 +307,13 @@ class LocalStorage:
                 at.note_offsets(log)
         for partition, offset in high_watermarks:
             lies = self._where.get(partition, self._directories[0])
-            for directory in (
-                lies,
-                self._moves.target(partition),
-            ):  # the log may go on there before the next time
+            # a log on its way may go on in its new place before the next time
+            for directory in (lies, self._moves.target(partition)):
                 if directory in by_directory:
                     by_directory[directory][partition] = offset
         for at, offsets in by_directory.items():
             at.checkpoints.high_watermarks = offsets
-            _or_fail(at.home, at.checkpoints.save_soon)
+            at.checkpoints.save_in_time()
         if not any(directory.online for directory in self._directories):
             self._directories[0].home.check()
 
@@ -340,13 +339,3 @@ class LocalStorage:
                 failures.append(error)
         if len(failures) == len(self._directories):
             raise failures[0]
-
-
-def _or_fail(home: LogDirectory, act: Callable[[], object]) -> None:
-    try:
-        act()
-    except OSError as error:
-        if can_be_undone(error):
-            home.events.warning("checkpoint not written", path=home.path, error=str(error))
-        else:
-            home.fail(error)

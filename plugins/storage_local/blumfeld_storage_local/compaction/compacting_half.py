@@ -46,4 +46,4 @@ class CompactingHalf(LogState):
     def _compacted(self, result: CompactionResult) -> None:
         self.names_unsynced = True
         self.cleaned_end_offset = min(result.cleaned_end_offset, self.written_end_offset)
-        self._cleaned(self)
+        self._callbacks.cleaned(self)

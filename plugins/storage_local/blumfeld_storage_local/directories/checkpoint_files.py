@@ -117,6 +117,19 @@ class Checkpoints:
             self._home.runtime.spawn(self._write(self._writing), "checkpoint")
         return self._writing
 
+    def save_in_time(self) -> None:
+        """As :meth:`save_soon`, for who need not know when, nor that a disk is full: the next time tries again."""
+        try:
+            self.save_soon()
+        except OSError as error:
+            self._not_written(error)
+
+    def _not_written(self, error: OSError) -> None:
+        if can_be_undone(error):
+            self._home.events.warning("checkpoint not written", path=self._home.path, error=str(error))
+        else:
+            self._home.fail(error)
+
     async def _write(self, ended: Completion[None]) -> None:
         try:
             while changed := self._changed():
@@ -125,11 +138,10 @@ class Checkpoints:
                 self._made.update(changed)
         except OSError as error:
             self._writing = None
-            if can_be_undone(error):
-                self._home.events.warning("checkpoint not written", path=self._home.path, error=str(error))
+            self._not_written(error)
+            if self._home.error is None:
                 ended.fail(error)
                 return
-            self._home.fail(error)
         self._writing = None
         ended.complete(None)
 

@@ -18,7 +18,7 @@ class CuttingHalf(LogState):
         if offset <= self._segments.first_offset:
             self.truncate_fully(offset)
             return
-        self._truncating(self, offset)
+        self._callbacks.truncating(self, offset)
         try:
             self._cut_to(offset)
         except OSError as error:
@@ -51,7 +51,7 @@ class CuttingHalf(LogState):
         self._check()
         self._unplace()
         self._leave_compaction()
-        self._truncating(self, start_offset)
+        self._callbacks.truncating(self, start_offset)
         try:
             if self._segments.drop_behind(0, self.config.file_delete_delay_ms):
                 # or the power could bring them back in front of the new one, if they end where it begins
@@ -82,7 +82,7 @@ class CuttingHalf(LogState):
             waiting.end_offset = min(waiting.end_offset, offset)
         if self.cleaned_end_offset > offset:
             self.cleaned_end_offset = offset
-            self._cleaned(self)
+            self._callbacks.cleaned(self)
 
     def advance_log_start(self, offset: int) -> None:
         """The log starts at ``offset`` now."""

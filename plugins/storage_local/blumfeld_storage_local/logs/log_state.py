@@ -32,32 +32,44 @@ class Outcome(msgspec.Struct):
     error: OSError | None
 
 
+class LogCallbacks(msgspec.Struct, frozen=True):
+    """What a log calls of its storage."""
+
+    truncating: Callable[[LogState, int], None]
+    """Before records from that offset on are dropped."""
+    closed: Callable[[LogState], None]
+    cleaned: Callable[[LogState], None]
+    """``cleaned_end_offset`` has changed: the storage keeps it."""
+
+
+class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log is made of, once its files are known to be sound."""
+
+    home: LogDirectory
+    partition: TopicPartition
+    segments: SegmentList
+    config: TopicConfig
+    listener: LogListener
+    callbacks: LogCallbacks
+    log_start_offset: int
+    flushed_end_offset: int
+    cleaned_end_offset: int
+    names_unsynced: bool
+    """Files were made in its directory that no sync covers yet."""
+
+
 class LogState:
     """The state of one log. Only its halves and :class:`LocalLog` use what has an underscore."""
 
     aux: AuxFiles
 
-    def __init__(
-        self,
-        home: LogDirectory,
-        partition: TopicPartition,
-        segments: SegmentList,
-        config: TopicConfig,
-        listener: LogListener,
-        *,
-        log_start_offset: int,
-        flushed_end_offset: int,
-        names_unsynced: bool,
-        truncating: Callable[[LogState, int], None],
-        closed: Callable[[LogState], None],
-        cleaned_end_offset: int,
-        cleaned: Callable[[LogState], None],
-    ) -> None:
-        self.partition = partition
+    def __init__(self, opened: OpenedLog) -> None:
+        home, segments = opened.home, opened.segments
+        self.partition = opened.partition
         self.directory = segments.directory
         self.aux = self._aux_directory = AuxDirectory(home.files, segments.directory)
-        self.config = config
-        self.names_unsynced = names_unsynced
+        self.config = opened.config
+        self.names_unsynced = opened.names_unsynced
         self.is_open = True
         self.directory_id = home.directory_id
         self.clean = False
@@ -65,11 +77,8 @@ class LogState:
         self._home = home
         self._runtime = home.runtime
         self._segments = segments
-        self._listener = listener
-        self._truncating = truncating
-        self._closed = closed
-        self._cleaned = cleaned
-        """To be called when ``cleaned_end_offset`` has changed: the storage keeps it."""
+        self._listener = opened.listener
+        self._callbacks = opened.callbacks
         self._placed: list[RecordBatch] = []
         self._waiting: deque[Outcome] = deque()
         """Outcomes of writes that wait for a sync, in the order of the writes."""
@@ -86,10 +95,10 @@ class LogState:
         if not segments.at_rest:
             self._writer = self._open_writer()
         end_offset = segments.active.next_offset
-        self.log_start_offset = max(log_start_offset, segments.first_offset)
+        self.log_start_offset = max(opened.log_start_offset, segments.first_offset)
         self.placed_end_offset = self.written_end_offset = end_offset
-        self.flushed_end_offset = min(flushed_end_offset, end_offset)
-        self.cleaned_end_offset = min(cleaned_end_offset, end_offset)
+        self.flushed_end_offset = min(opened.flushed_end_offset, end_offset)
+        self.cleaned_end_offset = min(opened.cleaned_end_offset, end_offset)
 
     @cached_property
     def _writer(self) -> SegmentWriter:

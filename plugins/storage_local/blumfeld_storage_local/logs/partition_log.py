@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Timer
-from blumfeld.spi.storage import LogListener, TopicPartition, WriteOutcome
+from blumfeld.spi.storage import WriteOutcome
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.compaction.compacting_half import CompactingHalf
-from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.cutting import CuttingHalf
 from blumfeld_storage_local.logs.flusher import sync
-from blumfeld_storage_local.logs.log_state import Done, LogState, Outcome
+from blumfeld_storage_local.logs.log_state import Done, OpenedLog, Outcome
 from blumfeld_storage_local.logs.reading import ReadingHalf
 from blumfeld_storage_local.logs.timing import TimingHalf
 from blumfeld_storage_local.relocation.relocating import MovingHalf
-from blumfeld_storage_local.segments.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment_writer import CutBackError
 from blumfeld_storage_local.sync.durability import can_be_undone
 
@@ -30,38 +27,10 @@ _NEVER = 1 << 62
 
 
 class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf):
-    """``PartitionLog`` in a directory. Made by ``opening.open_log``, which knows that the segments are sound."""
+    """``PartitionLog`` in a directory. Made by ``start.log_opening``, which knows that the segments are sound."""
 
-    def __init__(
-        self,
-        home: LogDirectory,
-        partition: TopicPartition,
-        segments: SegmentList,
-        config: TopicConfig,
-        listener: LogListener,
-        *,
-        log_start_offset: int,
-        flushed_end_offset: int,
-        names_unsynced: bool,
-        truncating: Callable[[LogState, int], None],
-        closed: Callable[[LogState], None],
-        cleaned_end_offset: int,
-        cleaned: Callable[[LogState], None],
-    ) -> None:
-        super().__init__(
-            home,
-            partition,
-            segments,
-            config,
-            listener,
-            log_start_offset=log_start_offset,
-            flushed_end_offset=flushed_end_offset,
-            names_unsynced=names_unsynced,
-            truncating=truncating,
-            closed=closed,
-            cleaned_end_offset=cleaned_end_offset,
-            cleaned=cleaned,
-        )
+    def __init__(self, opened: OpenedLog) -> None:
+        super().__init__(opened)
         self._flush_timer: Timer | None = None
         self._write_error: OSError | None = None
         """A write has failed whose outcome waits for the outcomes before it: until then nothing is written."""
@@ -252,7 +221,7 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
             raise
         finally:
             self._segments.close()
-            self._closed(self)
+            self._callbacks.closed(self)
             self._tell_the_rest(failed)
 
     def _sync_all(self) -> None:
@@ -274,7 +243,7 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
             self._end()
             self._leave_compaction(finish=False)
             self._segments.close()
-            self._closed(self)
+            self._callbacks.closed(self)
             self._tell_the_rest(OSError(errno.ECANCELED, "the log was deleted", self.directory))
 
     def _tell_the_rest(self, error: OSError | None) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-
-import msgspec
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from blumfeld.log.file_names import partition_dir
@@ -14,7 +11,7 @@ from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
-from blumfeld_storage_local.logs.log_state import LogState
+from blumfeld_storage_local.logs.log_state import LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
@@ -24,14 +21,6 @@ from blumfeld_storage_local.start.recovering import Recovery
 
 _ALL = 1 << 62
 """A flushed end beyond every log: all of it is flushed."""
-
-
-class LogCallbacks(msgspec.Struct, frozen=True):
-    """What a log calls of its storage."""
-
-    truncating: Callable[[LogState, int], None]
-    closed: Callable[[LogState], None]
-    cleaned: Callable[[LogState], None]
 
 
 async def open_partition(
@@ -77,43 +66,39 @@ async def open_partition(
     listed = SegmentList(home, directory, segments)
     listed.at_rest = at_rest
 
-    def make() -> LocalLog:
-        return LocalLog(
-            home,
-            partition,
-            listed,
-            config,
-            listener,
-            log_start_offset=start,
-            flushed_end_offset=_ALL if created or clean else recovery_point,
-            names_unsynced=created or not clean,
-            truncating=callbacks.truncating,
-            closed=callbacks.closed,
-            cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
-            cleaned=callbacks.cleaned,
-        )
-
+    opened = OpenedLog(
+        home=home,
+        partition=partition,
+        segments=listed,
+        config=config,
+        listener=listener,
+        callbacks=callbacks,
+        log_start_offset=start,
+        flushed_end_offset=_ALL if created or clean else recovery_point,
+        cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
+        names_unsynced=created or not clean,
+    )
     try:
-        log = make()
+        log = LocalLog(opened)
     except OSError as error:
         if not clean:
             raise
         home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
         await recovery.recover(len(segments) - 1)
-        log = make()
-    await _set_right(log, checkpoints.cleaner_offsets.get(partition, 0), home, callbacks)
+        log = LocalLog(opened)
+    await _set_right(log, opened)
     return log
 
 
-async def _set_right(
-    log: LocalLog, cleaned_end_offset: int, home: LogDirectory, callbacks: LogCallbacks
-) -> None:
+async def _set_right(log: LocalLog, opened: OpenedLog) -> None:
     """What the checkpoints say may be more than what a crash left."""
     if log.log_start_offset > log.written_end_offset:
         log.truncate_fully(log.log_start_offset)
-    if log.cleaned_end_offset < cleaned_end_offset:
-        callbacks.cleaned(log)  # a crash took records that were clean: those that come in their place are not
-    if home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
+    if log.cleaned_end_offset < opened.cleaned_end_offset:
+        opened.callbacks.cleaned(
+            log
+        )  # a crash took records that were clean: those that come in their place are not
+    if opened.home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
         await log.flush()  # readers are to see nothing that a power cut could take
 
 

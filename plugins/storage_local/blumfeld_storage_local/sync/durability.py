@@ -7,15 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from blumfeld.spi.storage import LACKS
+
 FlushMode = Literal["never", "interval", "every"]
 
 FLUSH_INTERVAL_MS = 1000
 """Of ``flush = "interval"``, unless said otherwise: what Redis's ``appendfsync everysec`` made the custom."""
 
-_UNDONE = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EINTR}
-    | {errno.EAGAIN, errno.EINVAL}
-)
+_UNDONE = LACKS | {errno.EFBIG, errno.EINTR, errno.EAGAIN, errno.EINVAL}
 
 
 class Durability(msgspec.Struct, frozen=True):
