@@ -156,11 +156,10 @@ class ModernProtocol:
     }
     apis: Mapping[int, tuple[int, int]] = {
         ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
-        ApiKey.JOIN_GROUP: (0, 9),
-        ApiKey.HEARTBEAT: (0, 4),
-        ApiKey.SYNC_GROUP: (0, 5),
-        ApiKey.LEAVE_GROUP: (0, 5),
     }
+    guest_apis: frozenset[int] = frozenset(
+        {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP}
+    )
 
     def __init__(self) -> None:
         self.shards: list[ModernGroups] = []

@@ -123,7 +123,7 @@ def test_the_cleaner_checkpoint_is_kafkas(node: Node) -> None:
     log = node.open(compression_type="producer")
     log.fill(5, 5)
     log.log.cleaned_end_offset = 7
-    node.storage._log_cleaned(log.log)  # type: ignore[arg-type]
+    node.storage._log_cleaned(log.log)  # type: ignore[attr-defined]
     node.runtime.run_turn()
     assert node.runtime.files.read_bytes("/a/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 7\n"
     log.log.truncate_to(6)

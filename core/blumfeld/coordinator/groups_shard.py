@@ -105,9 +105,12 @@ class GroupsShard:
         self._types: dict[str, GroupShard] = {p.name: p.new_shard(self) for p in protocols}
         self._of_record: dict[int, str] = {number: p.name for p in protocols for number in p.record_types}
         self._of_api: dict[int, list[str]] = {}
+        self._guests_of_api: dict[int, list[str]] = {}
         for protocol in protocols:
             for key in protocol.apis:
                 self._of_api.setdefault(key, []).append(protocol.name)
+            for key in sorted(protocol.guest_apis):
+                self._guests_of_api.setdefault(key, []).append(protocol.name)
         self._record_types: RecordTypes = {
             0: (LegacyOffsetCommitKey, OffsetCommitValue),
             1: (OffsetCommitKey, OffsetCommitValue),
@@ -192,11 +195,12 @@ class GroupsShard:
         return self._types.get(group_type)
 
     def _type_for(self, api_key: int, group_id: str) -> str:
-        """The type that has the group answers, if it has the API; otherwise the first that has it."""
+        """The type that has the group answers, if it has the API or knows it; otherwise the first that has it."""
         names = self._of_api.get(api_key)
         if not names:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        return next((name for name in names if self._types[name].owns(group_id)), names[0])
+        hosts = [*names, *self._guests_of_api.get(api_key, ())]
+        return next((name for name in hosts if self._types[name].owns(group_id)), names[0])
 
     def _wrapped(self, name: str, decision: Decision) -> Decision:
         """A type's timers come back as its own commands, under keys that no other type can have."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from blumfeld.kernel.event_log import EventLogs
+from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
@@ -52,6 +53,7 @@ class NodeComposition:
         self.incarnation_id = runtime.new_uuid()
         self.listeners: Sequence[Listener] = tuple(listeners)
         self.features: tuple[Feature, ...] = ()
+        self.assignors: Sequence[ConsumerAssignor] = ()
         self.group_protocols: tuple[GroupProtocol, ...] = ()
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None

@@ -89,9 +89,10 @@ class ReplicationSection(_Section, frozen=True):
 
 
 class GroupsSection(_Section, frozen=True):
-    """``[groups]``: any number of group protocols; ``options`` by plug-in name."""
+    """``[groups]``: any number of group protocols, and plug-ins that bring assignors; ``options`` by plug-in name."""
 
     plugins: tuple[str, ...] = ("groups_classic",)
+    assignors: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = {}
 
 

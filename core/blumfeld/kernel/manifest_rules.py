@@ -144,10 +144,13 @@ def _section_problems(manifest: Manifest) -> Iterator[Problem]:
     for nth, plugin in enumerate(groups.plugins):
         if plugin in groups.plugins[:nth]:
             yield Problem(f"groups.plugins[{nth}]", f"{plugin} twice", "each group protocol once")
+    for nth, plugin in enumerate(groups.assignors):
+        if plugin in groups.assignors[:nth]:
+            yield Problem(f"groups.assignors[{nth}]", f"{plugin} twice", "each plug-in once")
     for name in groups.options:
-        if name not in groups.plugins:
+        if name not in (*groups.plugins, *groups.assignors):
             found = "options for a plug-in that isn't named"
-            yield Problem(f"groups.options.{name}", found, one_of(name, groups.plugins))
+            yield Problem(f"groups.options.{name}", found, one_of(name, (*groups.plugins, *groups.assignors)))
     if manifest.metrics.bind is not None:
         yield from _address_problems("metrics.bind", manifest.metrics.bind)
     for path, section in (("transactions", manifest.transactions), ("security", manifest.security)):

@@ -19,6 +19,7 @@ from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
 from blumfeld.kernel.real_files import absolute_path
+from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.peers import PeerClient
@@ -26,6 +27,7 @@ from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import ConnectionHandler, Listener
+from blumfeld.wire.errors import PluginContractError
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
 """States of a node; ``/health`` shows them."""
@@ -108,6 +110,16 @@ def make_broker(
     return Broker(composition, authorizer, metrics)
 
 
+def _assignors(plugins: PluginSet) -> tuple[ConsumerAssignor, ...]:
+    brought: dict[str, ConsumerAssignor] = {}
+    for plan, assignors in plugins.each("blumfeld_assignors"):
+        for assignor in assignors:
+            if assignor.name in brought:
+                raise PluginContractError(f"plug-in {plan.name} brings the assignor {assignor.name} again")
+            brought[assignor.name] = assignor
+    return tuple(brought.values())
+
+
 class Node:
     """Made → started → stopped. Made inside the running loop; opens nothing until :meth:`start`.
 
@@ -142,6 +154,7 @@ class Node:
         composition, plugins = self.composition, self.plugins
         composition.hook = plugins.hook
         composition.features = tuple(f for _, features in plugins.each("blumfeld_features") for f in features)
+        composition.assignors = _assignors(plugins)
         for role, hook_name, part in (
             ("network", "blumfeld_make_transport", "transport"),
             ("local_storage", "blumfeld_make_storage", "local_storage"),

@@ -87,6 +87,10 @@ class _Loader:
                 options = manifest.groups.options.get(name, {})
                 at, options_at = f"groups.plugins[{nth}]", f"groups.options.{name}"
                 yield self._one("groups", name, options, at=at, options_at=options_at)
+            for nth, name in enumerate(manifest.groups.assignors):
+                options = manifest.groups.options.get(name, {})
+                at, options_at = f"groups.assignors[{nth}]", f"groups.options.{name}"
+                yield self._one("assignors", name, options, at=at, options_at=options_at)
         if manifest.transactions.plugin is not None:
             yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
 

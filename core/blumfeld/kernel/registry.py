@@ -19,6 +19,7 @@ ROLES = (
     "consensus",
     "replication",
     "groups",
+    "assignors",
     "transactions",
     "security",
     "sink",

@@ -29,6 +29,13 @@ class CoordinatorRecord(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
+class Producer(msgspec.Struct, frozen=True):
+    """Who writes in a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class TimerOrder(msgspec.Struct, frozen=True):
     """An order to the runtime: come back with ``command`` in ``delay_ms`` (replacing the timer of that key), or
     cancel it (``None``).
@@ -56,6 +63,8 @@ class Decision(msgspec.Struct):
     """A token of the shard's own under which this request waits."""
     answers: Sequence[tuple[Any, Any]] = ()
     """(token, reply) of requests that waited until now."""
+    producer: Producer | None = None
+    """The records are this producer's transactional batch: replayed as pending, until a marker ends its transaction."""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +235,10 @@ class GroupProtocol(Protocol):
     """Key type → (key message, value message) of the records that its shard replays."""
     apis: Mapping[int, tuple[int, int]]
     """API key → versions whose requests go to :meth:`GroupShard.command` of the group's shard."""
+    guest_apis: frozenset[int]
+    """API keys of other types that this one answers for its own groups (classic members of a KIP-848 group). It doesn't
+    bring them into a build: they are served where another type has them in its ``apis``.
+    """
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
         """A fresh shard, without groups."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import pluggy
 
+from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
@@ -55,6 +56,8 @@ class Composition(Protocol):
     """Fresh for each process: BrokerRegistration's."""
     features: Sequence[Feature]
     """Feature levels that the build's plug-ins bring."""
+    assignors: Sequence[ConsumerAssignor]
+    """Server-side assignors that the build's plug-ins bring, each name once."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
@@ -156,7 +159,7 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``transactions``, ``security``, ``sink``.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``sink``.
     """
 
 
@@ -182,6 +185,16 @@ class Hooks:
         ApiVersions shows them; formatting finalizes their default levels.
 
         :return: the features
+        """
+
+    @hookspec
+    def blumfeld_assignors(self) -> Sequence[ConsumerAssignor]:  # type: ignore[empty-body]
+        """Called once at composition, before anything is made: server-side assignors that this plug-in brings
+        (KIP-848).
+
+        A plug-in that brings nothing else is named in ``[groups] assignors``.
+
+        :return: the assignors; ``group.consumer.assignors`` says which of them the broker offers
         """
 
     @hookspec(firstresult=True)

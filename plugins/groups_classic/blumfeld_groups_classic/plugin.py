@@ -33,6 +33,7 @@ class ClassicGroupProtocol:
         ApiKey.LEAVE_GROUP: (0, 5),
         ApiKey.SYNC_GROUP: (0, 5),
     }
+    guest_apis: frozenset[int] = frozenset()
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
         """A shard without groups, by the broker's group configuration."""

@@ -1,0 +1,35 @@
+"""The plug-in: its feature level, its assignors, and the hook that makes the group type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
+
+if TYPE_CHECKING:
+    from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
+
+GROUP_VERSION = Feature("group.version", 0, 1, 1)
+"""Finalized at 1 it tells clients that ``group.protocol=consumer`` works here."""
+
+
+class Plugin:
+    """``groups_kip848``. Making it opens nothing."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("groups",)
+
+    @hookimpl
+    def blumfeld_features(self) -> Sequence[Feature]:
+        """``group.version`` 0–1."""
+        return (GROUP_VERSION,)
+
+    @hookimpl
+    def blumfeld_make_group_protocol(self, composition: Composition) -> ConsumerGroupProtocol:
+        """The group type ``consumer``, with the build's assignors."""
+        from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
+
+        return ConsumerGroupProtocol(composition.assignors)
