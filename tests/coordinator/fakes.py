@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ANONYMOUS, Principal
-from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.spi.groups import CoordinatorRecord, Producer
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -18,8 +19,9 @@ LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092
 class FakeLog:
     """``CoordinatorLog``: a list. With ``hold`` the test says when what was appended is committed."""
 
-    def __init__(self, items: Sequence[CoordinatorRecord] = (), *, hold: bool = False) -> None:
-        self.items = list(items)
+    def __init__(self, items: Sequence[LogItem] = (), *, hold: bool = False) -> None:
+        self.items: list[Any] = list(items)
+        """``LogItem``s; where no transactions are, plain records."""
         self.batches: list[list[CoordinatorRecord]] = []
         self.hold = hold
         self.refuse: ErrorCode | None = None
@@ -30,11 +32,15 @@ class FakeLog:
         self.ahead: Completion[None] = Completion.of(None)
         """What ``committed`` gives."""
 
-    def append(self, records: Sequence[CoordinatorRecord]) -> Completion[None]:
+    def append(
+        self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
+    ) -> Completion[None]:
         if self.refuse is not None:
             code, self.refuse = self.refuse, None
             raise BrokerError(code)
-        self.items.extend(records)
+        self.items.extend(
+            records if producer is None else [TransactionalRecord(producer, item) for item in records]
+        )
         self.batches.append(list(records))
         committed: Completion[None] = Completion()
         if self.hold:
@@ -43,7 +49,11 @@ class FakeLog:
             committed.complete(None)
         return committed
 
-    def records(self) -> Iterator[CoordinatorRecord]:
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Place a marker, as WriteTxnMarkers does; the host is to be told by ``transaction_ended``."""
+        self.items.append(TransactionMarker(producer_id, committed))
+
+    def records(self) -> Iterator[LogItem]:
         if self.broken is not None:
             raise self.broken
         yield from list(self.items)

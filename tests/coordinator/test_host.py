@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 
-from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, HostState, ShardHost
+from blumfeld.coordinator.host import (
+    REPLAY_SLICE_RECORDS,
+    HostState,
+    ShardHost,
+    TransactionalRecord,
+    TransactionMarker,
+)
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
+from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import FakeLog, code_of
+
+
+DEFECTIVE = 666
+"""A producer whose transactions can't be ended."""
 
 
 def entry(text: str) -> CoordinatorRecord:
@@ -27,6 +37,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.pending: dict[int, list[str]] = {}
         self.begin = Decision()
 
     def replay(self, item: CoordinatorRecord) -> None:
@@ -34,6 +45,17 @@ class Notes:
         if item.value == b"defect":
             raise ZeroDivisionError
         self.notes.append(item.value.decode())
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        assert item.value is not None
+        self.pending.setdefault(producer.producer_id, []).append(item.value.decode())
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        if producer_id == DEFECTIVE:
+            raise ZeroDivisionError
+        pending = self.pending.pop(producer_id, [])
+        if committed:
+            self.notes += pending
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
         decided: Decision = command(self)
@@ -349,3 +371,90 @@ def test_a_new_leader_that_can_not_commit_what_it_loaded_gives_up() -> None:
     seen = stage.submit(read)
     log.ahead.fail(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert code_of(seen) is ErrorCode.NOT_COORDINATOR
+
+
+PRODUCER = Producer(7, 0)
+
+
+def note_in_transaction(text: str) -> Command:
+    """Write a text that counts once the producer's transaction is committed."""
+    return lambda _: Decision(records=[entry(text)], reply=f"pending {text}", producer=PRODUCER)
+
+
+def test_a_producers_records_are_pending_when_they_are_placed() -> None:
+    """They are one transactional batch, and its answer waits like every other."""
+    stage = Stage()
+    answer = stage.submit(note_in_transaction("a"))
+    assert stage.log.items == [TransactionalRecord(PRODUCER, entry("a"))]
+    assert stage.shard.pending == {7: ["a"]}
+    assert stage.shard.notes == []
+    assert not answer.done
+    stage.log.commit()
+    assert answer.result() == "pending a"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_ends_the_transaction_where_it_was_placed(committed: bool) -> None:
+    """For whatever is decided after it; and who saw that waits until the marker is committed."""
+    stage = Stage(FakeLog())
+    stage.submit(note_in_transaction("a"))
+    stage.log.end_transaction(7, committed)
+    stage.log.ahead = Completion()
+    stage.host.transaction_ended(7, committed)
+    seen = stage.submit(read)
+    assert not seen.done
+    stage.log.ahead.complete(None)
+    assert seen.result() == (["a"] if committed else [])
+
+
+def test_a_marker_without_a_transaction_does_nothing() -> None:
+    """A coordinator of transactions that isn't sure sends it again."""
+    stage = Stage(FakeLog())
+    stage.submit(note("a"))
+    stage.host.transaction_ended(7, True)
+    stage.host.transaction_ended(7, True)
+    assert stage.submit(read).result() == ["a"]
+
+
+def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
+    """What a producer wrote after its marker belongs to its next transaction."""
+    other = Producer(8, 0)
+    log = FakeLog(
+        [
+            TransactionalRecord(PRODUCER, entry("a")),
+            TransactionalRecord(other, entry("b")),
+            entry("plain"),
+            TransactionMarker(7, True),
+            TransactionalRecord(PRODUCER, entry("c")),
+            TransactionMarker(8, False),
+        ]
+    )
+    stage = Stage(log)
+    assert stage.shard.notes == ["plain", "a"]
+    assert stage.shard.pending == {7: ["c"]}
+
+
+def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
+    """What is being replayed was read before it was there."""
+    log = FakeLog(
+        [TransactionalRecord(PRODUCER, entry("a"))] + [entry(str(n)) for n in range(REPLAY_SLICE_RECORDS)]
+    )
+    stage = Stage(log)
+    assert stage.host.state is HostState.LOADING
+    stage.host.transaction_ended(7, True)
+    assert stage.shard.pending == {7: ["a"]}, (
+        "the log may have it, too: only behind all that is replayed it ends"
+    )
+    stage.runtime.run_turn()
+    assert stage.host.state is HostState.ACTIVE
+    assert stage.shard.notes[-1] == "a"
+
+
+def test_a_defect_at_the_end_of_a_transaction_costs_the_shard() -> None:
+    """It is rebuilt from the log, which has the marker; a dropped shard hears of no other."""
+    stage = Stage(FakeLog())
+    with pytest.raises(ZeroDivisionError):
+        stage.host.transaction_ended(DEFECTIVE, True)
+    assert stage.host.state is HostState.DROPPED
+    stage.host.transaction_ended(DEFECTIVE, True)
+    assert len(stage.dropped) == 1

@@ -9,17 +9,19 @@ from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.coordinator.coordinator import Coordinator
 from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups_shard import ForgetTopics, GroupsShard
+from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol
+from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.control_records import ControlType, control_type_of
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import uuid_text
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from blumfeld.wire.records import Record, records
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -48,8 +50,12 @@ class PartitionCoordinatorLog:
         self._partition = partition
         self._runtime = runtime
 
-    def append(self, items: Sequence[CoordinatorRecord]) -> Completion[None]:
+    def append(
+        self, items: Sequence[CoordinatorRecord], producer: Producer | None = None
+    ) -> Completion[None]:
         """Place the records as one batch, with this broker's time.
+
+        A producer's batch is transactional and has the sequence 0, each of them: as Kafka's coordinator writes them.
 
         :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was
             placed
@@ -64,7 +70,11 @@ class PartitionCoordinatorLog:
             [
                 Record(offset=at, timestamp=now_ms, key=item.key, value=item.value)
                 for at, item in enumerate(items)
-            ]
+            ],
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            base_sequence=NO_SEQUENCE if producer is None else 0,
+            transactional=producer is not None,
         )
         waiter = _Commit()
         self._partition.place(RecordBatch(memoryview(built)), ACKS_ALL, waiter)
@@ -79,17 +89,26 @@ class PartitionCoordinatorLog:
         partition.wait_committed(waiter)
         return waiter.committed
 
-    def records(self) -> Iterator[CoordinatorRecord]:
-        """Every record with a key; control batches are no records of ours."""
+    def records(self) -> Iterator[LogItem]:
+        """Every record with a key, and the end of every transaction."""
         log = self._partition.log
         for batch in log.batches(log.log_start_offset):
             if batch.is_control:
+                yield from _markers(batch)
                 continue
+            producer = Producer(batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
             for item in records(batch):
-                if item.key is not None:
-                    yield CoordinatorRecord(
-                        bytes(item.key), None if item.value is None else bytes(item.value)
-                    )
+                if item.key is None:
+                    continue
+                record = CoordinatorRecord(item.key, item.value)
+                yield record if producer is None else TransactionalRecord(producer, record)
+
+
+def _markers(batch: RecordBatch) -> Iterator[TransactionMarker]:
+    for item in records(batch):
+        kind = control_type_of(item.key)
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            yield TransactionMarker(batch.producer_id, kind is ControlType.COMMIT)
 
 
 class GroupCoordination:
@@ -122,6 +141,12 @@ class GroupCoordination:
     def topics_deleted(self, topics: Sequence[str]) -> None:
         """What was committed for them is forgotten, so that a topic of the same name begins anew."""
         self.coordinator.submit_to_all(ForgetTopics(tuple(topics)), None)
+
+    def transaction_ended(self, index: int, producer_id: int, committed: bool) -> None:
+        """A marker was placed in this partition of ``__consumer_offsets`` (WriteTxnMarkers): what the producer
+        committed there counts from now on, or is forgotten. To be called in the turn in which it was placed.
+        """
+        self.coordinator.transaction_ended(index, producer_id, committed)
 
     def stop(self) -> None:
         """Drop every shard: who waits gets NOT_COORDINATOR."""

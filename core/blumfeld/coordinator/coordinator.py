@@ -53,6 +53,12 @@ class Coordinator:
         if host is not None:
             host.stop()
 
+    def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker of this producer's was placed in the partition; nothing happens where it has no shard."""
+        host = self._hosts.get(partition)
+        if host is not None:
+            host.transaction_ended(producer_id, committed)
+
     def submit(self, key: str, command: Any, context: RequestContext | None) -> Completion[Any]:
         """Have the shard of ``key`` decide. Fails with NOT_COORDINATOR where this node doesn't lead its
         partition.

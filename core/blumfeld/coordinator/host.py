@@ -4,6 +4,9 @@ it is committed.
 Design rule 3. A reply, also of a read or an error, waits until everything that was placed before it is
 committed, for it may have seen it. If an append fails or leadership goes, the shard is dropped and its
 waiters get NOT_COORDINATOR; there is no partial rollback.
+
+A producer's transactional records are replayed as pending when they are placed; the marker that ends its transaction
+makes them count, or forgets them, in its place in the log.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
+from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -23,19 +28,40 @@ REPLAY_SLICE_RECORDS = 2_000
 """Records replayed before other work gets its turn."""
 
 
+class TransactionalRecord(msgspec.Struct, frozen=True):
+    """A record of a producer's transaction: it counts once a marker commits that."""
+
+    producer: Producer
+    record: CoordinatorRecord
+
+
+class TransactionMarker(msgspec.Struct, frozen=True):
+    """The end of a producer's transaction in this log."""
+
+    producer_id: int
+    committed: bool
+
+
+LogItem: TypeAlias = CoordinatorRecord | TransactionalRecord | TransactionMarker
+
+
 class CoordinatorLog(Protocol):
     """The partition of an internal topic, as its leader has it."""
 
-    def append(self, records: Sequence[CoordinatorRecord]) -> Completion[None]:
-        """Place the records as one batch. Completes once the high watermark has passed it; in the order of the
-        calls.
+    def append(
+        self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
+    ) -> Completion[None]:
+        """Place the records as one batch, a transactional one of ``producer``'s if that is given. Completes once the
+        high watermark has passed it; in the order of the calls.
 
         :raises BrokerError: nothing was placed
         """
         ...
 
-    def records(self) -> Iterator[CoordinatorRecord]:
-        """Every record of the log with a key, in order; those that can't be read raise ``BrokerError``."""
+    def records(self) -> Iterator[LogItem]:
+        """Every record of the log with a key, and every transaction's end, in order; those that can't be read raise
+        ``BrokerError``.
+        """
         ...
 
     def committed(self) -> Completion[None]:
@@ -48,6 +74,16 @@ class Shard(Protocol):
 
     def replay(self, item: CoordinatorRecord) -> None:
         """Apply one record. Never fails on what this build wrote, never decides."""
+        ...
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        """Apply one record of a transaction: pending until :meth:`end_transaction`."""
+        ...
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """What this producer has pending counts from now on, or is forgotten. Without anything pending nothing
+        happens: that marker came twice, or ended what was compacted away.
+        """
         ...
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
@@ -85,12 +121,14 @@ class ShardHost:
         self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
+        self._ended_meanwhile: list[TransactionMarker] = []
+        """Placed while the log was being replayed, perhaps behind what that gives."""
 
     def load(self) -> None:
         """Replay the log in slices; active when it returns for a short log, in later turns for a long one."""
         self._load_slice(self._log.records())
 
-    def _load_slice(self, records: Iterator[CoordinatorRecord]) -> None:
+    def _load_slice(self, records: Iterator[LogItem]) -> None:
         if self.state is not HostState.LOADING:
             return
         try:
@@ -99,14 +137,25 @@ class ShardHost:
                 if item is None:
                     self._loaded()
                     return
-                self.shard.replay(item)
+                self._replay(item)
         except (BrokerError, ValueError, OSError) as error:
             self._drop(error)
             return
         self._runtime.call_later(0, lambda: self._load_slice(records))
 
+    def _replay(self, item: LogItem) -> None:
+        if isinstance(item, CoordinatorRecord):
+            self.shard.replay(item)
+        elif isinstance(item, TransactionalRecord):
+            self.shard.replay_transactional(item.record, item.producer)
+        else:
+            self.shard.end_transaction(item.producer_id, item.committed)
+
     def _loaded(self) -> None:
         self.state = HostState.ACTIVE
+        for marker in self._ended_meanwhile:  # those that the log gave already find nothing pending
+            self._replay(marker)
+        self._ended_meanwhile.clear()
         self._wait_for(self._log.committed())
         self._apply(self.shard.loaded(self._runtime.now_ms()), None)
 
@@ -122,6 +171,21 @@ class ShardHost:
             return completion
         self._run(command, context, completion)
         return completion
+
+    def transaction_ended(self, producer_id: int, committed: bool) -> None:
+        """A marker was placed in the log just now: the shard ends the transaction, and what it then tells waits until
+        the marker is committed. A shard that is dropped finds the marker in its log when it is rebuilt.
+        """
+        marker = TransactionMarker(producer_id, committed)
+        if self.state is HostState.LOADING:
+            self._ended_meanwhile.append(marker)
+        elif self.state is HostState.ACTIVE:
+            try:
+                self._replay(marker)
+            except Exception as defect:
+                self._drop(defect)
+                raise
+            self._wait_for(self._log.committed())
 
     def stop(self) -> None:
         """Leadership has gone: waiters get NOT_COORDINATOR, and ``dropped`` is not called."""
@@ -153,7 +217,7 @@ class ShardHost:
                 self._waiting[decision.deferred] = completion
             elif decision.reply is None:
                 raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
-        if decision.records and not self._append(decision.records):
+        if decision.records and not self._append(decision.records, decision.producer):
             if completion is not None and not completion.done:
                 completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
             return
@@ -167,14 +231,18 @@ class ShardHost:
                 self._held.append((self._placed, waiting, reply, None))
         self._release()
 
-    def _append(self, records: Sequence[CoordinatorRecord]) -> bool:
+    def _append(self, records: Sequence[CoordinatorRecord], producer: Producer | None) -> bool:
         try:
-            committed = self._log.append(records)
+            committed = self._log.append(records, producer)
         except BrokerError as error:
             self._drop(error)
             return False
-        for item in records:
-            self.shard.replay(item)
+        if producer is None:
+            for item in records:
+                self.shard.replay(item)
+        else:
+            for item in records:
+                self.shard.replay_transactional(item, producer)
         self._wait_for(committed)
         return self.state is HostState.ACTIVE
 
