@@ -2,7 +2,7 @@
 gave.
 
 OffsetCommit v2–10, OffsetFetch v1–10, DescribeGroups v0–6, ListGroups v0–5, DeleteGroups v0–2, OffsetDelete
-v0, and each group type's own APIs.
+v0, each group type's own APIs, and in a build with transactions TxnOffsetCommit v0–5.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ from blumfeld.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from blumfeld.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
@@ -58,13 +65,19 @@ GROUP_OPERATIONS = (
 )
 """What can be done with a group, and Kafka's number of it."""
 
+LOAD_IN_PROGRESS_SINCE_VERSION = 2
+"""Of TxnOffsetCommit."""
+
 ErrorResponse = Callable[[Any, int, str | None], Message]
 
 
 def group_handlers(
-    coordinator: Coordinator, protocols: Sequence[GroupProtocol], image: Callable[[], ClusterImage]
+    coordinator: Coordinator,
+    protocols: Sequence[GroupProtocol],
+    image: Callable[[], ClusterImage],
+    transactions: bool = False,
 ) -> list[ApiHandler]:
-    """Handlers for everything that this build's groups can do."""
+    """Handlers for everything that this build's groups can do; ``transactions``: it has producers that have some."""
     groups = GroupApis(coordinator, image)
     fetch = OffsetFetch(coordinator, image)
     shared: list[tuple[ApiKey, int, int, Handle, ErrorResponse]] = [
@@ -75,6 +88,8 @@ def group_handlers(
         (ApiKey.DELETE_GROUPS, 0, 2, groups.delete, delete_error),
         (ApiKey.OFFSET_DELETE, 0, 0, groups.delete_offsets, offset_delete_error),
     ]
+    if transactions:
+        shared.append((ApiKey.TXN_OFFSET_COMMIT, 0, 5, groups.commit_in_transaction, txn_commit_error))
     handlers = [
         ApiHandler(key=key, min_version=low, max_version=high, handle=handle, error_response=error)
         for key, low, high, handle, error in shared
@@ -126,9 +141,27 @@ class GroupApis:
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return self._of_topics(request, context, commit_refused)
 
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Completion[Any]:
+        """TxnOffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED.
+
+        That the partition is part of the transaction is for who coordinates transactions to see to (KIP-890).
+        """
+        if not context.authorize("Write", "TransactionalId", request.transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not request.group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        submitted = self._of_topics(request, context, txn_commit_refused)
+        if context.api_version < LOAD_IN_PROGRESS_SINCE_VERSION:
+            submitted = _loading_as_not_available(submitted)
+        return submitted
+
     def _of_topics(
         self,
-        request: OffsetCommitRequest | OffsetDeleteRequest,
+        request: OffsetCommitRequest | OffsetDeleteRequest | TxnOffsetCommitRequest,
         context: RequestContext,
         refused: Callable[[Any, int], Any],
     ) -> Completion[Any]:
@@ -136,7 +169,7 @@ class GroupApis:
         allowed = [self._may_read(topic, context) for topic in request.topics]
         if all(allowed):
             return self._coordinator.submit(request.group_id, request, context)
-        kept = [topic for topic, may in zip(request.topics, allowed, strict=True) if may]
+        kept: list[Any] = [topic for topic, may in zip(request.topics, allowed, strict=True) if may]
         submitted = self._coordinator.submit(request.group_id, replace(request, topics=kept), context)
 
         def merge(done: list[Completion[Any]]) -> Message:
@@ -151,7 +184,9 @@ class GroupApis:
         return merged([submitted], merge)
 
     def _may_read(
-        self, topic: OffsetCommitRequestTopic | OffsetDeleteRequestTopic, context: RequestContext
+        self,
+        topic: OffsetCommitRequestTopic | OffsetDeleteRequestTopic | TxnOffsetCommitRequestTopic,
+        context: RequestContext,
     ) -> bool:
         name = topic.name
         if isinstance(topic, OffsetCommitRequestTopic) and topic.topic_id != ZERO_UUID:
@@ -254,6 +289,22 @@ def code_of(error: BaseException) -> ErrorCode:
     return error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def _loading_as_not_available(submitted: Completion[Any]) -> Completion[Any]:
+    """Old producers break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    answered: Completion[Any] = Completion()
+
+    def settle(done: Completion[Any]) -> None:
+        if done.error is None:
+            answered.complete(done.result())
+        elif code_of(done.error) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            answered.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            answered.fail(done.error)
+
+    submitted.when_done(settle)
+    return answered
+
+
 def _refused(code: ErrorCode) -> Completion[Any]:
     refused: Completion[Any] = Completion()
     refused.fail(BrokerError(code))
@@ -281,6 +332,22 @@ def commit_refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitRe
         topic_id=topic.topic_id,
         partitions=[
             OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in topic.partitions
+        ],
+    )
+
+
+def txn_commit_error(request: TxnOffsetCommitRequest, code: int, _message: str | None) -> Message:
+    """Every partition that was asked has the error."""
+    return TxnOffsetCommitResponse(topics=[txn_commit_refused(topic, code) for topic in request.topics])
+
+
+def txn_commit_refused(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
+    """Every partition of the topic has the error."""
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
             for p in topic.partitions
         ],
     )

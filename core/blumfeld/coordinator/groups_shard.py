@@ -15,7 +15,9 @@ import msgspec
 from blumfeld.coordinator.offset_commands import OffsetCommands
 from blumfeld.coordinator.offset_expiry import expire
 from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES, OffsetStore
+from blumfeld.coordinator.pending_offsets import PendingOffsets
 from blumfeld.coordinator.records import RecordTypes, decode_record
+from blumfeld.coordinator.txn_offset_commands import TxnOffsetCommands
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import (
@@ -24,6 +26,7 @@ from blumfeld.spi.groups import (
     GroupProtocol,
     GroupShard,
     GroupSummary,
+    Producer,
     TimerOrder,
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -38,6 +41,8 @@ from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, L
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
+from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from blumfeld.wire.schema import Message
 
 EXPIRY_TIMER = ("", "offsets")
 """No group type has an empty name."""
@@ -102,6 +107,7 @@ class GroupsShard:
         self.image = image
         self.new_member_id = new_member_id
         self.offsets = OffsetStore()
+        self.pending = PendingOffsets()
         self._types: dict[str, GroupShard] = {p.name: p.new_shard(self) for p in protocols}
         self._of_record: dict[int, str] = {number: p.name for p in protocols for number in p.record_types}
         self._of_api: dict[int, list[str]] = {}
@@ -118,7 +124,8 @@ class GroupsShard:
         }
         self._retention_ms: int = config.int("offsets.retention.minutes") * 60_000
         self._expiry_interval_ms: int = config.int("offsets.retention.check.interval.ms")
-        self._offset_commands = OffsetCommands(self.offsets, self.owner, config, image)
+        self._offset_commands = OffsetCommands(self.offsets, self.pending, self.owner, config, image)
+        self._txn_offset_commands = TxnOffsetCommands(self.owner, self._has_offsets, config, image)
 
     def replay(self, item: CoordinatorRecord) -> None:
         """Apply one record; of a type that isn't loaded it is left alone."""
@@ -128,8 +135,36 @@ class GroupsShard:
         number, key, value = decoded
         if number in OFFSET_RECORD_TYPES:
             self.offsets.replay(key, value)
+            if self.pending:
+                self._overtake(key, value)
         else:
             self._types[self._of_record[number]].replay(number, key, value)
+
+    def _overtake(self, key: Message, value: Message | None) -> None:
+        """A plain record tells of an offset of which a transaction may have told before."""
+        assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
+        forget_or_overtake = self.pending.forget if value is None else self.pending.overtake
+        forget_or_overtake(key.group, (key.topic, key.partition))
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        """Apply one record of a producer's transaction: an offset is pending until :meth:`end_transaction`."""
+        decoded = decode_record(self._record_types, item)
+        if decoded is None:
+            return
+        number, key, value = decoded
+        if number not in OFFSET_RECORD_TYPES or value is None:
+            self.replay(item)  # nobody writes such; Kafka looks at the producer of a committed offset only
+            return
+        assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
+        self.pending.add(producer.producer_id, key.group, (key.topic, key.partition), item)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
+        for item in self.pending.end(producer_id, committed):
+            decoded = decode_record(self._record_types, item)
+            assert decoded is not None
+            _, key, value = decoded
+            self.offsets.replay(key, value)
 
     def loaded(self, now_ms: int) -> Decision:
         """Every type sets its timers."""
@@ -149,12 +184,15 @@ class GroupsShard:
             if len(records) >= EXPIRED_RECORDS_MAX:
                 return Decision(records=records, timers=[self._next_expiry(0)])
             owner = self.owner(group_id)
-            records += expire(group_id, self.offsets, owner, self._retention_ms, now_ms)
+            records += expire(group_id, self.offsets, self.pending, owner, self._retention_ms, now_ms)
         return Decision(records=records, timers=[self._next_expiry()])
 
     def _group_ids(self) -> list[str]:
         typed = [summary.group_id for shard in self._types.values() for summary in shard.summaries()]
-        return list(dict.fromkeys([*typed, *self.offsets.groups()]))
+        return list(dict.fromkeys([*typed, *self._groups_with_offsets()]))
+
+    def _groups_with_offsets(self) -> list[str]:
+        return list(dict.fromkeys([*self.offsets.groups(), *self.pending.groups()]))
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
         """Decide on a request, or on a timer's command.
@@ -167,6 +205,9 @@ class GroupsShard:
             case OffsetCommitRequest():
                 assert context is not None
                 return self._commit(command, context, now_ms)
+            case TxnOffsetCommitRequest():
+                assert context is not None
+                return self._txn_offset_commands.commit(command, context.api_version, now_ms)
             case FetchOffsets():
                 return Decision(reply=self._fetch(command))
             case OffsetDeleteRequest():
@@ -176,7 +217,7 @@ class GroupsShard:
             case DescribeGroup():
                 return Decision(reply=self._describe(command))
             case ForgetTopics():
-                return Decision(records=self.offsets.tombstones_of_topics(command.topics), reply=True)
+                return Decision(records=self._offset_commands.of_topics_gone(command.topics), reply=True)
             case ExpireOffsets():
                 return self._expire(now_ms)
             case DeleteGroup():
@@ -220,20 +261,23 @@ class GroupsShard:
         owner = self.owner(command.group_id)
         if owner is not None:
             owner.check_fetch(command.group_id, command.member_id, command.member_epoch)
-        return self._offset_commands.fetch(command.group_id, command.topics)
+        return self._offset_commands.fetch(command.group_id, command.topics, command.require_stable)
 
     def _name_of_owner(self, group_id: str) -> str | None:
         return next((name for name, shard in self._types.items() if shard.owns(group_id)), None)
 
     def _group_exists(self, group_id: str) -> bool:
-        return self.owner(group_id) is not None or bool(self.offsets.of_group(group_id))
+        return self.owner(group_id) is not None or self._has_offsets(group_id)
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return bool(self.offsets.of_group(group_id)) or self.pending.has_group(group_id)
 
     def _summaries(self) -> list[GroupSummary]:
         typed = [summary for shard in self._types.values() for summary in shard.summaries()]
         known = {summary.group_id for summary in typed}
         simple = [
             GroupSummary(group_id=group, group_type="classic", state="Empty", protocol_type="")
-            for group in self.offsets.groups()
+            for group in self._groups_with_offsets()
             if group not in known
         ]
         return typed + simple
@@ -260,7 +304,7 @@ class GroupsShard:
         described = owner.describe(command.group_id) if owner else None
         if isinstance(described, DescribedGroup):
             return described
-        if owner is None and self.offsets.of_group(command.group_id):
+        if owner is None and self._has_offsets(command.group_id):
             return DescribedGroup(group_id=command.group_id, group_state="Empty")
         missing = DescribedGroup(group_id=command.group_id, group_state="Dead")
         if command.version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
@@ -276,7 +320,7 @@ class GroupsShard:
             code = ErrorCode.GROUP_ID_NOT_FOUND
         else:
             ended = Decision() if owner is None else owner.delete(group_id)
-            ended.records = [*self.offsets.tombstones(group_id), *ended.records]
+            ended.records = [*self._offset_commands.of_group_gone(group_id), *ended.records]
             ended.reply = DeletableGroupResult(group_id=group_id)
             return ended
         return Decision(reply=DeletableGroupResult(group_id=group_id, error_code=code))

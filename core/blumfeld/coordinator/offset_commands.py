@@ -12,6 +12,7 @@ from blumfeld.coordinator.offsets import (
     offset_record,
     tombstone,
 )
+from blumfeld.coordinator.pending_offsets import PendingOffsets
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupShard
@@ -47,11 +48,13 @@ class OffsetCommands:
     def __init__(
         self,
         store: OffsetStore,
+        pending: PendingOffsets,
         owner: Callable[[str], GroupShard | None],
         config: Any,
         image: Callable[[], ClusterImage],
     ) -> None:
         self._store = store
+        self._pending = pending
         self._owner = owner
         self._image = image
         # "bytes" is the key's word; what Kafka counts is Java's characters.
@@ -76,7 +79,8 @@ class OffsetCommands:
             )
             return owner.check_commit(commit, now_ms)
         if generation >= 0:
-            if self._store.of_group(request.group_id):  # a simple group: it has no members
+            # a simple group: it has no members
+            if self._store.of_group(request.group_id) or self._pending.has_group(request.group_id):
                 raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
             modern = context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
@@ -131,13 +135,15 @@ class OffsetCommands:
         return ErrorCode.NONE
 
     def fetch(
-        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
         """Committed offsets of a group. A group or a partition without one is no error: offset -1.
 
-        ``topics`` ``None`` asks for all. Topic ids are the caller's to fill in.
+        With ``require_stable`` a partition that an open transaction has committed is UNSTABLE_OFFSET_COMMIT (KIP-447).
+        ``topics`` ``None`` asks for all that are committed. Topic ids are the caller's to fill in.
         """
         committed = self._store.of_group(group_id)
+        unstable = frozenset(self._pending.places(group_id)) if require_stable else ()
         if topics is None:
             listed: dict[str, list[int]] = {}
             for topic, partition in committed:
@@ -147,7 +153,11 @@ class OffsetCommands:
             group_id=group_id,
             topics=[
                 OffsetFetchResponseTopics(
-                    name=topic, partitions=[_fetched(committed.get((topic, p)), p) for p in partitions]
+                    name=topic,
+                    partitions=[
+                        _unstable(p) if (topic, p) in unstable else _fetched(committed.get((topic, p)), p)
+                        for p in partitions
+                    ],
                 )
                 for topic, partitions in topics
             ],
@@ -177,13 +187,29 @@ class OffsetCommands:
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif read:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (asked.name, item.partition_index) in committed:
+                elif (asked.name, item.partition_index) in committed or self._pending.is_pending(
+                    request.group_id, (asked.name, item.partition_index)
+                ):
                     records.append(tombstone(request.group_id, asked.name, item.partition_index))
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=item.partition_index, error_code=code)
                 )
             response.topics.append(answer)
         return Decision(records=records, reply=response)
+
+    def of_group_gone(self, group_id: str) -> list[CoordinatorRecord]:
+        """Records that forget all offsets of a group, pending ones too: its deletion."""
+        committed = self._store.of_group(group_id)
+        pending = [place for place in self._pending.places(group_id) if place not in committed]
+        return self._store.tombstones(group_id) + [tombstone(group_id, *place) for place in pending]
+
+    def of_topics_gone(self, topics: tuple[str, ...]) -> list[CoordinatorRecord]:
+        """Records that forget what all groups committed for these topics, pending ones too."""
+        records = self._store.tombstones_of_topics(topics)
+        for group_id, place in self._pending.places_of_topics(topics):
+            if place not in self._store.of_group(group_id):
+                records.append(tombstone(group_id, *place))
+        return records
 
 
 def utf16_length(text: str) -> int:
@@ -201,6 +227,16 @@ def _committed(
         commit_timestamp_ms=now_ms,
         expire_timestamp_ms=expire_ms,
         topic_id=topic_id,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=-1,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 
 

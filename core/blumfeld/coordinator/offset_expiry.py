@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.coordinator.offsets import RETENTION_OF_THE_BROKER, CommittedOffset, OffsetStore, tombstone
+from blumfeld.coordinator.pending_offsets import PendingOffsets
 from blumfeld.spi.groups import SINCE_COMMIT, CoordinatorRecord, GroupShard
 
 
@@ -17,9 +18,17 @@ def is_expired(committed: CommittedOffset, idle_since_ms: int, retention_ms: int
 
 
 def expire(
-    group_id: str, store: OffsetStore, owner: GroupShard | None, retention_ms: int, now_ms: int
+    group_id: str,
+    store: OffsetStore,
+    pending: PendingOffsets,
+    owner: GroupShard | None,
+    retention_ms: int,
+    now_ms: int,
 ) -> Sequence[CoordinatorRecord]:
-    """Tombstones of what may go of one group, and of the group itself if it is empty and nothing is left of it."""
+    """Tombstones of what may go of one group, and of the group itself if it is empty and nothing is left of it.
+
+    An offset that an open transaction has committed anew stays, and so does its group.
+    """
     idle_since_ms = SINCE_COMMIT if owner is None else owner.offsets_idle_since(group_id)
     if idle_since_ms is None:
         return ()
@@ -28,8 +37,10 @@ def expire(
         tombstone(group_id, topic, partition)
         for (topic, partition), committed in offsets.items()
         if not (owner is not None and owner.is_subscribed(group_id, topic))
+        and not pending.is_pending(group_id, (topic, partition))
         and is_expired(committed, idle_since_ms, retention_ms, now_ms)
     ]
-    if owner is not None and len(records) == len(offsets) and owner.is_empty(group_id):
+    nothing_left = len(records) == len(offsets) and not pending.has_group(group_id)
+    if owner is not None and nothing_left and owner.is_empty(group_id):
         records += owner.delete(group_id).records
     return records
