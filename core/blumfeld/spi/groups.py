@@ -97,7 +97,8 @@ class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
     protocol_type: str
     protocol_name: str | None
     generation: int
-    """``None``: who takes it chooses one, as it does of the protocol."""
+    leader_id: str | None
+    """``None``: who takes the group chooses, as it does of the protocol."""
     members: tuple[MemberExport, ...]
     rebalances: bool = True
     """Whether its members are to join again at once."""
