@@ -49,6 +49,12 @@ class FakeLog:
             committed.complete(None)
         return committed
 
+    def check_producer(self, producer: Producer) -> None:
+        writers = [item.producer for item in self.items if isinstance(item, TransactionalRecord)]
+        epochs = [writer.producer_epoch for writer in writers if writer.producer_id == producer.producer_id]
+        if producer.producer_epoch < max(epochs, default=0):
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH)
+
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Place a marker, as WriteTxnMarkers does; the host is to be told by ``transaction_ended``."""
         self.items.append(TransactionMarker(producer_id, committed))

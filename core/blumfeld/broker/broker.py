@@ -22,7 +22,7 @@ from blumfeld.broker.upkeep import Upkeep
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
 from blumfeld.spi.config import BrokerConfig, TopicConfig
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.groups import GroupProtocol
+from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, Feature, Metric
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
@@ -50,6 +50,7 @@ class BrokerComposition(Composition, Protocol):
     rack: str | None
     features: tuple[Feature, ...]
     group_protocols: tuple[GroupProtocol, ...]
+    transactions: TransactionCoordinator | None
     hook: Announcements
 
     @property
@@ -149,6 +150,7 @@ class Broker:
             partitions=self.partitions,
             protocols=composition.group_protocols,
             image=lambda: self.image,
+            transactions=composition.transactions is not None,
         )
         self.register(self._groups.handlers())
 
@@ -180,6 +182,11 @@ class Broker:
         ]
 
     # What handlers ask
+
+    @property
+    def groups(self) -> GroupCoordination | None:
+        """What coordinates groups here; None in a build without any."""
+        return self._groups
 
     @property
     def image(self) -> ClusterImage:

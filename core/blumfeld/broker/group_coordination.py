@@ -80,6 +80,18 @@ class PartitionCoordinatorLog:
         self._partition.place(RecordBatch(memoryview(built)), ACKS_ALL, waiter)
         return waiter.committed
 
+    def check_producer(self, producer: Producer) -> None:
+        """An epoch of the producer's before the one that is known here may not write.
+
+        :raises BrokerError: INVALID_PRODUCER_EPOCH
+        """
+        known = self._partition.state.producers.producer(producer.producer_id)
+        if known is not None and producer.producer_epoch < known.epoch:
+            raise BrokerError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer.producer_id} has epoch {producer.producer_epoch}, but {known.epoch} is known here",
+            )
+
     def committed(self) -> Completion[None]:
         """Completes once the high watermark has reached the log's present end."""
         partition = self._partition
@@ -123,11 +135,14 @@ class GroupCoordination:
         partitions: PartitionManager,
         protocols: Sequence[GroupProtocol],
         image: Callable[[], ClusterImage],
+        transactions: bool = False,
     ) -> None:
+        """``transactions``: the build coordinates some, so that offsets may be committed in them."""
         self._runtime = runtime
         self._config = config
         self._protocols = protocols
         self._image = image
+        self._transactions = transactions
         self._epochs: dict[int, int] = {}
         """Leader epoch in which each partition's shard was built."""
         self.coordinator = Coordinator(runtime, events, self._new_shard, self._partition_count)
@@ -136,7 +151,7 @@ class GroupCoordination:
 
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
-        return group_handlers(self.coordinator, self._protocols, self._image)
+        return group_handlers(self.coordinator, self._protocols, self._image, self._transactions)
 
     def topics_deleted(self, topics: Sequence[str]) -> None:
         """What was committed for them is forgotten, so that a topic of the same name begins anew."""

@@ -58,6 +58,13 @@ class CoordinatorLog(Protocol):
         """
         ...
 
+    def check_producer(self, producer: Producer) -> None:
+        """May this producer write in a transaction?
+
+        :raises BrokerError: INVALID_PRODUCER_EPOCH: the log has a later epoch of it
+        """
+        ...
+
     def records(self) -> Iterator[LogItem]:
         """Every record of the log with a key, and every transaction's end, in order; those that can't be read raise
         ``BrokerError``.
@@ -204,6 +211,8 @@ class ShardHost:
     ) -> None:
         try:
             decision = self.shard.command(command, context, self._runtime.now_ms())
+            if decision.producer is not None:
+                self._log.check_producer(decision.producer)
         except BrokerError as error:
             if completion is not None:
                 self._held.append((self._placed, completion, None, error))

@@ -41,6 +41,7 @@ TABLE = (
     Row("api_21_delete_records", 21, 0, 2),
     Row("api_22_init_producer_id", 22, 0, 5),
     Row("api_23_offset_for_leader_epoch", 23, 2, 4),
+    Row("api_27_write_txn_markers", 27, 1, 2),
     Row("api_32_describe_configs", 32, 1, 4),
     Row("api_33_alter_configs", 33, 0, 2),
     Row("api_34_alter_replica_log_dirs", 34, 1, 2),
@@ -50,6 +51,7 @@ TABLE = (
     Row("api_45_alter_partition_reassignments", 45, 0, 1),
     Row("api_46_list_partition_reassignments", 46, 0, 0),
     Row("api_60_describe_cluster", 60, 0, 2),
+    Row("api_61_describe_producers", 61, 0, 0),
     Row("api_75_describe_topic_partitions", 75, 0, 0),
 )
 

@@ -1,0 +1,90 @@
+"""DescribeProducers (key 61), v0: who writes to a partition, and whose transactions are open there (KIP-664).
+
+Any replica answers for what it has. ``kafka-transactions.sh describe-producers`` and ``abort`` ask it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import is_legal_topic
+from blumfeld.log.producer_snapshot import ProducerEntry
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
+from blumfeld.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """DescribeProducers."""
+    handle = DescribeProducers(broker).handle
+    return [ApiHandler(key=61, min_version=0, max_version=0, handle=handle, error_response=failed)]
+
+
+def failed(request: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:
+    """Every partition has the error."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=code, error_message=message)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class DescribeProducers:
+    """Tells what replicas here know of their producers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+        """Each partition on its own: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or not here."""
+        response = failed(request, ErrorCode.NONE, None)
+        for topic in response.topics:
+            code = ErrorCode.NONE
+            if not is_legal_topic(topic.name):
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif not context.authorize("Read", "Topic", topic.name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for answer in topic.partitions:
+                self._describe(topic.name, answer, code)
+        return response
+
+    def _describe(self, topic: str, answer: PartitionResponse, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            partition = self._broker.partitions.find(topic, answer.partition_index)
+            if partition is not None and partition.closed is None:
+                producers = partition.state.producers.producers()
+                answer.active_producers = [_described(entry) for entry in producers]
+                return
+            try:
+                self._broker.leading(topic, answer.partition_index)
+            except BrokerError as error:
+                code = error.code
+        answer.error_code = code
+        answer.error_message = message_of(code)
+
+
+def _described(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )
