@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ class Plugin:
     def blumfeld_features(self) -> Sequence[Feature]:
         """``group.version`` 0–1."""
         return (GROUP_VERSION,)
+
+    @hookimpl
+    def blumfeld_assignors(self) -> Sequence[ConsumerAssignor]:
+        """``uniform`` and ``range``."""
+        from blumfeld_groups_kip848.assignors import bundled_assignors
+
+        return bundled_assignors()
 
     @hookimpl
     def blumfeld_make_group_protocol(self, composition: Composition) -> ConsumerGroupProtocol:

@@ -1,0 +1,187 @@
+"""Members that subscribe to different topics: the fairest loads that subscriptions allow, by few moves.
+
+Members with the same subscription are interchangeable, so the search goes over such *kinds* of members. A chain
+begins at the fullest member: it gives a partition to a member of a kind that subscribes to its topic, who may
+give one of its own to a third, …, to one who has at least two fewer than the first. The shortest chain is
+taken. Each makes the sum of the squared loads smaller, so this ends; and where there is no chain left, no other
+assignment has fairer loads (Harvey et al., "Semi-matchings for bipartite graphs", 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from blumfeld.spi.assignors import Assignment
+from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps, is_near
+
+Hop = tuple[int, str, bytes]
+"""(kind that is reached, who gives, partitions of which topic)."""
+
+
+def deal_fairly(holdings: Holdings) -> Steps[Assignment]:
+    """Deal what is free, those topics first that have the fewest readers; then even out the loads."""
+    kinds = Kinds(holdings)
+    yield from _deal_free(holdings, kinds)
+    yield from _even_out(holdings, kinds)
+    return holdings.assignment()
+
+
+class Kinds:
+    """Members by their subscriptions, each kind with its members by load."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._load = holdings.load
+        self._members = holdings.spec.members
+        numbers: dict[frozenset[bytes], int] = {}
+        self.members: list[list[str]] = []
+        """Of each kind, in the order of their ids."""
+        self.kind_of: dict[str, int] = {}
+        for member_id, member in holdings.spec.members.items():
+            kind = numbers.setdefault(member.topics, len(numbers))
+            if kind == len(self.members):
+                self.members.append([])
+            self.members[kind].append(member_id)
+            self.kind_of[member_id] = kind
+        self.readers: dict[bytes, list[int]] = {topic_id: [] for topic_id in holdings.spec.topics}
+        """Kinds that subscribe to each topic."""
+        for topics, kind in numbers.items():
+            for topic_id in sorted(topics & self.readers.keys()):
+                self.readers[topic_id].append(kind)
+        self._least: dict[tuple[int, str | None], list[tuple[int, str]]] = {}
+        for member_id in self.kind_of:
+            for heap in self._heaps(member_id):
+                heap.append((self._load[member_id], member_id))
+        for heap in self._least.values():
+            heapify(heap)
+        self._fullest = [(-self._load[member_id], member_id) for member_id in self.kind_of]
+        heapify(self._fullest)
+
+    def _heaps(self, member_id: str) -> Iterable[list[tuple[int, str]]]:
+        """Of all members of its kind, and of those in its rack."""
+        kind, rack_id = self.kind_of[member_id], self._members[member_id].rack_id
+        for where in {None: 0, rack_id: 0}:
+            yield self._least.setdefault((kind, where), [])
+
+    def changed(self, member_id: str) -> None:
+        """Its load did. Entries of old loads are dropped when they come up."""
+        load = self._load[member_id]
+        for heap in self._heaps(member_id):
+            heappush(heap, (load, member_id))
+        heappush(self._fullest, (-load, member_id))
+
+    def least_of(self, kinds: Iterable[int], racks: Iterable[str | None] = (None,)) -> tuple[int, str] | None:
+        """(load, member) of the least loaded member of several kinds, in one of these racks if any are named."""
+        return min((found for k in kinds for rack in racks if (found := self._top(k, rack))), default=None)
+
+    def _top(self, kind: int, rack_id: str | None) -> tuple[int, str] | None:
+        heap = self._least.get((kind, rack_id))
+        if heap is None:
+            return None
+        while heap[0][0] != self._load[heap[0][1]]:
+            heappop(heap)
+        return heap[0]
+
+    def pop_fullest(self) -> str | None:
+        """The fullest member that wasn't taken since its load changed."""
+        while self._fullest:
+            load, member_id = heappop(self._fullest)
+            if -load == self._load[member_id]:
+                return member_id
+        return None
+
+
+def _deal_free(holdings: Holdings, kinds: Kinds) -> Steps[None]:
+    pace = Pace()
+    topics = holdings.spec.topics
+    readers_of = {
+        topic_id: sum(len(kinds.members[kind]) for kind in readers)
+        for topic_id, readers in kinds.readers.items()
+    }
+    for topic_id in sorted(topics, key=lambda topic_id: readers_of[topic_id]):
+        topic, readers = topics[topic_id], kinds.readers[topic_id]
+        if not readers:
+            continue
+        for partition in sorted(holdings.free[topic_id]):
+            least = kinds.least_of(readers)
+            assert least is not None, "each kind has members"
+            near = kinds.least_of(readers, sorted(topic.racks[partition])) if topic.racks else None
+            _, member_id = near if near is not None and near[0] == least[0] else least
+            holdings.give(member_id, topic_id, partition)
+            kinds.changed(member_id)
+            yield from pace.look(len(readers))
+
+
+def _even_out(holdings: Holdings, kinds: Kinds) -> Steps[None]:
+    settled: set[int] = set()
+    pace = Pace()
+    while (source := kinds.pop_fullest()) is not None:
+        if kinds.kind_of[source] in settled:
+            continue
+        reached: dict[int, Hop] = {}
+        target = yield from _search(holdings, kinds, source, reached, settled, pace)
+        if target is None:
+            settled.update(reached)
+            continue
+        _pass_on(holdings, kinds, source, target, reached)
+
+
+def _search(
+    holdings: Holdings, kinds: Kinds, source: str, reached: dict[int, Hop], settled: set[int], pace: Pace
+) -> Steps[str | None]:
+    """The end of the shortest chain from ``source``, ``None`` if there is none; ``reached``: how kinds were.
+
+    Settled kinds lead nowhere: all members that can be reached from them have as much as they could get.
+    """
+    load_max = holdings.load[source] - 2
+    givers, offered = [source], set[bytes]()
+    while givers:
+        found: list[int] = []
+        for giver in givers:
+            for topic_id in holdings.of(giver):
+                if topic_id in offered:
+                    continue
+                offered.add(topic_id)
+                for kind in kinds.readers[topic_id]:
+                    if kind not in reached and kind not in settled:
+                        reached[kind] = (kind, giver, topic_id)
+                        found.append(kind)
+                yield from pace.look(len(kinds.readers[topic_id]))
+            yield from pace.look(len(holdings.of(giver)))
+        least = kinds.least_of(found)
+        if least is not None and least[0] <= load_max:
+            return least[1]
+        givers = [member_id for kind in found for member_id in kinds.members[kind]]
+    return None
+
+
+def _pass_on(holdings: Holdings, kinds: Kinds, source: str, target: str, reached: dict[int, Hop]) -> None:
+    receiver = target
+    while True:
+        _, giver, topic_id = reached[kinds.kind_of[receiver]]
+        partition = _given(holdings, giver, receiver, topic_id)
+        holdings.take(giver, topic_id, partition)
+        holdings.give(receiver, topic_id, partition)
+        if giver == source:
+            break
+        receiver = giver
+    kinds.changed(source)
+    kinds.changed(target)
+
+
+def _given(holdings: Holdings, giver: str, receiver: str, topic_id: bytes) -> int:
+    """What costs least: it was the receiver's, it wasn't the giver's, it is nearer there; else the last."""
+    spec = holdings.spec
+    topic = spec.topics[topic_id]
+    given, got = spec.members[giver], spec.members[receiver]
+    was_given = given.assigned.get(topic_id, frozenset())
+    was_got = got.assigned.get(topic_id, frozenset())
+    return max(
+        holdings.of(giver)[topic_id],
+        key=lambda p: (
+            p in was_got,
+            p not in was_given,
+            is_near(topic, p, got.rack_id) - is_near(topic, p, given.rack_id),
+            p,
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What the members of a group read: names, expressions, and what is known of the topics behind them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from blumfeld.spi.cluster import ClusterImage, TopicImage
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
+from blumfeld_groups_kip848.regex import compiled
+
+_HASH_BYTES = 8
+
+
+def topics_of(group: ConsumerGroup, member: Member) -> tuple[str, ...]:
+    """Names of the topics that a member subscribes to, sorted, those too that don't exist."""
+    resolved = group.regexes.get(member.subscribed_regex) if member.subscribed_regex else None
+    if resolved is None:
+        return member.subscribed_topics
+    return tuple(sorted({*member.subscribed_topics, *resolved.topics}))
+
+
+def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
+    """Names of all topics that a member subscribes to, sorted."""
+    named = {(member.subscribed_topics, member.subscribed_regex): member for member in group.members.values()}
+    return tuple(sorted({name for member in named.values() for name in topics_of(group, member)}))
+
+
+def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
+    """Stands for what an assignment depends on: ids, partition counts and racks of the topics that are read.
+
+    The same in every process; 0 if none of them exists.
+    """
+    digest = blake2b(digest_size=_HASH_BYTES)
+    racks = rack_of_brokers(image)
+    found = False
+    for name in subscribed_topics(group):
+        topic = image.topics.get(name)
+        if topic is not None:
+            digest.update(topic_hash(topic, racks))
+            found = True
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:
+    """Stands for one topic, where brokers are in these racks."""
+    digest = blake2b(topic.topic_id, digest_size=_HASH_BYTES)
+    digest.update(len(topic.partitions).to_bytes(4, "big"))
+    digest.update(topic.name.encode())
+    if racks:
+        for _, partition in sorted(topic.partitions.items()):
+            near = sorted({racks[broker] for broker in partition.replicas if broker in racks})
+            digest.update("\0".join(near).encode() + b"\n")
+    return digest.digest()
+
+
+def rack_of_brokers(image: ClusterImage) -> dict[int, str]:
+    """Of the brokers that say where they are."""
+    return {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
+
+
+def image_version(image: ClusterImage) -> int:
+    """Another one whenever a topic was created or deleted; no more than that is said of it."""
+    last = next(reversed(image.topics.values()), None)  # type: ignore[call-overload]
+    digest = blake2b(b"" if last is None else last.topic_id, digest_size=_HASH_BYTES - 1)
+    digest.update(len(image.topics).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big")
+
+
+def resolve(edit: Edit, image: ClusterImage, refresh_interval_ms: int = 600_000) -> bool:
+    """Bring the group's expressions up to date: resolve new ones and those that are too old or for which there may
+    be other topics, forget those that nobody has any more. One resolution serves all members that have it.
+
+    :return: whether the topics of any expression changed
+    """
+    group = edit.group
+    used = {member.subscribed_regex: None for member in group.members.values() if member.subscribed_regex}
+    changed = False
+    for regex in [regex for regex in group.regexes if regex not in used]:
+        edit.put_regex(regex, None)
+    if not used:
+        return changed
+    version = image_version(image)
+    for regex in used:
+        known = group.regexes.get(regex)
+        if known is not None:
+            age_ms = edit.now_ms - known.resolved_at_ms
+            if known.image_version == version and age_ms < refresh_interval_ms:
+                continue
+        matches = compiled(regex)
+        topics = tuple(sorted(name for name in image.topics if matches(name)))
+        edit.put_regex(regex, ResolvedRegex(topics, version, edit.now_ms))
+        changed = changed or known is None or known.topics != topics
+    return changed
