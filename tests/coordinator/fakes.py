@@ -86,8 +86,8 @@ class FakeImage:
     def __init__(self, topics: Mapping[str, int] | None = None) -> None:
         self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
         self.brokers: dict[int, BrokerImage] = {}
-        self.features: dict[str, int] = {}
-        self.features_epoch = 0
+        self.features: dict[str, int] = {"group.version": 1}
+        self.features_epoch = -1
         self.topics = {name: topic(name, count) for name, count in (topics or {}).items()}
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:

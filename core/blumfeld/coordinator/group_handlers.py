@@ -215,7 +215,7 @@ class GroupApis:
                     continue
                 described: DescribedGroup = item.result()
                 if request.include_authorized_operations:
-                    described.authorized_operations = _authorized_operations(group, context)
+                    described.authorized_operations = authorized_operations(group, context)
                 response.groups.append(described)
             return response
 
@@ -311,7 +311,7 @@ def _refused(code: ErrorCode) -> Completion[Any]:
     return refused
 
 
-def _authorized_operations(group: str, context: RequestContext) -> int:
+def authorized_operations(group: str, context: RequestContext) -> int:
     """One bit for each operation on a group that the principal may do (KIP-430)."""
     return sum(1 << bit for name, bit in GROUP_OPERATIONS if context.authorize(name, "Group", group))
 

@@ -1,0 +1,49 @@
+"""Members that go: they leave, or they are fenced because nothing was heard of them, or they kept what they were to
+give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import attrs
+
+from blumfeld_groups_kip848 import downgrade, subscriptions
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, Member
+from blumfeld_groups_kip848.timers import stop_all
+
+if TYPE_CHECKING:
+    from blumfeld_groups_kip848.shard import ConsumerGroups
+
+
+def leave_for_a_while(edit: Edit, member: Member) -> None:
+    """A static member goes and may come back: until its session ends, what it has is kept for it."""
+    edit.put_assignment(attrs.evolve(member, epoch=LEFT_FOR_A_WHILE, revoking={}))
+
+
+def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> None:
+    """End these memberships; what they held is free. The group becomes a classic one where none but classic members
+    stay and it may; else its epoch goes up, and the next heartbeat brings the next target. Nothing may be written
+    after it.
+    """
+    settings = shard.settings
+    for member_id in member_ids:
+        stop_all(edit, member_id)
+    classic = shard.surroundings.shard_of("classic")
+    if classic is not None and downgrade.may_convert(
+        edit.group, member_ids, settings.migration_policy, settings.classic_size_max
+    ):
+        shard.stop_timers(edit)
+        downgrade.convert(edit, classic, shard.image(), member_ids)
+        return
+    for member_id in member_ids:
+        edit.remove_member(member_id)
+    subscriptions.resolve(edit, shard.image(), settings.regex_refresh_interval_ms)
+    bump_epoch(edit, shard)
+
+
+def bump_epoch(edit: Edit, shard: ConsumerGroups) -> None:
+    """Who is in the group, or what they subscribe to, has changed."""
+    edit.put_epoch(edit.group.epoch + 1, subscriptions.metadata_hash(edit.group, shard.image()))

@@ -1,0 +1,61 @@
+"""The group type: its APIs, its record types, and its error answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.groups import GroupShard, Submit, Surroundings
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from blumfeld.wire.messages.leave_group import LeaveGroupResponse
+from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from blumfeld.wire.schema import Message
+from blumfeld_groups_kip848.assignors import bundled_assignors
+from blumfeld_groups_kip848.describe import DescribeApi
+from blumfeld_groups_kip848.replay import RECORD_TYPES
+from blumfeld_groups_kip848.shard import ConsumerGroups
+
+
+class ConsumerGroupProtocol:
+    """The group type ``consumer``: implements ``spi.groups.GroupProtocol``."""
+
+    name = "consumer"
+    record_types: Mapping[int, tuple[type[Message], type[Message]]] = RECORD_TYPES
+    apis: Mapping[int, tuple[int, int]] = {ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1)}
+    guest_apis: frozenset[int] = frozenset(
+        {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP}
+    )
+    """What a classic member of a group that is being migrated sends."""
+
+    def __init__(self, assignors: Sequence[ConsumerAssignor] | None = None) -> None:
+        """``assignors``: all of the build; ``None`` is Kafka's own two, ``uniform`` and ``range``."""
+        self._assignors = bundled_assignors() if assignors is None else assignors
+
+    def new_shard(self, surroundings: Surroundings) -> GroupShard:
+        """A shard without groups, by the broker's configuration."""
+        return ConsumerGroups(surroundings, self._assignors)
+
+    def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
+        """ConsumerGroupDescribe: it names several groups."""
+        return (DescribeApi(submit).handler(),)
+
+    def error_response(self, request: Message, code: int, message: str | None) -> Message:
+        """The response with this error at its top."""
+        match request:
+            case ConsumerGroupHeartbeatRequest():
+                return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+            case JoinGroupRequest():
+                return JoinGroupResponse(error_code=code, member_id=request.member_id)
+            case SyncGroupRequest():
+                return SyncGroupResponse(error_code=code)
+            case HeartbeatRequest():
+                return HeartbeatResponse(error_code=code)
+            case _:
+                return LeaveGroupResponse(error_code=code)

@@ -1,0 +1,132 @@
+"""How a member comes from what it has to what its target says: one pure function (formats.md §19, KIP-848).
+
+First it gives up what is not in the target any more, in its old epoch. When its heartbeats don't report those
+partitions any more it goes to the target's epoch, and gets what is in the target and held by nobody; what others hold
+still it gets later, as they let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from blumfeld.spi.assignors import Assigned
+from blumfeld_groups_kip848.group import Member, MemberState, Owned, PartitionOwners
+
+Reported = Mapping[bytes, Collection[int]]
+"""Topic id → partitions that a member says it owns."""
+
+
+def reconcile(
+    member: Member,
+    target_epoch: int,
+    target: Assigned,
+    owned_reported: Reported | None,
+    owners: PartitionOwners,
+    *,
+    subscribed: Collection[bytes] | None = None,
+    subscription_changed: bool = False,
+) -> Member:
+    """The member after one step towards its target; the same object where there is nothing to do.
+
+    :param owned_reported: what its heartbeat says that it owns, ``None`` where it doesn't say: then it owns still
+        what it was told to give up
+    :param owners: of all partitions, this member's own among them
+    :param subscribed: ids of topics that it reads now; a target that is older than its subscription doesn't give it
+        others. ``None``: the target is of its subscription
+    :param subscription_changed: with this very request: what it doesn't read any more it gives up at once, before
+        there is a target that says so (Kafka 4.2)
+    """
+    if subscribed is not None:
+        target = {topic: partitions for topic, partitions in target.items() if topic in subscribed}
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if subscription_changed:
+            member = _narrow(member, subscribed, owned_reported)
+        if _holds(owned_reported, member.revoking):
+            return member
+        return _step(member, member.epoch + 1, target_epoch, target, owned_reported, owners)
+    if member.is_reconciled(target_epoch):
+        return _narrow(member, subscribed, owned_reported) if subscription_changed else member
+    return _step(member, member.epoch, target_epoch, target, owned_reported, owners)
+
+
+def _step(
+    member: Member,
+    epoch: int,
+    target_epoch: int,
+    target: Assigned,
+    owned_reported: Reported | None,
+    owners: PartitionOwners,
+) -> Member:
+    """``epoch`` is what the member's is while it has to give up partitions."""
+    kept: dict[bytes, dict[int, int]] = {}
+    revoked: dict[bytes, dict[int, int]] = {}
+    for topic_id, partitions in member.assigned.items():
+        wanted = target.get(topic_id, ())
+        for partition, since in partitions.items():
+            where = kept if partition in wanted else revoked
+            where.setdefault(topic_id, {})[partition] = since
+    if revoked and _holds(owned_reported, revoked):
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
+    unreleased = False
+    for topic_id in sorted(target):
+        has = kept.get(topic_id, {})
+        for partition in sorted(target[topic_id]):
+            if partition in has:
+                continue
+            if owners.epoch(topic_id, partition) != -1:
+                unreleased = True  # of its own giving up too: free from the next heartbeat on
+            else:
+                kept.setdefault(topic_id, {})[partition] = target_epoch
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return _moved(member, state, target_epoch, kept, {})
+
+
+def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported: Reported | None) -> Member:
+    """Without the topics that it doesn't read any more; its epoch stays."""
+    if subscribed is None:
+        return member
+    gone = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
+    if not gone:
+        return member
+    kept = {topic: partitions for topic, partitions in member.assigned.items() if topic in subscribed}
+    revoking = {**member.revoking}
+    for topic, partitions in gone.items():
+        revoking[topic] = {**revoking.get(topic, {}), **partitions}
+    if _holds(owned_reported, revoking):
+        return attrs.evolve(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking)
+    return attrs.evolve(member, assigned=kept)
+
+
+def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revoking: Owned) -> Member:
+    moved = attrs.evolve(
+        member,
+        epoch=epoch,
+        previous_epoch=member.epoch,
+        state=state,
+        assigned=assigned,
+        revoking=revoking,
+    )
+    return member if moved == member else moved
+
+
+def _holds(owned_reported: Reported | None, partitions: Owned) -> bool:
+    """Whether it says that it owns one of them, or doesn't say."""
+    if owned_reported is None:
+        return True
+    return any(
+        not given.keys().isdisjoint(owned_reported.get(topic_id, ()))
+        for topic_id, given in partitions.items()
+    )
+
+
+def is_subset(owned_reported: Reported | None, assigned: Owned) -> bool:
+    """Whether a member says what it owns, and that is part of its assignment."""
+    if owned_reported is None:
+        return False
+    return all(
+        partition in assigned.get(topic_id, ())
+        for topic_id, partitions in owned_reported.items()
+        for partition in partitions
+    )

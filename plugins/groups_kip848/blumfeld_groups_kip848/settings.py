@@ -1,0 +1,62 @@
+"""What a group is run by: Kafka's keys, resolved each time, for some of them change while a broker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, ClusterImage
+
+
+class GroupSettings:
+    """Settings of groups: a group's own (resource type GROUP) over the broker's dynamic ones over its static ones.
+
+    A group's own value outside of the broker's bounds (``group.consumer.min.…``, ``group.consumer.max.…``) counts as
+    the bound, as in Kafka: bounds may have come after the value.
+    """
+
+    def __init__(self, config: Any, image: Callable[[], ClusterImage]) -> None:
+        """``config`` is the broker's ``BrokerConfig``, ``image()`` the cluster as of now."""
+        self._config = config
+        self._image = image
+        self._node = str(config.get("node.id"))
+        self.size_max: int = config.int("group.consumer.max.size")
+        """Members of one group, at most."""
+        self.classic_size_max: int = config.int("group.max.size")
+        """Members of one classic group: what a group may have to be downgraded."""
+        self.migration_policy: str = config.str("group.consumer.migration.policy").lower()
+        """``disabled``, ``upgrade``, ``downgrade`` or ``bidirectional``."""
+        self.assignors: tuple[str, ...] = tuple(config.list("group.consumer.assignors"))
+        """Names of server-side assignors that the broker offers; the first is the default."""
+        self.regex_refresh_interval_ms: int = config.int("group.consumer.regex.refresh.interval.ms")
+        self._bounds: dict[str, tuple[int, int]] = {
+            name: (config.int(f"group.consumer.min.{name}"), config.int(f"group.consumer.max.{name}"))
+            for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        }
+        self._defaults: dict[str, int] = {name: config.int(f"group.consumer.{name}") for name in self._bounds}
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long a member may be silent."""
+        return self._of_group(group_id, "session.timeout.ms")
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often members are told to send heartbeats."""
+        return self._of_group(group_id, "heartbeat.interval.ms")
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """How long after one assignment the next may be computed; 0 is at once."""
+        return self._of_group(group_id, "assignment.interval.ms")
+
+    def _of_group(self, group_id: str, name: str) -> int:
+        image = self._image()
+        own = image.config(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
+        if own is not None:
+            low, high = self._bounds[name]
+            value: int = min(max(int(own), low), high)
+            return value
+        key = f"group.consumer.{name}"
+        for node in (self._node, ""):
+            dynamic = image.config(BROKER_RESOURCE, node).get(key)
+            if dynamic is not None:
+                return int(dynamic)
+        return self._defaults[name]

@@ -1,0 +1,276 @@
+"""The KIP-848 groups of one shard: a state machine without clock or chance (``spi.groups.GroupShard``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import (
+    SINCE_COMMIT,
+    CommitCheck,
+    Decision,
+    GroupExport,
+    GroupSummary,
+    Surroundings,
+)
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.consumer_group_describe import DescribedGroup
+from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from blumfeld.wire.schema import Message
+from blumfeld_groups_kip848 import commits, downgrade, subscriptions, upgrade
+from blumfeld_groups_kip848.classic_members import ClassicMembers
+from blumfeld_groups_kip848.describe import DescribeConsumerGroup, described
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, Member, MemberState
+from blumfeld_groups_kip848.heartbeat import heartbeat
+from blumfeld_groups_kip848.leaving import fence
+from blumfeld_groups_kip848.reconciliation import Reported, reconcile
+from blumfeld_groups_kip848.replay import GROUP_EPOCH, replay
+from blumfeld_groups_kip848.settings import GroupSettings
+from blumfeld_groups_kip848.targets import AssignmentDue, AssignSlice, Targets
+from blumfeld_groups_kip848.timers import (
+    RebalanceExpired,
+    SessionExpired,
+    start_rebalance,
+    start_session,
+    stop_all,
+)
+
+GROUP_VERSION = "group.version"
+"""The feature that allows KIP-848 groups."""
+
+
+class ConsumerGroups:
+    """Every KIP-848 group whose id hashes to this shard's partition."""
+
+    def __init__(self, surroundings: Surroundings, assignors: Sequence[ConsumerAssignor]) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.surroundings = surroundings
+        self.settings = GroupSettings(surroundings.config, surroundings.image)
+        self.targets = Targets(assignors, self.settings, surroundings.image)
+        self._classic_members = ClassicMembers(self)
+        self._seen: dict[str, tuple[int, int]] = {}
+        """Group id → (its epoch, the image's) at which its topics were as its metadata hash says."""
+
+    def image(self) -> ClusterImage:
+        """The cluster, as of now."""
+        return self.surroundings.image()
+
+    # What the log says
+
+    def replay(self, record_type: int, key: Any, value: Message | None) -> None:
+        """Apply one record; the tombstone of its epoch ends a group. One of a group that isn't here makes it."""
+        group = self.groups.get(key.group_id)
+        if record_type == GROUP_EPOCH and value is None:
+            self.groups.pop(key.group_id, None)
+            self._seen.pop(key.group_id, None)
+            return
+        if group is None:
+            if value is None:
+                return
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+        replay(group, key, value)
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Every member has its time to be heard of again, and to give up what it was told to."""
+        timers = []
+        for group in self.groups.values():
+            edit = Edit(group, now_ms)
+            self.start_sessions(edit)
+            for member in group.members.values():
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    start_rebalance(edit, member)
+            timers += edit.timers
+        return Decision(timers=timers)
+
+    # Commands
+
+    def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on ConsumerGroupHeartbeat, on a classic member's request, or on a timer.
+
+        :raises BrokerError: the request's error
+        """
+        match request:
+            case ConsumerGroupHeartbeatRequest():
+                assert context is not None
+                if not self.image().features.get(GROUP_VERSION):
+                    raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+                return heartbeat(self, request, context, now_ms)
+            case DescribeConsumerGroup():
+                return Decision(reply=self._described(request.group_id))
+            case SessionExpired() | RebalanceExpired():
+                return self._expired(request, now_ms)
+            case AssignSlice() | AssignmentDue():
+                group = self.groups.get(request.group_id)
+                if group is None:
+                    return Decision()
+                edit = Edit(group, now_ms)
+                self.targets.command(request, edit)
+                return edit.decision()
+            case _:
+                return self._classic_members.command(request, context, now_ms)
+
+    def _expired(self, expired: SessionExpired | RebalanceExpired, now_ms: int) -> Decision:
+        group = self.groups.get(expired.group_id)
+        member = None if group is None else group.members.get(expired.member_id)
+        if group is None or member is None:
+            return Decision()
+        if isinstance(expired, RebalanceExpired) and expired.epoch != member.epoch:
+            return Decision()
+        edit = Edit(group, now_ms)
+        fence(edit, [member.member_id], self)
+        return edit.decision()
+
+    # Steps of a decision, for whoever it is of
+
+    def refresh(self, edit: Edit, changed: bool) -> None:
+        """Bring the group's epoch and its target up to date: with its members (``changed``: one of them, or a
+        subscription) and with what is known of the topics that they read.
+        """
+        image = self.image()
+        group = edit.group
+        stamp = (group.epoch, image.features_epoch)
+        stale = changed or group.epoch == 0 or image.features_epoch < 0
+        if stale or group.regexes or self._seen.get(group.group_id) != stamp:
+            resolved = subscriptions.resolve(edit, image, self.settings.regex_refresh_interval_ms)
+            changed = changed or resolved
+            metadata_hash = subscriptions.metadata_hash(edit.group, image)
+            if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
+                edit.put_epoch(edit.group.epoch + 1, metadata_hash)
+            self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)
+        if edit.group.epoch > edit.group.target_epoch:
+            self.targets.update(edit)
+
+    def reconcile(
+        self, edit: Edit, member_id: str, owned: Reported | None, *, subscription_changed: bool = False
+    ) -> Member:
+        """Bring a member a step nearer to its target, and have it watched while it gives up partitions."""
+        group = edit.group
+        member = group.members[member_id]
+        if member.is_reconciled(group.target_epoch) and not subscription_changed:
+            return member
+        now = reconcile(
+            member,
+            group.target_epoch,
+            group.targets.get(member_id, {}),
+            owned,
+            group.owners,
+            subscribed=self._subscribed(group, member),
+            subscription_changed=subscription_changed,
+        )
+        if now is member:
+            return member
+        edit.put_assignment(now)
+        if now.classic is None and MemberState.UNREVOKED_PARTITIONS in (member.state, now.state):
+            start_rebalance(edit, now)
+        return edit.group.members[member_id]
+
+    def _subscribed(self, group: ConsumerGroup, member: Member) -> frozenset[bytes]:
+        topics = self.image().topics
+        names = subscriptions.topics_of(group, member)
+        return frozenset(topics[name].topic_id for name in names if name in topics)
+
+    def start_session(self, edit: Edit, member: Member) -> None:
+        """(Re)start the time in which a member must be heard of."""
+        timeout_ms = (
+            self.settings.session_timeout_ms(edit.group_id)
+            if member.classic is None
+            else member.classic.session_timeout_ms
+        )
+        start_session(edit, member.member_id, timeout_ms)
+
+    def start_sessions(self, edit: Edit) -> None:
+        """That of every member."""
+        for member in edit.group.members.values():
+            self.start_session(edit, member)
+
+    def stop_timers(self, edit: Edit) -> None:
+        """Of every member: the group ends here."""
+        for member_id in edit.group.members:
+            stop_all(edit, member_id)
+
+    # What others of the shard ask
+
+    def owns(self, group_id: str) -> bool:
+        """Whether it is here."""
+        return group_id in self.groups
+
+    def summaries(self) -> Sequence[GroupSummary]:
+        """Every group here."""
+        return [
+            GroupSummary(
+                group_id=group.group_id,
+                group_type="consumer",
+                state=group.state.value,
+                protocol_type="consumer",
+            )
+            for group in self.groups.values()
+        ]
+
+    def describe(self, group_id: str) -> Message | None:
+        """``None``: DescribeGroups is of classic groups, and shows these as dead, as Kafka does."""
+        return None
+
+    def _described(self, group_id: str) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            other = self.surroundings.owner(group_id) is not None
+            text = f"Group {group_id} is not a consumer group." if other else f"Group {group_id} not found."
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        return described(group, self.targets.assignor_of(group), self.image())
+
+    def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
+        """May offsets be committed. A commit is no heartbeat.
+
+        :raises BrokerError: as :func:`commits.check_commit`
+        """
+        commits.check_commit(self.groups[commit.group_id], commit, self.image)
+        return Decision()
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """May offsets be read.
+
+        :raises BrokerError: as :func:`commits.check_fetch`
+        """
+        commits.check_fetch(self.groups[group_id], member_id, member_epoch)
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Always: what members read is known."""
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        group = self.groups[group_id]
+        return any(topic in subscriptions.topics_of(group, member) for member in group.members.values())
+
+    def offsets_idle_since(self, group_id: str) -> int | None:
+        """Each since it was committed, whatever the state: what members read is known."""
+        return SINCE_COMMIT
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether it has no members."""
+        return self.groups[group_id].state is GroupState.EMPTY
+
+    def delete(self, group_id: str) -> Decision:
+        """Its tombstones, in Kafka's order."""
+        edit = Edit(self.groups[group_id], 0)
+        self.stop_timers(edit)
+        edit.end_group()
+        return edit.decision()
+
+    def export_group(self, group_id: str) -> GroupExport:
+        """The group as a neutral value (formats.md §20)."""
+        return downgrade.exported(self.groups[group_id], self.image())
+
+    def import_group(self, group: GroupExport, now_ms: int) -> Decision:
+        """Records that make it one of these.
+
+        :raises BrokerError: GROUP_ID_NOT_FOUND: it can't be one
+        """
+
+        edit = Edit(ConsumerGroup(group.group_id), now_ms)
+        upgrade.convert(edit, group, self.image())
+        self.start_sessions(edit)
+        return edit.decision()
