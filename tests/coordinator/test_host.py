@@ -14,6 +14,7 @@ from blumfeld.coordinator.host import (
     TransactionalRecord,
     TransactionMarker,
 )
+from blumfeld.coordinator.record_runs import RecordRun
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
@@ -21,7 +22,6 @@ from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import FakeLog, code_of
-
 
 DEFECTIVE = 666
 """A producer whose transactions can't be ended."""
@@ -45,6 +45,10 @@ class Notes:
         if item.value == b"defect":
             raise ZeroDivisionError
         self.notes.append(item.value.decode())
+
+    def replay_run(self, run: RecordRun) -> None:
+        for key, value in zip(*run, strict=True):
+            self.replay(CoordinatorRecord(key, value))
 
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
         assert item.value is not None
@@ -446,8 +450,8 @@ def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
         "the log may have it, too: only behind all that is replayed it ends"
     )
     stage.runtime.run_turn()
-    assert stage.host.state is HostState.ACTIVE
     assert stage.shard.notes[-1] == "a"
+    assert stage.submit(read).done
 
 
 def test_a_defect_at_the_end_of_a_transaction_costs_the_shard() -> None:

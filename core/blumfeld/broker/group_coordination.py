@@ -10,6 +10,7 @@ from blumfeld.coordinator.coordinator import Coordinator
 from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups_shard import ForgetTopics, GroupsShard
 from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.record_runs import record_run
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig
@@ -102,18 +103,17 @@ class PartitionCoordinatorLog:
         return waiter.committed
 
     def records(self) -> Iterator[LogItem]:
-        """Every record with a key, and the end of every transaction."""
+        """Every record with a key, plain ones batch by batch, and the end of every transaction."""
         log = self._partition.log
         for batch in log.batches(log.log_start_offset):
             if batch.is_control:
                 yield from _markers(batch)
-                continue
-            producer = Producer(batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
-            for item in records(batch):
-                if item.key is None:
-                    continue
-                record = CoordinatorRecord(item.key, item.value)
-                yield record if producer is None else TransactionalRecord(producer, record)
+            elif batch.is_transactional:
+                producer = Producer(batch.producer_id, batch.producer_epoch)
+                for key, value in zip(*record_run(batch), strict=True):
+                    yield TransactionalRecord(producer, CoordinatorRecord(key, value))
+            else:
+                yield record_run(batch)
 
 
 def _markers(batch: RecordBatch) -> Iterator[TransactionMarker]:

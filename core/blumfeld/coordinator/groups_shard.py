@@ -14,8 +14,10 @@ import msgspec
 
 from blumfeld.coordinator.offset_commands import OffsetCommands
 from blumfeld.coordinator.offset_expiry import expire
-from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES, OffsetStore
+from blumfeld.coordinator.offset_values import OFFSET_KEY_TYPES, decode_key
+from blumfeld.coordinator.offsets import OffsetStore
 from blumfeld.coordinator.pending_offsets import PendingOffsets
+from blumfeld.coordinator.record_runs import RecordRun
 from blumfeld.coordinator.records import RecordTypes, decode_record
 from blumfeld.coordinator.txn_offset_commands import TxnOffsetCommands
 from blumfeld.spi.cluster import ClusterImage
@@ -32,17 +34,11 @@ from blumfeld.spi.groups import (
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import DeletableGroupResult
 from blumfeld.wire.messages.describe_groups import DescribedGroup
-from blumfeld.wire.messages.group_coordinator_records import (
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
 from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
 from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from blumfeld.wire.schema import Message
 
 EXPIRY_TIMER = ("", "offsets")
 """No group type has an empty name."""
@@ -118,9 +114,7 @@ class GroupsShard:
             for key in sorted(protocol.guest_apis):
                 self._guests_of_api.setdefault(key, []).append(protocol.name)
         self._record_types: RecordTypes = {
-            0: (LegacyOffsetCommitKey, OffsetCommitValue),
-            1: (OffsetCommitKey, OffsetCommitValue),
-            **{number: classes for p in protocols for number, classes in p.record_types.items()},
+            number: classes for p in protocols for number, classes in p.record_types.items()
         }
         self._retention_ms: int = config.int("offsets.retention.minutes") * 60_000
         self._expiry_interval_ms: int = config.int("offsets.retention.check.interval.ms")
@@ -129,42 +123,41 @@ class GroupsShard:
 
     def replay(self, item: CoordinatorRecord) -> None:
         """Apply one record; of a type that isn't loaded it is left alone."""
-        decoded = decode_record(self._record_types, item)
-        if decoded is None:
-            return
-        number, key, value = decoded
-        if number in OFFSET_RECORD_TYPES:
-            self.offsets.replay(key, value)
+        key, value = item.key, item.value
+        if key[:2] in OFFSET_KEY_TYPES:
+            self.offsets.replay_encoded(key, value)
             if self.pending:
                 self._overtake(key, value)
-        else:
-            self._types[self._of_record[number]].replay(number, key, value)
+            return
+        decoded = decode_record(self._record_types, item)
+        if decoded is not None:
+            number, typed_key, typed_value = decoded
+            self._types[self._of_record[number]].replay(number, typed_key, typed_value)
 
-    def _overtake(self, key: Message, value: Message | None) -> None:
+    def replay_run(self, run: RecordRun) -> None:
+        """Apply the records of a batch in their order: as :meth:`replay` of each, offsets in bulk."""
+        if self.pending:
+            for key, value in zip(*run, strict=True):
+                self.replay(CoordinatorRecord(key, value))
+        else:
+            self.offsets.replay_run(run, lambda key, value: self.replay(CoordinatorRecord(key, value)))
+
+    def _overtake(self, key: bytes, value: bytes | None) -> None:
         """A plain record tells of an offset of which a transaction may have told before."""
-        assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
         forget_or_overtake = self.pending.forget if value is None else self.pending.overtake
-        forget_or_overtake(key.group, (key.topic, key.partition))
+        forget_or_overtake(*decode_key(key))
 
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
         """Apply one record of a producer's transaction: an offset is pending until :meth:`end_transaction`."""
-        decoded = decode_record(self._record_types, item)
-        if decoded is None:
-            return
-        number, key, value = decoded
-        if number not in OFFSET_RECORD_TYPES or value is None:
+        if item.key[:2] not in OFFSET_KEY_TYPES or item.value is None:
             self.replay(item)  # nobody writes such; Kafka looks at the producer of a committed offset only
             return
-        assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
-        self.pending.add(producer.producer_id, key.group, (key.topic, key.partition), item)
+        self.pending.add(producer.producer_id, *decode_key(item.key), item)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
         for item in self.pending.end(producer_id, committed):
-            decoded = decode_record(self._record_types, item)
-            assert decoded is not None
-            _, key, value = decoded
-            self.offsets.replay(key, value)
+            self.offsets.replay_encoded(item.key, item.value)
 
     def loaded(self, now_ms: int) -> Decision:
         """Every type sets its timers."""

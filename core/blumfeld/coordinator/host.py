@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from blumfeld.coordinator.record_runs import RecordRun
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
@@ -42,7 +43,8 @@ class TransactionMarker(msgspec.Struct, frozen=True):
     committed: bool
 
 
-LogItem: TypeAlias = CoordinatorRecord | TransactionalRecord | TransactionMarker
+LogItem: TypeAlias = CoordinatorRecord | RecordRun | TransactionalRecord | TransactionMarker
+"""What a log gives: its plain records one by one, or those of a batch at once, which is the quick way."""
 
 
 class CoordinatorLog(Protocol):
@@ -81,6 +83,10 @@ class Shard(Protocol):
 
     def replay(self, item: CoordinatorRecord) -> None:
         """Apply one record. Never fails on what this build wrote, never decides."""
+        ...
+
+    def replay_run(self, run: RecordRun) -> None:
+        """Apply many records in their order: the same as :meth:`replay` of each."""
         ...
 
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
@@ -139,24 +145,30 @@ class ShardHost:
         if self.state is not HostState.LOADING:
             return
         try:
-            for _ in range(REPLAY_SLICE_RECORDS):
+            left = REPLAY_SLICE_RECORDS
+            while left > 0:
                 item = next(records, None)
                 if item is None:
                     self._loaded()
                     return
-                self._replay(item)
+                left -= self._replay(item)
         except (BrokerError, ValueError, OSError) as error:
             self._drop(error)
             return
         self._runtime.call_later(0, lambda: self._load_slice(records))
 
-    def _replay(self, item: LogItem) -> None:
+    def _replay(self, item: LogItem) -> int:
+        """How many records it was, at least one."""
+        if isinstance(item, RecordRun):
+            self.shard.replay_run(item)
+            return len(item.keys) or 1
         if isinstance(item, CoordinatorRecord):
             self.shard.replay(item)
         elif isinstance(item, TransactionalRecord):
             self.shard.replay_transactional(item.record, item.producer)
         else:
             self.shard.end_transaction(item.producer_id, item.committed)
+        return 1
 
     def _loaded(self) -> None:
         self.state = HostState.ACTIVE
