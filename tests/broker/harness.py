@@ -74,6 +74,9 @@ class FakeImage:
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})
 
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
 
 class FakeMetadata:
     """A controller that says yes. ``refuse`` makes it fail with an error for the next command."""

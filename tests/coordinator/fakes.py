@@ -96,6 +96,9 @@ class FakeImage:
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return {}
 
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        return ()
+
 
 def topic_id(name: str) -> bytes:
     """The id that :class:`FakeImage` gives a topic."""

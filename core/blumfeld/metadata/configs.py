@@ -173,7 +173,7 @@ def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:
     :raises ConfigError: one does not
     """
     config = effective_config(state)
-    for key in ("session.timeout.ms", "heartbeat.interval.ms"):
+    for key in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         text = values.get(f"consumer.{key}")
         low, high = (config.int(f"group.consumer.{bound}.{key}") for bound in ("min", "max"))
         if text is not None and not low <= int(text) <= high:

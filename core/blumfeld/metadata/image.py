@@ -91,6 +91,10 @@ class MetadataImage:
         """Dynamic overrides of a resource; broker ``""`` is the cluster-wide default. Empty when there are none."""
         return self.configs.get((resource_type, name), _NONE_SET)
 
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        """Names of the resources of a type that have dynamic overrides, sorted."""
+        return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
     @property
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are kept (KIP-966)."""

@@ -107,6 +107,10 @@ class ClusterImage(Protocol):
         """Dynamic overrides of a resource; broker ``""`` is the cluster-wide default. Empty when there are none."""
         ...
 
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        """Names of the resources of a type that have dynamic overrides, sorted."""
+        ...
+
 
 class ImageDelta(msgspec.Struct, kw_only=True):
     """What a step of the image changed. All tuples in a fixed order."""

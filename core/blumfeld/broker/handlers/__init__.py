@@ -50,8 +50,10 @@ TABLE = (
     Row("api_44_incremental_alter_configs", 44, 0, 1),
     Row("api_45_alter_partition_reassignments", 45, 0, 1),
     Row("api_46_list_partition_reassignments", 46, 0, 0),
+    Row("api_57_update_features", 57, 0, 2),
     Row("api_60_describe_cluster", 60, 0, 2),
     Row("api_61_describe_producers", 61, 0, 0),
+    Row("api_74_list_config_resources", 74, 0, 1),
     Row("api_75_describe_topic_partitions", 75, 0, 0),
 )
 

@@ -115,11 +115,14 @@ class DescribeConfigs:
 
     def _group_configs(self, name: str) -> Iterator[Described]:
         given = self._broker.image.config(GROUP_RESOURCE, name)
+        config = self._broker.config
         for key in GROUP_CONFIGS:
             defn = GROUP_CONFIGS[key]
-            default = Synonym(key, render(defn, defn.default), Source.DEFAULT)
             own = (Synonym(key, given[key], Source.DYNAMIC_GROUP),) if key in given else ()
-            yield defn, (*own, default)
+            if defn.server_default_name is not None:
+                yield defn, (*own, *config.synonyms(defn.server_default_name))
+            else:
+                yield defn, (*own, Synonym(key, render(defn, defn.default), Source.DEFAULT))
 
 
 def _allow(context: RequestContext, kind: str, name: str, otherwise: ErrorCode) -> None:

@@ -1,0 +1,58 @@
+"""UpdateFeatures (key 57), v0-2: finalize other feature levels (KIP-584).
+
+v1  kind of downgrade, validate only.  v2  one error for all features instead of one for each (KIP-1022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import CLUSTER_NAME
+from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+ONE_ERROR_SINCE_VERSION = 2
+DOWNGRADE = 2
+"""A safe one: what ``allow_downgrade`` of version 0 stands for."""
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """UpdateFeatures."""
+
+    def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Message | Completion[Message]:
+        if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
+            return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+        for update in request.feature_updates:
+            if update.allow_downgrade:
+                update.upgrade_type, update.allow_downgrade = DOWNGRADE, False
+
+        def complete(answer: Message) -> Message:
+            assert isinstance(answer, UpdateFeaturesResponse)
+            before = context.api_version < ONE_ERROR_SINCE_VERSION
+            if before and answer.results:  # an error of one feature stands at that feature
+                answer.error_code, answer.error_message = ErrorCode.NONE, None
+            return answer
+
+        return forward(broker, request, request.timeout_ms, complete)
+
+    return [ApiHandler(key=57, min_version=0, max_version=2, handle=handle, error_response=failed)]
+
+
+def failed(request: UpdateFeaturesRequest, code: int, message: str | None) -> Message:
+    """The answer as a whole has the error, and so has each feature."""
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)
+        for update in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(error_code=code, error_message=message, results=results)

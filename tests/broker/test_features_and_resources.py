@@ -1,0 +1,68 @@
+"""UpdateFeatures and ListConfigResources, as clients see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.spi.cluster import GROUP_RESOURCE, TOPIC_RESOURCE
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.list_config_resources import ListConfigResourcesRequest
+from blumfeld.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from blumfeld.wire.schema import Message
+from tests.broker.harness import BrokerHarness
+from tests.broker.test_reassignment_requests import Nobody
+
+
+@pytest.mark.parametrize(("version", "code"), [(0, 0), (1, 0), (2, ErrorCode.INVALID_UPDATE_VERSION)])
+def test_the_controller_decides_on_features_and_old_clients_find_errors_at_the_feature(
+    version: int, code: int
+) -> None:
+    broker = BrokerHarness()
+    asked: list[UpdateFeaturesRequest] = []
+
+    def decide(command: Message) -> Message:
+        assert isinstance(command, UpdateFeaturesRequest)
+        asked.append(command)
+        refused = ErrorCode.INVALID_UPDATE_VERSION
+        result = UpdatableFeatureResult(feature="group.version", error_code=refused, error_message="no")
+        return UpdateFeaturesResponse(error_code=refused, error_message="no", results=[result])
+
+    broker.metadata._decide = decide  # type: ignore[method-assign]
+    update = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=version == 0)
+    answer = broker.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
+    assert answer.error_code == code
+    at_feature = [result.error_code for result in answer.results]
+    assert at_feature == ([] if version == 2 else [ErrorCode.INVALID_UPDATE_VERSION])
+    (sent,) = asked[0].feature_updates
+    assert (sent.upgrade_type, sent.allow_downgrade) == (2 if version == 0 else 1, False)
+
+
+def test_groups_with_a_configuration_of_their_own_are_listed() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("u")
+    broker.create_topic("t")
+    broker.metadata.image.configs[GROUP_RESOURCE, "g"] = {"consumer.session.timeout.ms": "46000"}
+    listed = broker.ask(ListConfigResourcesRequest(resource_types=[GROUP_RESOURCE, TOPIC_RESOURCE]), 1)
+    assert [(r.resource_type, r.resource_name) for r in listed.config_resources] == [
+        (GROUP_RESOURCE, "g"),
+        (TOPIC_RESOURCE, "t"),
+        (TOPIC_RESOURCE, "u"),
+    ]
+    everything = broker.ask(ListConfigResourcesRequest(), 1).config_resources
+    assert {r.resource_type for r in everything} >= {GROUP_RESOURCE, TOPIC_RESOURCE}
+    assert broker.ask(ListConfigResourcesRequest(), 0).config_resources == []
+    assert broker.ask(ListConfigResourcesRequest(resource_types=[99]), 1).error_code == (
+        ErrorCode.UNSUPPORTED_VERSION
+    )
+
+
+def test_who_may_not_gets_neither() -> None:
+    broker = BrokerHarness(authorizer=Nobody())
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert broker.ask(ListConfigResourcesRequest(), 1).error_code == refused
+    assert broker.ask(UpdateFeaturesRequest(), 2).error_code == refused
