@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
+from itertools import chain, islice
 
 from blumfeld.spi.assignors import Assignment
-from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps, is_near
+from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps
 
 
 def deal_evenly(holdings: Holdings) -> Steps[Assignment]:
@@ -18,11 +20,12 @@ def deal_evenly(holdings: Holdings) -> Steps[Assignment]:
     quotas = _quotas(holdings)
     pace = Pace()
     for member_id, quota in quotas.items():
-        while holdings.load[member_id] > quota:
-            holdings.take(member_id, *_least_wanted(holdings, member_id))
-            yield from pace.look(len(holdings.of(member_id)))
+        if (excess := holdings.load[member_id] - quota) > 0:
+            for topic_id, partition in islice((yield from _least_wanted(holdings, member_id, pace)), excess):
+                holdings.take(member_id, topic_id, partition)
+                yield from pace.look()
     yield from deal_free(holdings, {m: quota - holdings.load[m] for m, quota in quotas.items()})
-    return holdings.assignment()
+    return (yield from holdings.assignment())
 
 
 def _quotas(holdings: Holdings) -> Mapping[str, int]:
@@ -34,22 +37,30 @@ def _quotas(holdings: Holdings) -> Mapping[str, int]:
     return {member_id: base + (member_id in with_one_more) for member_id in spec.members}
 
 
-def _least_wanted(holdings: Holdings, member_id: str) -> tuple[bytes, int]:
-    """Of the topic that it holds most of, a partition that is not in its rack, from the end."""
-    held, topics = holdings.of(member_id), holdings.spec.topics
-    rack_id = holdings.spec.members[member_id].rack_id
-    if rack_id is not None:
-        far = [
-            (len(partitions), topic_id, partition)
-            for topic_id, partitions in held.items()
-            if topics[topic_id].racks
-            for partition in partitions
-            if not is_near(topics[topic_id], partition, rack_id)
-        ]
-        if far:
-            return max(far)[1:]
-    topic_id = max(held, key=lambda topic_id: (len(held[topic_id]), topic_id))
-    return topic_id, max(held[topic_id])
+def _least_wanted(holdings: Holdings, member_id: str, pace: Pace) -> Steps[Iterator[tuple[bytes, int]]]:
+    """What it holds: first what is not in its rack; of the topic that it holds most of; from the end."""
+    topics, rack_id = holdings.spec.topics, holdings.spec.members[member_id].rack_id
+    far: dict[bytes, list[int]] = {}
+    rest: dict[bytes, list[int]] = {}
+    for topic_id, partitions in holdings.of(member_id).items():
+        topic = topics[topic_id]
+        for partition in sorted(partitions):
+            is_far = rack_id is not None and topic.racks and rack_id not in topic.racks[partition]
+            (far if is_far else rest).setdefault(topic_id, []).append(partition)
+            yield from pace.look()
+    return chain(_from_largest(far), _from_largest(rest))
+
+
+def _from_largest(piles: dict[bytes, list[int]]) -> Iterator[tuple[bytes, int]]:
+    sizes = [(-len(pile), topic_id) for topic_id, pile in piles.items()]
+    heapify(sizes)
+    while sizes:
+        size, topic_id = sizes[0]
+        yield topic_id, piles[topic_id].pop()
+        if piles[topic_id]:
+            heapreplace(sizes, (size + 1, topic_id))
+        else:
+            heappop(sizes)
 
 
 def deal_free(holdings: Holdings, lacking: Mapping[str, int]) -> Steps[None]:

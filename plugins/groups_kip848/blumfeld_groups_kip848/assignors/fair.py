@@ -15,16 +15,17 @@ from heapq import heapify, heappop, heappush
 from blumfeld.spi.assignors import Assignment
 from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps, is_near
 
-Hop = tuple[int, str, bytes]
-"""(kind that is reached, who gives, partitions of which topic)."""
+Hop = tuple[str, bytes]
+"""How a kind is reached: (who gives, a partition of which topic)."""
 
 
 def deal_fairly(holdings: Holdings) -> Steps[Assignment]:
     """Deal what is free, those topics first that have the fewest readers; then even out the loads."""
-    kinds = Kinds(holdings)
-    yield from _deal_free(holdings, kinds)
-    yield from _even_out(holdings, kinds)
-    return holdings.assignment()
+    kinds, pace = Kinds(holdings), Pace()
+    yield from kinds.find_readers(pace)
+    yield from _deal_free(holdings, kinds, pace)
+    yield from _even_out(holdings, kinds, pace)
+    return (yield from holdings.assignment())
 
 
 class Kinds:
@@ -44,10 +45,8 @@ class Kinds:
             self.members[kind].append(member_id)
             self.kind_of[member_id] = kind
         self.readers: dict[bytes, list[int]] = {topic_id: [] for topic_id in holdings.spec.topics}
-        """Kinds that subscribe to each topic."""
-        for topics, kind in numbers.items():
-            for topic_id in sorted(topics & self.readers.keys()):
-                self.readers[topic_id].append(kind)
+        """Kinds that subscribe to each topic: known once ``find_readers`` was."""
+        self._subscriptions = list(numbers)
         self._least: dict[tuple[int, str | None], list[tuple[int, str]]] = {}
         for member_id in self.kind_of:
             for heap in self._heaps(member_id):
@@ -56,6 +55,13 @@ class Kinds:
             heapify(heap)
         self._fullest = [(-self._load[member_id], member_id) for member_id in self.kind_of]
         heapify(self._fullest)
+
+    def find_readers(self, pace: Pace) -> Steps[None]:
+        """To be done before anything is asked."""
+        for kind, topics in enumerate(self._subscriptions):
+            for topic_id in topics & self.readers.keys():
+                self.readers[topic_id].append(kind)
+            yield from pace.look(len(topics))
 
     def _heaps(self, member_id: str) -> Iterable[list[tuple[int, str]]]:
         """Of all members of its kind, and of those in its rack."""
@@ -91,8 +97,7 @@ class Kinds:
         return None
 
 
-def _deal_free(holdings: Holdings, kinds: Kinds) -> Steps[None]:
-    pace = Pace()
+def _deal_free(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
     topics = holdings.spec.topics
     readers_of = {
         topic_id: sum(len(kinds.members[kind]) for kind in readers)
@@ -112,9 +117,9 @@ def _deal_free(holdings: Holdings, kinds: Kinds) -> Steps[None]:
             yield from pace.look(len(readers))
 
 
-def _even_out(holdings: Holdings, kinds: Kinds) -> Steps[None]:
+def _even_out(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
     settled: set[int] = set()
-    pace = Pace()
+    offers = Offers(holdings)
     while (source := kinds.pop_fullest()) is not None:
         if kinds.kind_of[source] in settled:
             continue
@@ -123,7 +128,7 @@ def _even_out(holdings: Holdings, kinds: Kinds) -> Steps[None]:
         if target is None:
             settled.update(reached)
             continue
-        _pass_on(holdings, kinds, source, target, reached)
+        yield from _pass_on(offers, kinds, source, target, reached, pace)
 
 
 def _search(
@@ -144,7 +149,7 @@ def _search(
                 offered.add(topic_id)
                 for kind in kinds.readers[topic_id]:
                     if kind not in reached and kind not in settled:
-                        reached[kind] = (kind, giver, topic_id)
+                        reached[kind] = (giver, topic_id)
                         found.append(kind)
                 yield from pace.look(len(kinds.readers[topic_id]))
             yield from pace.look(len(holdings.of(giver)))
@@ -155,13 +160,13 @@ def _search(
     return None
 
 
-def _pass_on(holdings: Holdings, kinds: Kinds, source: str, target: str, reached: dict[int, Hop]) -> None:
+def _pass_on(
+    offers: Offers, kinds: Kinds, source: str, target: str, reached: dict[int, Hop], pace: Pace
+) -> Steps[None]:
     receiver = target
     while True:
-        _, giver, topic_id = reached[kinds.kind_of[receiver]]
-        partition = _given(holdings, giver, receiver, topic_id)
-        holdings.take(giver, topic_id, partition)
-        holdings.give(receiver, topic_id, partition)
+        giver, topic_id = reached[kinds.kind_of[receiver]]
+        yield from offers.pass_on(giver, receiver, topic_id, pace)
         if giver == source:
             break
         receiver = giver
@@ -169,19 +174,43 @@ def _pass_on(holdings: Holdings, kinds: Kinds, source: str, target: str, reached
     kinds.changed(target)
 
 
-def _given(holdings: Holdings, giver: str, receiver: str, topic_id: bytes) -> int:
-    """What costs least: it was the receiver's, it wasn't the giver's, it is nearer there; else the last."""
-    spec = holdings.spec
-    topic = spec.topics[topic_id]
-    given, got = spec.members[giver], spec.members[receiver]
-    was_given = given.assigned.get(topic_id, frozenset())
-    was_got = got.assigned.get(topic_id, frozenset())
-    return max(
-        holdings.of(giver)[topic_id],
-        key=lambda p: (
-            p in was_got,
-            p not in was_given,
-            is_near(topic, p, got.rack_id) - is_near(topic, p, given.rack_id),
-            p,
-        ),
-    )
+class Offers:
+    """What a member gives up first of a topic: what wasn't its own, what is not in its rack, from the end."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._offers: dict[tuple[str, bytes], list[tuple[bool, bool, int]]] = {}
+
+    def pass_on(self, giver: str, receiver: str, topic_id: bytes, pace: Pace) -> Steps[None]:
+        """One partition of the topic goes from one to the other: if it can, one that was the receiver's."""
+        holdings = self._holdings
+        held = holdings.of(giver)[topic_id]
+        was_received = holdings.spec.members[receiver].assigned.get(topic_id, frozenset()) & held
+        if was_received:
+            partition = max(was_received)
+        else:
+            offers = yield from self._of(giver, topic_id, pace)
+            while -offers[0][2] not in held:
+                heappop(offers)
+            partition = -offers[0][2]
+        holdings.take(giver, topic_id, partition)
+        holdings.give(receiver, topic_id, partition)
+        known = self._offers.get((receiver, topic_id))
+        if known is not None:
+            heappush(known, self._offer(receiver, topic_id, partition))
+
+    def _of(self, giver: str, topic_id: bytes, pace: Pace) -> Steps[list[tuple[bool, bool, int]]]:
+        offers = self._offers.get((giver, topic_id))
+        if offers is None:
+            offers = self._offers[giver, topic_id] = []
+            for partition in self._holdings.of(giver)[topic_id]:
+                offers.append(self._offer(giver, topic_id, partition))
+                yield from pace.look()
+            heapify(offers)
+        return offers
+
+    def _offer(self, member_id: str, topic_id: bytes, partition: int) -> tuple[bool, bool, int]:
+        spec = self._holdings.spec
+        member, topic = spec.members[member_id], spec.topics[topic_id]
+        was_its_own = partition in member.assigned.get(topic_id, ())
+        return was_its_own, is_near(topic, partition, member.rack_id), -partition

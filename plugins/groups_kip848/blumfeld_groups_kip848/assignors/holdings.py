@@ -60,13 +60,17 @@ class Holdings:
         self.load[member_id] -= 1
         self.free[topic_id].add(partition)
 
-    def assignment(self) -> Mapping[str, Assigned]:
+    def assignment(self) -> Steps[Mapping[str, Assigned]]:
         """As values, in the order of the members."""
-        return {
-            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in held.items()}
-            for member_id, held in self._held.items()
-            if held
-        }
+        pace = Pace()
+        assignment: dict[str, Assigned] = {}
+        for member_id, held in self._held.items():
+            if held:
+                assignment[member_id] = {
+                    topic_id: frozenset(partitions) for topic_id, partitions in held.items()
+                }
+                yield from pace.look(len(held))
+        return assignment
 
 
 def retained(spec: AssignmentSpec) -> Steps[Holdings]:
@@ -77,7 +81,7 @@ def retained(spec: AssignmentSpec) -> Steps[Holdings]:
     holdings, pace = Holdings(spec), Pace()
     for topic_id, topic in spec.topics.items():
         holdings.free[topic_id] = set(range(topic.partition_count))
-        yield from pace.look(topic.partition_count)
+        yield from pace.look()
     for member_id, member in spec.members.items():
         for topic_id in sorted(member.assigned):
             if topic_id not in member.topics or topic_id not in spec.topics:
