@@ -53,8 +53,6 @@ class Kinds:
                 heap.append((self._load[member_id], member_id))
         for heap in self._least.values():
             heapify(heap)
-        self._fullest = [(-self._load[member_id], member_id) for member_id in self.kind_of]
-        heapify(self._fullest)
 
     def find_readers(self, pace: Pace) -> Steps[None]:
         """To be done before anything is asked."""
@@ -74,7 +72,6 @@ class Kinds:
         load = self._load[member_id]
         for heap in self._heaps(member_id):
             heappush(heap, (load, member_id))
-        heappush(self._fullest, (-load, member_id))
 
     def least_of(self, kinds: Iterable[int], racks: Iterable[str | None] = (None,)) -> tuple[int, str] | None:
         """(load, member) of the least loaded member of several kinds, in one of these racks if any are named."""
@@ -87,14 +84,6 @@ class Kinds:
         while heap[0][0] != self._load[heap[0][1]]:
             heappop(heap)
         return heap[0]
-
-    def pop_fullest(self) -> str | None:
-        """The fullest member that wasn't taken since its load changed."""
-        while self._fullest:
-            load, member_id = heappop(self._fullest)
-            if -load == self._load[member_id]:
-                return member_id
-        return None
 
 
 def _deal_free(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
@@ -120,8 +109,12 @@ def _deal_free(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
 def _even_out(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
     settled: set[int] = set()
     offers = Offers(holdings)
-    while (source := kinds.pop_fullest()) is not None:
-        if kinds.kind_of[source] in settled:
+    fullest = [(-load, member_id) for member_id, load in holdings.load.items()]
+    heapify(fullest)
+    while fullest:
+        load, source = heappop(fullest)
+        yield from pace.look()
+        if -load != holdings.load[source] or kinds.kind_of[source] in settled:
             continue
         reached: dict[int, Hop] = {}
         target = yield from _search(holdings, kinds, source, reached, settled, pace)
@@ -129,6 +122,9 @@ def _even_out(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
             settled.update(reached)
             continue
         yield from _pass_on(offers, kinds, source, target, reached, pace)
+        for member_id in (source, target):
+            kinds.changed(member_id)
+            heappush(fullest, (-holdings.load[member_id], member_id))
 
 
 def _search(
@@ -170,8 +166,6 @@ def _pass_on(
         if giver == source:
             break
         receiver = giver
-    kinds.changed(source)
-    kinds.changed(target)
 
 
 class Offers:
