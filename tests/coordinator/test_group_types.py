@@ -269,8 +269,6 @@ def test_a_group_comes_back_and_rebalances() -> None:
     both.sync()
     both.heartbeat(JOIN)
     both.heartbeat(LEAVE)
-    assert listed(both.groups) == [("g", "Stable", "classic")]
-    both.groups.runtime.run_turn()
     assert listed(both.groups) == [("g", "PreparingRebalance", "classic")]
     both.groups.runtime.advance(10_000)
     assert listed(both.groups) == [("g", "Empty", "classic")]

@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from blumfeld.coordinator.records import record
 from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
@@ -36,12 +37,6 @@ class SyncExpired(msgspec.Struct, frozen=True):
 
     group_id: str
     generation: int
-
-
-class HandedOver(msgspec.Struct, frozen=True):
-    """A timer's command: a group that was another type's is replayed; its members are to join as classic ones."""
-
-    group_id: str
 
 
 class Effects:
@@ -89,8 +84,12 @@ class Effects:
         """Stop the timer of the sync phase."""
         self.timers.append(TimerOrder(("sync", group_id), None))
 
-    def decision(self, reply: Any = None, token: Hashable | None = None) -> Decision:
-        """All of it, with a reply for who asked now, or the token under which he waits."""
+    def decision(self, reply: Any = None, token: Hashable | None = None, *, of_type: str = "") -> Decision:
+        """All of it, with a reply for who asked now, or the token under which he waits.
+
+        :param of_type: whose timers they are, where it is another type that decides
+        """
+        timers = [replace(order, group_type=of_type) for order in self.timers] if of_type else self.timers
         return Decision(
-            records=self.records, reply=reply, timers=self.timers, deferred=token, answers=self.answers
+            records=self.records, reply=reply, timers=timers, deferred=token, answers=self.answers
         )

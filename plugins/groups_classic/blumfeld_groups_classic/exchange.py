@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from blumfeld.spi.groups import GroupExport, MemberExport
-from blumfeld.wire.messages.group_coordinator_records import GroupMetadataValue, MemberMetadata
-from blumfeld_groups_classic.group import Group
+from blumfeld_groups_classic.group import Group, Member, State
 
 
 def exported(group: Group) -> GroupExport:
@@ -31,25 +30,26 @@ def exported(group: Group) -> GroupExport:
     )
 
 
-def imported(group: GroupExport, now_ms: int) -> GroupMetadataValue:
-    """The record that makes it a classic group, stable in its generation."""
-    return GroupMetadataValue(
-        protocol_type=group.protocol_type,
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader_id,
-        current_state_timestamp=now_ms,
-        members=[
-            MemberMetadata(
-                member_id=m.member_id,
-                group_instance_id=m.instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                rebalance_timeout=m.rebalance_timeout_ms,
-                session_timeout=m.session_timeout_ms,
-                subscription=next((d for n, d in m.protocols if n == group.protocol_name), b""),
-                assignment=m.assignment,
+def taken(export: GroupExport) -> Group:
+    """The group, stable, as if it had never been another type's. It votes on its protocol anew; no leader is named
+    where it rebalances at once, so that the record tells it after a failover too.
+    """
+    state = State.STABLE if export.members else State.EMPTY
+    group = Group(export.group_id, state, export.generation, export.protocol_type)
+    for m in export.members:
+        rebalance_timeout_ms = m.rebalance_timeout_ms if m.rebalance_timeout_ms >= 0 else m.session_timeout_ms
+        group.add(
+            Member(
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.session_timeout_ms,
+                rebalance_timeout_ms,
+                m.protocols,
+                m.assignment,
             )
-            for m in group.members
-        ],
-    )
+        )
+    group.protocol_name = export.protocol_name or group.vote()
+    group.leader_id = None if export.rebalances else export.leader_id or group.leader_id
+    return group

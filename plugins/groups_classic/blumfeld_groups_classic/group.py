@@ -79,6 +79,8 @@ class Group:
     """When it came into the state that its record tells of; unknown of old records."""
     persisted: bool = False
     """Whether the log has a record of it."""
+    unled: bool = False
+    """Its record names no leader: it was another type's, and has not rebalanced since."""
     pending: dict[str, int] = attrs.field(factory=dict)
     """Volatile: ids given out by KIP-394 that have not joined with them yet → session timeout, ms."""
     delaying: bool = False
@@ -165,10 +167,13 @@ def _has(member: Member, protocol: str) -> bool:
 
 
 def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
-    """The group as a record says it is. One that is here keeps what is volatile of it and of members that stay."""
+    """The group as a record says it is. One that is here keeps what is volatile of it and of members that stay: only
+    the record of a group that was handed over is written while members are to join.
+    """
     group = group if group is not None else Group(group_id)
     before, group.members, group.instances = group.members, {}, {}
     group.persisted = True
+    group.unled = value.leader is None
     group.generation = value.generation
     group.protocol_type = value.protocol_type
     group.protocol_name = value.protocol
@@ -182,7 +187,10 @@ def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> G
             member.joining, member.syncing, member.is_new, member.must_sync = volatile
             member.protocols = known.protocols
         group.add(member)
-    group.state = State.STABLE if group.members else State.EMPTY
+    if not group.members:
+        group.state = State.EMPTY
+    elif group.state is not State.PREPARING:
+        group.state = State.STABLE
     return group
 
 

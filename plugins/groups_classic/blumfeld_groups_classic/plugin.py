@@ -17,13 +17,13 @@ from blumfeld.wire.messages.leave_group import LeaveGroupResponse
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic.join import Limits
-from blumfeld_groups_classic.shard import ClassicGroups
+from blumfeld_groups_classic.shard import NAME, ClassicGroups
 
 
 class ClassicGroupProtocol:
     """The group type ``classic``: implements ``spi.groups.GroupProtocol``."""
 
-    name = "classic"
+    name = NAME
     record_types: Mapping[int, tuple[type[Message], type[Message]]] = {
         2: (GroupMetadataKey, GroupMetadataValue)
     }

@@ -112,14 +112,18 @@ def sync_expired(group: Group, effects: Effects, initial_delay_ms: int) -> None:
 
 
 def refuse(member: Member, effects: Effects, code: ErrorCode) -> None:
+    """Answer what a member waits for with an error; it waits no more."""
+    answer_all(member, effects, code)
+    member.joining = member.syncing = None
+
+
+def answer_all(member: Member, effects: Effects, code: ErrorCode) -> None:
     """Answer what a member waits for with an error. One that is unknown has no member id any more."""
     if member.joining is not None:
         member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         effects.answer(member.joining, JoinGroupResponse(error_code=code, member_id=member_id))
-        member.joining = None
     if member.syncing is not None:
         effects.answer(member.syncing, SyncGroupResponse(error_code=code))
-        member.syncing = None
 
 
 def answer_syncs(group: Group, effects: Effects, code: ErrorCode) -> None:

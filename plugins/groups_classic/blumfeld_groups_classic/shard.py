@@ -14,7 +14,6 @@ from blumfeld.spi.groups import (
     Decision,
     GroupExport,
     GroupSummary,
-    TimerOrder,
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -32,16 +31,16 @@ from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import rebalance
 from blumfeld_groups_classic.effects import (
     Effects,
-    HandedOver,
     JoinExpired,
     SessionExpired,
     SyncExpired,
 )
-from blumfeld_groups_classic.exchange import exported, imported
+from blumfeld_groups_classic.exchange import exported, taken
 from blumfeld_groups_classic.group import Group, Member, State, replayed
 from blumfeld_groups_classic.join import Joining, Limits, check_instance
 from blumfeld_groups_classic.subscription import subscribed_topics
 
+NAME = "classic"
 BATCH_LEAVE_SINCE_VERSION = 3
 PROTOCOL_SINCE_VERSION = 5
 """SyncGroup must name the protocol's type and name from this version on (KIP-559), though both may be null."""
@@ -68,12 +67,14 @@ class ClassicGroups:
         self.groups[key.group] = replayed(self.groups.get(key.group), key.group, value)
 
     def loaded(self, now_ms: int) -> Decision:
-        """Every member has its session timeout to be heard of again. Groups that are too large now shrink."""
+        """Every member has its session timeout to be heard of again. Groups that are too large now shrink; those that
+        were handed over go on with the rebalance that is due.
+        """
         effects = Effects(now_ms)
         for group in self.groups.values():
             for member in group.members.values():
                 effects.session(group.group_id, member.member_id, member.session_timeout_ms)
-            if len(group.members) > self._limits.members_max:
+            if len(group.members) > self._limits.members_max or (group.members and group.unled):
                 rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
         return effects.decision()
 
@@ -103,10 +104,6 @@ class ClassicGroups:
                 group = self.groups.get(request.group_id)
                 if group and group.state is State.PREPARING and group.generation == request.generation:
                     rebalance.join_expired(group, effects, self._limits.initial_rebalance_delay_ms)
-            case HandedOver():
-                group = self.groups.get(request.group_id)
-                if group and group.state is State.STABLE:
-                    rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
             case SyncExpired():
                 group = self.groups.get(request.group_id)
                 waits = group and group.state in (State.COMPLETING, State.STABLE)
@@ -297,10 +294,12 @@ class ClassicGroups:
         return False
 
     def delete(self, group_id: str) -> Decision:
-        """Its tombstone. One that never got into the log just goes."""
-        group, effects = self.groups[group_id], Effects(0)
-        for member in group.members.values():
-            rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+        """Its tombstone; one that never got into the log has one too. Nothing of the group is changed before that is
+        replayed, so that a decision that comes to nothing leaves everyone waiting.
+        """
+        effects = Effects(0)
+        for member in self.groups[group_id].members.values():
+            rebalance.answer_all(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
         effects.write(group_id, None)
         return effects.decision()
 
@@ -309,7 +308,7 @@ class ClassicGroups:
         return [
             GroupSummary(
                 group_id=group.group_id,
-                group_type="classic",
+                group_type=NAME,
                 state=group.state.value,
                 protocol_type=group.protocol_type,
             )
@@ -345,13 +344,19 @@ class ClassicGroups:
         return exported(self.groups[group_id])
 
     def import_group(self, group: GroupExport, now_ms: int) -> Decision:
-        """The record that makes it a classic group, stable in its generation, from which it rebalances at once."""
+        """The record that makes it a classic group in its generation, with the timers of its members.
+
+        With ``rebalances`` they are to join again at once. Else it is stable, with all its members' protocols, which
+        no record has.
+        """
         effects = Effects(now_ms)
-        effects.write(group.group_id, imported(group, now_ms))
-        for member in group.members:
+        imported = self.groups[group.group_id] = taken(group)
+        effects.write(group.group_id, imported.as_record(now_ms))
+        for member in imported.members.values():
             effects.session(group.group_id, member.member_id, member.session_timeout_ms)
-        effects.timers.append(TimerOrder(("handed over", group.group_id), 0, HandedOver(group.group_id)))
-        return effects.decision()
+        if group.rebalances and imported.members:
+            rebalance.prepare(imported, effects, self._limits.initial_rebalance_delay_ms)
+        return effects.decision(of_type=NAME)
 
     def _member(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Group, Member]:
         group = self.groups.get(group_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.groups import Decision, GroupExport, GroupShard, MemberExport
+from blumfeld.spi.groups import GroupExport, GroupShard, MemberExport
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.member_bytes import PROTOCOL_TYPE, assignment_bytes, metadata_for, version_of

@@ -24,6 +24,9 @@ class GroupSettings:
         """Members of one group, at most."""
         self.classic_size_max: int = config.int("group.max.size")
         """Members of one classic group: what a group may have to be downgraded."""
+        self.classic_session_timeout_ms_min: int = config.int("group.min.session.timeout.ms")
+        self.classic_session_timeout_ms_max: int = config.int("group.max.session.timeout.ms")
+        """What a classic member may ask for."""
         self.migration_policy: str = config.str("group.consumer.migration.policy").lower()
         """``disabled``, ``upgrade``, ``downgrade`` or ``bidirectional``."""
         self.assignors: tuple[str, ...] = tuple(config.list("group.consumer.assignors"))
