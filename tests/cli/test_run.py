@@ -15,7 +15,7 @@ import pytest
 
 READY = re.compile(
     r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "
-    r"consensus_kraft \+ replication_isr \+ groups_classic; node 1, data in .*\n"
+    r"consensus_kraft \+ replication_isr \+ groups_classic \+ groups_kip848; node 1, data in .*\n"
 )
 
 

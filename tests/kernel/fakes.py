@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -226,13 +227,26 @@ class WrongArguments(StorageFake):
         return budget
 
 
+class PaperAssignors:
+    """Brings assignors and nothing else."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("assignors",)
+
+    @hookimpl
+    def blumfeld_assignors(self) -> Sequence[Any]:
+        return [SimpleNamespace(name="paper"), SimpleNamespace(name="scissors")]
+
+
 def registry(**more: str) -> Registry:
     """The fakes under their names, and more by ``name="module:Class"``."""
     named = {
         "consensus_fake": "ConsensusFake",
         "groups_fake": "GroupsFake",
         "makes_nothing": "MakesNothing",
+        "more_assignors": "PaperAssignors",
         "net_fake": "NetFake",
+        "paper_assignors": "PaperAssignors",
         "reads_too_early": "ReadsTooEarly",
         "replication_fake": "ReplicationFake",
         "storage_fake": "StorageFake",
@@ -240,6 +254,7 @@ def registry(**more: str) -> Registry:
         "wrong_arguments": "WrongArguments",
     }
     places = {name: f"tests.kernel.fakes:{cls}" for name, cls in named.items()} | more
+    places["groups_kip848"] = "blumfeld_groups_kip848:Plugin"
     return Registry(EntryPoint(name, value, "blumfeld.plugins") for name, value in places.items())
 
 

@@ -13,6 +13,7 @@ import pytest
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs
 from blumfeld.kernel.manifest import read_manifest
+from blumfeld.kernel.manifest_error import ManifestError
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.plan import Plan, make_plan
 from blumfeld.wire.errors import PluginContractError
@@ -236,3 +237,29 @@ def test_log_directories_are_known_from_the_root(tmp_path: Path, monkeypatch: py
         assert node.composition.data_dir == str(tmp_path / "a")
 
     with_node(make_plan(manifest, "test.toml", fakes.registry()), body)
+
+
+def test_the_builds_assignors_are_there_when_groups_are_made(tmp_path: Path) -> None:
+    """And a name that two plug-ins bring is nobody's."""
+
+    async def body(node: Node) -> None:
+        assert [assignor.name for assignor in node.composition.assignors] == ["paper", "scissors"]
+
+    with_node(planned(tmp_path, 'groups.assignors=["paper_assignors"]'), body)
+    twice = planned(tmp_path, 'groups.assignors=["paper_assignors", "more_assignors"]')
+    with pytest.raises(PluginContractError, match="more_assignors brings the assignor paper again"):
+        with_node(twice, body)
+
+
+def test_a_plugin_that_cant_do_what_the_configuration_says_fails_with_its_path(tmp_path: Path) -> None:
+    plan = planned(
+        tmp_path, 'groups.plugins=["groups_kip848"]', 'config."group.consumer.assignors"=["sticky"]'
+    )
+
+    async def body(node: Node) -> None:
+        pytest.fail("it was made")
+
+    with pytest.raises(ManifestError) as caught:
+        with_node(plan, body)
+    found = 'test.toml: config."group.consumer.assignors": found "sticky"; '
+    assert str(caught.value) == f"{found}allowed: some of uniform, range: what this build brings"

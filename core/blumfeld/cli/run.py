@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         return Process(plan, logs, say_ready).run()
     except StartError as error:
         return _complain(f"could not start: {error}", NOT_STARTED)
-    except PluginContractError as error:
+    except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     finally:
         logs.flush()

@@ -14,12 +14,14 @@ from blumfeld.kernel.composition import NodeComposition
 from blumfeld.kernel.event_log import EventLogs
 from blumfeld.kernel.identity import cluster_id_of
 from blumfeld.kernel.kafka_config import transport_limits
+from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest_rules import address
 from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet
 from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.config import ConfigError
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.peers import PeerClient
@@ -124,6 +126,7 @@ class Node:
     """Made → started → stopped. Made inside the running loop; opens nothing until :meth:`start`.
 
     :raises PluginContractError: a plug-in broke its contract while parts were made
+    :raises ManifestError: a plug-in can't do what ``[config]`` says
     """
 
     def __init__(
@@ -148,7 +151,11 @@ class Node:
         self._started: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         self._grace_ms = GRACE_MS
         self.metrics_port: int | None = None
-        self.broker = self._make_parts(make_broker)
+        try:
+            self.broker = self._make_parts(make_broker)
+        except ConfigError as error:
+            problem = Problem(f'config."{error.key}"', shown(error.found), error.allowed)
+            raise ManifestError(plan.source, [problem]) from error
 
     def _make_parts(self, make_broker: MakeBroker) -> BrokerPart:
         composition, plugins = self.composition, self.plugins

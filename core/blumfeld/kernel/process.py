@@ -61,6 +61,7 @@ class Process:
 
         :raises StartError: a part could not start
         :raises PluginContractError: a plug-in broke its contract
+        :raises ManifestError: a plug-in can't do what ``[config]`` says
         """
         raise_fd_limit()
         spare_the_collector()

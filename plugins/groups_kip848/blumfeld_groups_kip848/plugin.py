@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.config import ConfigError
 from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 GROUP_VERSION = Feature("group.version", 0, 1, 1)
 """Finalized at 1 it tells clients that ``group.protocol=consumer`` works here."""
+
+ASSIGNORS = "group.consumer.assignors"
 
 
 class Plugin:
@@ -37,7 +40,14 @@ class Plugin:
 
     @hookimpl
     def blumfeld_make_group_protocol(self, composition: Composition) -> ConsumerGroupProtocol:
-        """The group type ``consumer``, with the build's assignors."""
+        """The group type ``consumer``, with the build's assignors.
+
+        :raises ConfigError: ``group.consumer.assignors`` names one that no plug-in of the build brings
+        """
         from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 
+        brought = [assignor.name for assignor in composition.assignors]
+        for name in composition.config.list(ASSIGNORS):
+            if name not in brought:
+                raise ConfigError(ASSIGNORS, name, f"some of {', '.join(brought)}: what this build brings")
         return ConsumerGroupProtocol(composition.assignors)
