@@ -3,6 +3,9 @@ joins again when it is told to; the leader deals the partitions.
 
 ``range`` stands for every eager assignor (all is given up before a join), ``cooperative-sticky`` for the cooperative
 ones (what isn't the member's any more is given up after the sync, and then it joins once more, KIP-429).
+
+Where it is stricter than Java: a cooperative static member that missed a generation drops what it had. The leader of
+that generation saw what it had owned when it last joined, and may have given the rest away.
 """
 
 from __future__ import annotations
@@ -70,6 +73,11 @@ class ClassicMember(Member):
         """Whether it keeps its partitions through a rebalance."""
         return self.protocol == COOPERATIVE
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether it has synced and given up what it had to."""
+        return self.phase is Phase.STABLE
+
     def _begin(self) -> None:
         self.in_group = True
         self.member_id, self.epoch = "", NO_GENERATION
@@ -127,9 +135,17 @@ class ClassicMember(Member):
         elif response is None or code:
             self._troubled("JoinGroup", code)
         else:
+            if response.leader and response.generation_id > self.epoch + 1:
+                self._missed_a_generation()
             self.member_id, self.epoch = response.member_id, response.generation_id
             self._joined = response
             self._sync(response)
+
+    def _missed_a_generation(self) -> None:
+        """The others dealt without it (it is static, or it would be out): what it had may be another's."""
+        for name in ("commit", "fetch"):
+            self._forget(name)
+        self._own(frozenset())
 
     def _sync(self, joined: JoinGroupResponse) -> None:
         self.phase = Phase.SYNCING
@@ -239,7 +255,9 @@ class ClassicMember(Member):
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             self.epoch = NO_GENERATION
-            self._forget("commit")
+            for name in ("commit", "fetch", "heartbeat", "join", "sync"):
+                self._forget(name)
+            self._timers.pop("revoked", None)
             self._own(frozenset())
             self._later()
         else:
@@ -250,7 +268,9 @@ class ClassicMember(Member):
         self._forget("heartbeat")
         self._timers.pop("heartbeat", None)
         self.phase = Phase.JOINING
-        self._own(self.owned if self.is_cooperative else frozenset())
+        if not self.is_cooperative:
+            self._forget("fetch")
+            self._own(frozenset())
         self._after("join", self.settings.retry_backoff_ms)
 
     def _view_changed(self) -> None:

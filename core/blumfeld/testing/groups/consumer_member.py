@@ -60,6 +60,12 @@ class ConsumerMember(Member):
         lease_ms = self.confirmed_ms + self.settings.session_timeout_ms
         return lease_ms if self._give_up_by_ms is None else min(lease_ms, self._give_up_by_ms)
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether it is in an epoch, has its whole target, and has said so."""
+        has_all = self.target is not None and len(self.target) == len(self.owned)
+        return self.phase is Phase.STABLE and self.epoch > JOIN and has_all
+
     def _begin(self) -> None:
         self.in_group = True
         if self.settings.commit_interval_ms:
@@ -155,7 +161,8 @@ class ConsumerMember(Member):
 
     def _fenced(self) -> None:
         """It isn't a member any more, and drops everything without a commit, for it may be another's by now."""
-        self._forget("commit")
+        for name in ("commit", "fetch"):
+            self._forget(name)
         self._own(frozenset())
         self._join()
 

@@ -146,6 +146,11 @@ class Member:
         settings = self.settings
         return self.confirmed_ms + min(settings.session_timeout_ms, settings.rebalance_timeout_ms)
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether it is in the group, has what it was assigned, and waits for nothing but the next heartbeat."""
+        raise NotImplementedError
+
     # Events
 
     def start(self, now_ms: int) -> list[Effect]:

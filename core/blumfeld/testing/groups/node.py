@@ -1,0 +1,359 @@
+"""One partition of groups on virtual time: the shard under its host, with the handlers in front of it, on a log and a
+cluster that the test decides on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from blumfeld.coordinator.coordinator import Coordinator
+from blumfeld.coordinator.group_handlers import group_handlers
+from blumfeld.coordinator.groups_shard import GroupsShard
+from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.record_runs import RecordRun
+from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.context import ANONYMOUS, Principal
+from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
+from blumfeld.spi.transport import Listener
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.api import request_class, response_class
+from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.schema import Message
+
+PARTITION = 0
+LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
+
+
+class ModelLog:
+    """``CoordinatorLog`` in memory: what is appended is committed after :attr:`commit_delay_ms`, in order."""
+
+    def __init__(self, runtime: FakeRuntime, placed: Callable[[Sequence[LogItem]], None]) -> None:
+        """``placed`` sees each batch before anyone replays it."""
+        self.items: list[LogItem] = []
+        self.commit_delay_ms: Callable[[], float] = lambda: 0
+        self.refuse: ErrorCode | None = None
+        """The next append places nothing."""
+        self._runtime = runtime
+        self._placed = placed
+        self._open: list[tuple[int, Completion[None]]] = []
+        self._due_ms = 0.0
+
+    def append(
+        self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
+    ) -> Completion[None]:
+        """Place a batch."""
+        if self.refuse is not None:
+            code, self.refuse = self.refuse, None
+            raise BrokerError(code)
+        items: list[LogItem] = list(records)
+        if producer is not None:
+            items = [TransactionalRecord(producer, record) for record in records]
+        start = len(self.items)
+        self._placed(items)
+        self.items += items
+        return self._later(start)
+
+    def _later(self, start: int) -> Completion[None]:
+        committed: Completion[None] = Completion()
+        now_ms = self._runtime.monotonic_ms()
+        self._due_ms = max(self._due_ms, now_ms + self.commit_delay_ms())
+        self._open.append((start, committed))
+
+        def commit() -> None:
+            while not committed.done and self._open:
+                self._open.pop(0)[1].complete(None)
+
+        if self._due_ms <= now_ms and len(self._open) == 1:
+            commit()
+        else:
+            self._runtime.call_later(self._due_ms - now_ms, commit)
+        return committed
+
+    def check_producer(self, producer: Producer) -> None:
+        """Every producer may write."""
+
+    def written(self) -> Completion[None]:
+        """At once: there is no disk."""
+        return Completion.of(None)
+
+    def records(self) -> Iterator[LogItem]:
+        """All that was placed, and not lost: plain records in runs, as a real log gives its batches."""
+        run = RecordRun([], [])
+        for item in list(self.items):
+            if isinstance(item, CoordinatorRecord):
+                run.keys.append(item.key)
+                run.values.append(item.value)
+                continue
+            if run.keys:
+                yield run
+                run = RecordRun([], [])
+            yield item
+        if run.keys:
+            yield run
+
+    def committed(self) -> Completion[None]:
+        """Once all that was placed is committed."""
+        return self._later(len(self.items)) if self._open else Completion.of(None)
+
+    def lose_uncommitted(self, *, truncate: bool) -> bool:
+        """Leadership has gone. What isn't committed is cut off, or was replicated all the same, and nobody knows.
+        Whether anything was cut off.
+        """
+        lost, self._open = self._open, []
+        cut = truncate and bool(lost) and lost[0][0] < len(self.items)
+        if cut:
+            del self.items[lost[0][0] :]
+        for _, committed in lost:
+            committed.fail(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return cut
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A marker is placed."""
+        self.items.append(TransactionMarker(producer_id, committed))
+
+
+class ModelCluster:
+    """``ClusterImage`` of topics that come, grow and go; their ids are never used twice."""
+
+    def __init__(self, racks: Sequence[str] = ()) -> None:
+        self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
+        nodes = max(1, len(racks))
+        self.brokers: dict[int, BrokerImage] = {
+            n: BrokerImage(
+                broker_id=n,
+                epoch=1,
+                incarnation_id=bytes(16),
+                endpoints=(),
+                rack=racks[n - 1] if racks else None,
+            )
+            for n in range(1, nodes + 1)
+        }
+        self.features: dict[str, int] = {"group.version": 1}
+        self.features_epoch = 0
+        self.topics: dict[str, TopicImage] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.changes = 0
+        self._by_id: dict[bytes, str] = {}
+
+    def create(self, name: str, count: int) -> None:
+        """A new topic, or more partitions of one that is there."""
+        self.changes += 1
+        known = self.topics.get(name)
+        topic_id = known.topic_id if known else bytes([7]) * 8 + (1000 + self.changes).to_bytes(8)
+        nodes = len(self.brokers)
+        partitions = {n: _partition(n, 1 + n % nodes) for n in range(count)}
+        self.topics[name] = TopicImage(name=name, topic_id=topic_id, partitions=partitions)
+        self._by_id[topic_id] = name
+
+    def delete(self, name: str) -> None:
+        """The topic is gone."""
+        self.changes += 1
+        del self._by_id[self.topics.pop(name).topic_id]
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with this id."""
+        name = self._by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Dynamic overrides."""
+        return self.configs.get((resource_type, name), {})
+
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        """Names that have overrides."""
+        return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
+
+def _partition(index: int, leader: int) -> PartitionImage:
+    return PartitionImage(
+        partition=index,
+        replicas=(leader,),
+        isr=(leader,),
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+
+
+class ModelContext:
+    """``RequestContext`` of one request, by somebody who may do everything."""
+
+    def __init__(self, api_key: int, api_version: int, client_id: str = "client") -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.client_id = client_id
+        self.peer_host = "10.0.0.1"
+        self.correlation_id = 0
+        self.listener = LISTENER
+        self.peer_port = 40_000
+        self.connection_id = 1
+        self.received_ms = 0.0
+
+    @property
+    def principal(self) -> Principal:
+        """Nobody in particular."""
+        return ANONYMOUS
+
+    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+        """Everything is allowed."""
+        return True
+
+    def close_connection(self, reason: str) -> None:
+        """No request of a group may end its connection."""
+        raise AssertionError(reason)
+
+    def when_gone(self, callback: Callable[[], None] | None) -> None:
+        """Nothing of a group is forgotten because a connection has gone."""
+        raise AssertionError("when_gone of a group's request")
+
+    def let_next_start(self) -> None:
+        """That is for Produce only."""
+        raise AssertionError("let_next_start of a group's request")
+
+    def throttle(self, duration_ms: float) -> None:
+        """Nothing here throttles."""
+        raise AssertionError("a group's request was throttled")
+
+
+class QuietEvents:
+    """``EventLog`` that keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        """Keep it."""
+        self.said.append(f"{event} {values}")
+
+    info = warning = error = debug
+
+
+class GroupsNode:
+    """A node that leads one partition of ``__consumer_offsets``. Answers go through the codec of their version."""
+
+    def __init__(
+        self,
+        protocols: Sequence[GroupProtocol],
+        config: Mapping[str, str | int | float | bool] | None = None,
+        *,
+        runtime: FakeRuntime | None = None,
+        cluster: ModelCluster | None = None,
+        placed: Callable[[Sequence[LogItem]], None] = lambda _: None,
+    ) -> None:
+        self.runtime = runtime if runtime is not None else FakeRuntime()
+        self.cluster = cluster if cluster is not None else ModelCluster()
+        self.protocols = list(protocols)
+        self.config = BrokerConfig({"group.initial.rebalance.delay.ms": 0, **(config or {})})
+        self.log = ModelLog(self.runtime, placed)
+        self.events = QuietEvents()
+        self.loads = 0
+        self.shard: GroupsShard | None = None
+        """The one that decides, or will when it is loaded."""
+        self._ids = 0
+        self.coordinator = Coordinator(self.runtime, self.events, self._new_shard, lambda: 1)
+        self.handlers = {
+            handler.key: handler
+            for handler in group_handlers(self.coordinator, self.protocols, lambda: self.cluster)
+        }
+        self.elect()
+        self.runtime.run_turn()
+
+    def elect(self) -> None:
+        """It becomes leader (again): everything is built from the log."""
+        self.coordinator.elected(PARTITION, self.log)
+
+    def resign(self) -> None:
+        """It is leader no more."""
+        self.coordinator.resigned(PARTITION)
+
+    def _new_shard(self, _partition: int) -> GroupsShard:
+        self.loads += 1
+        self.shard = self.fresh_shard()
+        return self.shard
+
+    def fresh_shard(self) -> GroupsShard:
+        """One without groups, that nobody asks."""
+        return GroupsShard(self.protocols, self.config, lambda: self.cluster, self._new_member_id)
+
+    def replayed(self, items: Sequence[LogItem] | None = None) -> GroupsShard:
+        """A fresh shard that has replayed the log."""
+        shard = self.fresh_shard()
+        replay_into(shard, self.log.items if items is None else items)
+        return shard
+
+    def compacted(self) -> list[LogItem]:
+        """What compaction leaves of the log."""
+        return compacted(self.log.items)
+
+    def _new_member_id(self, prefix: str) -> str:
+        self._ids += 1
+        return f"{prefix}-{self._ids}"
+
+    def send(
+        self, request: Message, version: int | None = None, *, client_id: str = "client"
+    ) -> Completion[Any]:
+        """Send a request, in the newest version unless told; completes with the response, as a client reads it."""
+        key = request.meta.key
+        assert key is not None
+        handler = self.handlers.get(key)
+        assert handler is not None, f"nobody here answers API {key}"
+        version = handler.max_version if version is None else version
+        request = decode(request_class(key), encode(request, version), version)
+        answered: Completion[Any] = Completion()
+
+        def read(response: Message) -> Any:
+            return decode(response_class(key), encode(response, version), version)
+
+        def refused(error: BrokerError) -> Any:
+            return read(handler.error_response(request, error.code, error.message))
+
+        def settle(done: Completion[Any]) -> None:
+            if isinstance(done.error, BrokerError):
+                answered.complete(refused(done.error))
+            else:
+                answered.complete(read(done.result()))
+
+        try:
+            answer = handler.handle(request, ModelContext(key, version, client_id))
+        except BrokerError as error:
+            answered.complete(refused(error))
+            return answered
+        if isinstance(answer, Completion):
+            answer.when_done(settle)
+        else:
+            assert isinstance(answer, Message)
+            answered.complete(read(answer))
+        return answered
+
+    def ask(self, request: Message, version: int | None = None, *, client_id: str = "client") -> Any:
+        """The response to a request that is answered at once."""
+        return self.send(request, version, client_id=client_id).result()
+
+
+def replay_into(shard: GroupsShard, items: Sequence[LogItem]) -> None:
+    """Have a shard replay what a log holds."""
+    for item in items:
+        match item:
+            case TransactionalRecord(producer, record):
+                shard.replay_transactional(record, producer)
+            case TransactionMarker(producer_id, committed):
+                shard.end_transaction(producer_id, committed)
+            case CoordinatorRecord():
+                shard.replay(item)
+
+
+def compacted(items: Sequence[LogItem]) -> list[LogItem]:
+    """What compaction leaves of a log at the end: the last record of each key, tombstones gone."""
+    last: dict[bytes, int] = {}
+    for n, item in enumerate(items):
+        if isinstance(item, CoordinatorRecord):
+            last[item.key] = n
+    return [
+        item
+        for n, item in enumerate(items)
+        if not isinstance(item, CoordinatorRecord) or (last[item.key] == n and item.value is not None)
+    ]

@@ -1,0 +1,95 @@
+"""The whole state of a shard as plain values: to compare two, and to say where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+import msgspec
+
+PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+def state_of(
+    value: Any,
+    ignore: frozenset[str] = frozenset(),
+    *,
+    without: Sequence[Any] = (),
+    ordered: bool = True,
+) -> Any:
+    """Dictionaries, lists and atoms with all that the value holds.
+
+    Attributes named in ``ignore`` are left out, and the objects in ``without``, and functions, which are no data.
+    ``ordered``: two dictionaries of other orders are two states.
+    """
+    return _State(ignore, [id(one) for one in without], ordered).of(value)
+
+
+class _State:
+    def __init__(self, ignore: frozenset[str], without: list[int], ordered: bool) -> None:
+        self._ignore = ignore
+        self._without = without
+        self._inside: list[int] = []
+        self._ordered = ordered
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.name
+        if isinstance(value, PLAIN):
+            return value
+        if isinstance(value, Mapping):
+            pairs = [(self.of(key), self.of(item)) for key, item in value.items()]
+            return pairs if self._ordered else sorted(pairs, key=lambda pair: repr(pair[0]))
+        if isinstance(value, list | tuple):
+            return [self.of(item) for item in value]
+        if isinstance(value, set | frozenset):
+            return sorted((self.of(item) for item in value), key=repr)
+        return self._of_object(value)
+
+    def _of_object(self, value: Any) -> Any:
+        self._inside.append(id(value))
+        found = {
+            name: self.of(item)
+            for name, item in fields_of(value)
+            if name not in self._ignore
+            and not callable(item)
+            and id(item) not in self._without
+            and id(item) not in self._inside
+        }
+        self._inside.pop()
+        return found
+
+
+def fields_of(value: Any) -> list[tuple[str, Any]]:
+    """Attributes of an object, however its class keeps them."""
+    if attrs.has(type(value)):
+        return [(field.name, getattr(value, field.name)) for field in attrs.fields(type(value))]
+    if isinstance(value, msgspec.Struct):
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return sorted({**found, **getattr(value, "__dict__", {})}.items())
+
+
+def difference(one: Any, other: Any, path: str = "") -> str:
+    """Where two states differ first, for people; "" if they don't."""
+    if one == other:
+        return ""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in [*one, *(name for name in other if name not in one)]:
+            found = difference(one.get(name), other.get(name), f"{path}.{name}")
+            if found:
+                return found
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for n, (left, right) in enumerate(zip(one, other, strict=True)):
+            named = isinstance(left, tuple) and isinstance(right, tuple) and left[0] == right[0]
+            found = (
+                difference(left[1], right[1], f"{path}[{left[0]!r}]")
+                if named
+                else difference(left, right, f"{path}[{n}]")
+            )
+            if found:
+                return found
+    return f"{path}: {one!r} != {other!r}"
