@@ -31,6 +31,8 @@ class FakeLog:
         self.open: list[Completion[None]] = []
         self.ahead: Completion[None] = Completion.of(None)
         """What ``committed`` gives."""
+        self.unwritten: Completion[None] = Completion.of(None)
+        """What ``written`` gives."""
 
     def append(
         self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
@@ -58,6 +60,9 @@ class FakeLog:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Place a marker, as WriteTxnMarkers does; the host is to be told by ``transaction_ended``."""
         self.items.append(TransactionMarker(producer_id, committed))
+
+    def written(self) -> Completion[None]:
+        return self.unwritten
 
     def records(self) -> Iterator[LogItem]:
         if self.broken is not None:

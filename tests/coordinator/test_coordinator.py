@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from blumfeld.coordinator.coordinator import RELOAD_DELAY_MS, Coordinator, gather
-from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS
+import pytest
+
+from blumfeld.coordinator.coordinator import RELOAD_DELAY_MAX_MS, RELOAD_DELAY_MS, Coordinator, gather
+from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import Events, FakeLog, code_of
 from tests.coordinator.test_host import Notes, entry, note, read
@@ -66,15 +70,118 @@ def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
 
 
 def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
-    """Until it can be read."""
+    """Until it can be read; less and less often, and then as often as before."""
     stage = Stage()
     log = FakeLog([entry("a")])
     log.broken = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
     stage.coordinator.elected(0, log)
-    stage.runtime.advance(RELOAD_DELAY_MS * 3)
+    for number in range(10):
+        stage.runtime.advance(RELOAD_DELAY_MAX_MS)
+        assert len(stage.built) >= number + 2
+    waits = [values["again_in_ms"] for _, _, values in stage.events.said]
+    assert waits[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+    assert stage.coordinator.counts.loads_failed == len(waits)
     log.broken = None
+    stage.runtime.advance(RELOAD_DELAY_MAX_MS)
+    assert stage.submit(0, read).result() == ["a"]
+    log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.submit(0, note("lost"))
     stage.runtime.advance(RELOAD_DELAY_MS)
     assert stage.submit(0, read).result() == ["a"]
+    assert stage.coordinator.counts.shards_dropped == 1
+
+
+def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
+    """It is told where defects are told, tried again, and the shards behind it are loaded."""
+    stage = Stage()
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
+    bad = FakeLog([entry("defect")])
+    stage.coordinator.elected(0, bad)
+    assert stage.coordinator.loading()
+    with pytest.raises(SimulationError, match="ZeroDivisionError"):
+        stage.runtime.advance(1)
+    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS + 1
+    bad.items = [entry("mended")]
+    stage.runtime.advance(RELOAD_DELAY_MS)
+    assert stage.submit(0, read).result() == ["mended"]
+
+
+class WatchedLog(FakeLog):
+    """Tells which of several logs is being read."""
+
+    def __init__(self, name: int, slices: int, read: list[int]) -> None:
+        super().__init__([entry("x")] * (REPLAY_SLICE_RECORDS * slices))
+        self._name, self._read = name, read
+
+    def records(self) -> Iterator[LogItem]:
+        for at, item in enumerate(super().records()):
+            if at % REPLAY_SLICE_RECORDS == 0:
+                self._read.append(self._name)
+            yield item
+
+
+def test_shards_are_replayed_in_turns() -> None:
+    """A slice of one at a time. The short ones needn't wait until the long one is done; four take turns at most."""
+    stage = Stage()
+    stage.partitions = 6
+    read: list[int] = []
+    for partition, slices in enumerate([6, 2, 2, 2, 2, 1]):
+        stage.coordinator.elected(partition, WatchedLog(partition, slices, read))
+    assert read == [0], "the first is begun at once"
+    stage.runtime.run_turn()
+    assert not stage.coordinator.loading()
+    assert "".join(map(str, read)) == "0" + 2 * "0123" + "004504"
+    assert stage.coordinator.counts.loads_completed == 6
+
+
+def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
+    """A shard that was dropped may have placed what the disk has not taken yet: it will be there, or not."""
+    stage = Stage()
+    log = FakeLog([entry("a")])
+    log.unwritten = Completion()
+    stage.coordinator.elected(0, log)
+    assert code_of(stage.submit(0, read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    log.items.append(entry("written late"))
+    log.unwritten.complete(None)
+    assert stage.submit(0, read).result() == ["a", "written late"]
+
+
+def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
+    """Nothing is replayed after that, and nobody is told that it is loading."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 3)))
+    stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_SLICE_RECORDS * 3)))
+    stage.coordinator.resigned(0)
+    stage.coordinator.elected(1, FakeLog([entry("newer")]))
+    stage.runtime.advance(10)
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+    assert stage.submit(1, read).result() == ["newer"]
+    assert stage.coordinator.counts.loads_completed == 1
+
+
+def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
+    """A topic that is deleted meanwhile must not leave its offsets behind."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("x")] * REPLAY_SLICE_RECORDS))
+    stage.coordinator.elected(1, FakeLog())
+    stage.coordinator.tell_all(note("happened"))
+    stage.runtime.advance(1)
+    assert stage.submit(0, read).result()[-1] == "happened"
+    assert stage.submit(1, read).result() == ["happened"]
+
+
+def test_a_load_is_timed() -> None:
+    """From the election until commands are decided."""
+    stage = Stage()
+    log = FakeLog([entry("a")])
+    log.unwritten = Completion()
+    stage.coordinator.elected(0, log)
+    stage.runtime.advance(250)
+    log.unwritten.complete(None)
+    counts = stage.coordinator.counts
+    assert (counts.loads_completed, counts.load_last_ms, counts.load_max_ms) == (1, 250.0, 250.0)
+    stage.coordinator.elected(0, FakeLog())
+    assert (counts.loads_completed, counts.load_last_ms, counts.load_max_ms) == (2, 0.0, 250.0)
 
 
 def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:

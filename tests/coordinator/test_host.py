@@ -14,6 +14,7 @@ from blumfeld.coordinator.host import (
     TransactionalRecord,
     TransactionMarker,
 )
+from blumfeld.coordinator.loading import Loads
 from blumfeld.coordinator.record_runs import RecordRun
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
@@ -112,7 +113,7 @@ class Stage:
         self.dropped: list[BaseException] = []
         self.host = ShardHost(self.runtime, self.log, self.shard, self.dropped.append)
         if load:
-            self.host.load()
+            Loads(self.runtime).begin(self.host)
 
     def submit(self, command: Command) -> Completion[Any]:
         return self.host.submit(command, None)
@@ -323,7 +324,7 @@ def test_a_short_log_is_loaded_when_load_returns() -> None:
     stage = Stage(FakeLog([entry("a"), entry("b")]), load=False)
     stage.shard.begin = Decision(records=[entry("c")], timers=[TimerOrder(("x",), 5, note("d"))])
     assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    stage.host.load()
+    Loads(stage.runtime).begin(stage.host)
     stage.runtime.advance(5)
     assert stage.shard.notes == ["a", "b", "c", "d"]
 

@@ -102,6 +102,17 @@ class PartitionCoordinatorLog:
         partition.wait_committed(waiter)
         return waiter.committed
 
+    def written(self) -> Completion[None]:
+        """Completes once nothing is placed that isn't written, or gone."""
+        partition, done = self._partition, Completion[None]()
+        if partition.log.written_end_offset >= partition.log.placed_end_offset:
+            done.complete(None)
+        else:
+            waiter = _Commit()
+            partition.wait_written(waiter)
+            waiter.committed.when_done(lambda _: done.complete(None))
+        return done
+
     def records(self) -> Iterator[LogItem]:
         """Every record with a key, plain ones batch by batch, and the end of every transaction."""
         log = self._partition.log
@@ -155,7 +166,7 @@ class GroupCoordination:
 
     def topics_deleted(self, topics: Sequence[str]) -> None:
         """What was committed for them is forgotten, so that a topic of the same name begins anew."""
-        self.coordinator.submit_to_all(ForgetTopics(tuple(topics)), None)
+        self.coordinator.tell_all(ForgetTopics(tuple(topics)))
 
     def transaction_ended(self, index: int, producer_id: int, committed: bool) -> None:
         """A marker was placed in this partition of ``__consumer_offsets`` (WriteTxnMarkers): what the producer

@@ -23,6 +23,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import RecordBatch
 
 ACKS_ALL = -1
+ACKS_LEADER = 1
 # An enumeration's member costs as much to look up as a call.
 _WRITE = Phase.WRITE
 _HIGH_WATERMARK = Phase.HIGH_WATERMARK
@@ -156,6 +157,10 @@ class Partition(HostedReplica):
     def wait_committed(self, waiter: AppendWaiter) -> None:
         """``waiter`` is told once all that is placed now is committed, or that it won't be."""
         self._wait_for(self.log.placed_end_offset, ACKS_ALL, waiter)
+
+    def wait_written(self, waiter: AppendWaiter) -> None:
+        """``waiter`` is told once all that is placed now is written, or that it won't be."""
+        self._wait_for(self.log.placed_end_offset, ACKS_LEADER, waiter)
 
     def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
         """Wait for what is placed, or even written, already: the original of a retry."""

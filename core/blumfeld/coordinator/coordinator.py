@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from blumfeld.coordinator.counts import CoordinatorCounts
 from blumfeld.coordinator.host import CoordinatorLog, HostState, Shard, ShardHost
+from blumfeld.coordinator.loading import Loads
 from blumfeld.coordinator.partitioning import partition_for
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
@@ -15,6 +17,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 RELOAD_DELAY_MS = 1_000
 """A shard that was dropped while this node still leads is rebuilt by replay after so long."""
+RELOAD_DELAY_MAX_MS = 30_000
+"""A log that can't be replayed is tried again after twice as long each time, up to this."""
 
 
 class Coordinator:
@@ -36,22 +40,42 @@ class Coordinator:
         self._events = events
         self._new_shard = new_shard
         self._partition_count = partition_count
+        self.counts = CoordinatorCounts()
         self._hosts: dict[int, ShardHost] = {}
+        self._loads = Loads(runtime)
+        self._failed_loads: dict[int, int] = {}
+        """How often in a row the log of a partition could not be replayed."""
+        self._due: dict[int, list[Any]] = {}
+        """Commands for a shard that is still being replayed."""
 
     def elected(self, partition: int, log: CoordinatorLog) -> None:
         """This node leads the partition from now on, with this log."""
         self.resigned(partition)
-        host = ShardHost(
-            self._runtime, log, self._new_shard(partition), lambda error: self._dropped(partition, log, error)
-        )
-        self._hosts[partition] = host
-        host.load()
+        self._build(partition, log)
 
     def resigned(self, partition: int) -> None:
         """This node doesn't lead the partition any more."""
         host = self._hosts.pop(partition, None)
         if host is not None:
             host.stop()
+        self._failed_loads.pop(partition, None)
+        self._due.pop(partition, None)
+
+    def _build(self, partition: int, log: CoordinatorLog) -> None:
+        def dropped(error: BaseException) -> None:
+            self._dropped(partition, log, error)
+
+        shard = self._new_shard(partition)
+        host = ShardHost(
+            self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts
+        )
+        self._hosts[partition] = host
+        log.written().when_done(lambda _: self._loads.begin(host))
+
+    def _when_loaded(self, partition: int) -> None:
+        self._failed_loads.pop(partition, None)
+        for command in self._due.pop(partition, ()):
+            self._hosts[partition].submit(command, None)
 
     def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
         """A marker of this producer's was placed in the partition; nothing happens where it has no shard."""
@@ -75,9 +99,23 @@ class Coordinator:
         """Have every shard here decide, in the order of their partitions."""
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
 
+    def tell_all(self, command: Any) -> None:
+        """Have every shard here decide on something that happened; one that is being replayed does so afterwards."""
+        for partition in sorted(self._hosts):
+            host = self._hosts[partition]
+            if host.state is HostState.ACTIVE:
+                host.submit(command, None)
+            else:
+                self._due.setdefault(partition, []).append(command)
+
     def loading(self) -> bool:
         """Whether a shard is still being replayed."""
         return any(host.state is HostState.LOADING for host in self._hosts.values())
+
+    @property
+    def hosts(self) -> Iterable[ShardHost]:
+        """Of all shards here, whatever their state."""
+        return self._hosts.values()
 
     def stop(self) -> None:
         """Drop every shard."""
@@ -85,14 +123,23 @@ class Coordinator:
             self.resigned(partition)
 
     def _dropped(self, partition: int, log: CoordinatorLog, error: BaseException) -> None:
-        self._events.warning("coordinator shard dropped", partition=partition, error=str(error))
         failed = self._hosts.get(partition)
+        delay_ms = RELOAD_DELAY_MS
+        if failed is not None and not failed.was_loaded:
+            failures = self._failed_loads[partition] = self._failed_loads.get(partition, 0) + 1
+            delay_ms = min(RELOAD_DELAY_MS << min(failures - 1, 16), RELOAD_DELAY_MAX_MS)
+            self.counts.loads_failed += 1
+        else:
+            self.counts.shards_dropped += 1
+        self._events.warning(
+            "coordinator shard dropped", partition=partition, error=str(error), again_in_ms=delay_ms
+        )
 
         def reload() -> None:
             if self._hosts.get(partition) is failed:
-                self.elected(partition, log)
+                self._build(partition, log)
 
-        self._runtime.call_later(RELOAD_DELAY_MS, reload)
+        self._runtime.call_later(delay_ms, reload)
 
 
 def gather(completions: list[Completion[Any]]) -> Completion[list[Completion[Any]]]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from blumfeld.coordinator.counts import CoordinatorCounts
 from blumfeld.coordinator.record_runs import RecordRun
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
@@ -64,6 +65,12 @@ class CoordinatorLog(Protocol):
         """May this producer write in a transaction?
 
         :raises BrokerError: INVALID_PRODUCER_EPOCH: the log has a later epoch of it
+        """
+        ...
+
+    def written(self) -> Completion[None]:
+        """Completes once all that was placed so far is written, or is gone because that failed: before a log is
+        replayed, since :meth:`records` gives what is written.
         """
         ...
 
@@ -120,13 +127,26 @@ class ShardHost:
     """Runs one shard on one log, in one leader epoch."""
 
     def __init__(
-        self, runtime: Runtime, log: CoordinatorLog, shard: Shard, dropped: Callable[[BaseException], None]
+        self,
+        runtime: Runtime,
+        log: CoordinatorLog,
+        shard: Shard,
+        dropped: Callable[[BaseException], None],
+        loaded: Callable[[], None] = lambda: None,
+        counts: CoordinatorCounts | None = None,
     ) -> None:
+        """``loaded`` is called when the host takes commands, ``dropped`` when it has given up by itself."""
         self.state = HostState.LOADING
+        self.was_loaded = False
+        """It has taken commands, or could have."""
         self.shard = shard
         self._runtime = runtime
         self._log = log
         self._on_dropped = dropped
+        self._on_loaded = loaded
+        self._counts = CoordinatorCounts() if counts is None else counts
+        self._began_ms = runtime.monotonic_ms()
+        self._replaying: Iterator[LogItem] | None = None
         self._placed = 0
         self._committed = 0
         self._held: deque[tuple[int, Completion[Any], Any, BrokerError | None]] = deque()
@@ -137,25 +157,29 @@ class ShardHost:
         self._ended_meanwhile: list[TransactionMarker] = []
         """Placed while the log was being replayed, perhaps behind what that gives."""
 
-    def load(self) -> None:
-        """Replay the log in slices; active when it returns for a short log, in later turns for a long one."""
-        self._load_slice(self._log.records())
-
-    def _load_slice(self, records: Iterator[LogItem]) -> None:
+    def load_slice(self) -> bool:
+        """Replay some more of the log: about as many records as a slice may have. Whether there is more to replay; if
+        not, the host is active, or dropped because its log can't be read.
+        """
         if self.state is not HostState.LOADING:
-            return
+            return False
         try:
             left = REPLAY_SLICE_RECORDS
+            if self._replaying is None:
+                self._replaying = self._log.records()
             while left > 0:
-                item = next(records, None)
+                item = next(self._replaying, None)
                 if item is None:
                     self._loaded()
-                    return
+                    return False
                 left -= self._replay(item)
-        except (BrokerError, ValueError, OSError) as error:
+        except Exception as error:
             self._drop(error)
-            return
-        self._runtime.call_later(0, lambda: self._load_slice(records))
+            if not isinstance(error, BrokerError | ValueError | OSError):
+                raise
+            return False
+        self._counts.records_replayed += REPLAY_SLICE_RECORDS - left
+        return True
 
     def _replay(self, item: LogItem) -> int:
         """How many records it was, at least one."""
@@ -171,12 +195,15 @@ class ShardHost:
         return 1
 
     def _loaded(self) -> None:
-        self.state = HostState.ACTIVE
+        self.state, self.was_loaded, self._replaying = HostState.ACTIVE, True, None
+        self._counts.loaded(self._runtime.monotonic_ms() - self._began_ms)
         for marker in self._ended_meanwhile:  # those that the log gave already find nothing pending
             self._replay(marker)
         self._ended_meanwhile.clear()
         self._wait_for(self._log.committed())
         self._apply(self.shard.loaded(self._runtime.now_ms()), None)
+        if self.state is HostState.ACTIVE:
+            self._on_loaded()
 
     def submit(self, command: Any, context: RequestContext | None) -> Completion[Any]:
         """Have the shard decide; completes with its reply once that is committed, or fails with its
@@ -205,6 +232,11 @@ class ShardHost:
                 self._drop(defect)
                 raise
             self._wait_for(self._log.committed())
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for an answer: for a commit, or for another decision."""
+        return len(self._held) + len(self._waiting)
 
     def stop(self) -> None:
         """Leadership has gone: waiters get NOT_COORDINATOR, and ``dropped`` is not called."""
@@ -264,6 +296,7 @@ class ShardHost:
         else:
             for item in records:
                 self.shard.replay_transactional(item, producer)
+        self._counts.records_appended += len(records)
         self._wait_for(committed)
         return self.state is HostState.ACTIVE
 
