@@ -33,6 +33,7 @@ class Groups:
         log: FakeLog | None = None,
         protocols: Sequence[GroupProtocol] | None = None,
         topics: Mapping[str, int] | None = None,
+        transactions: bool = False,
     ) -> None:
         self.runtime = FakeRuntime()
         self.image = FakeImage({"t": 4, "u": 1} if topics is None else topics)
@@ -46,7 +47,7 @@ class Groups:
         self.coordinator.elected(SHARD, self.log)
         self.handlers = {
             handler.key: handler
-            for handler in group_handlers(self.coordinator, self.protocols, lambda: self.image)
+            for handler in group_handlers(self.coordinator, self.protocols, lambda: self.image, transactions)
         }
 
     @property
@@ -101,6 +102,11 @@ class Groups:
     def ask(self, request: Message, version: int | None = None, **options: Any) -> Any:
         """The response to a request that is answered at once."""
         return self.send(request, version, **options).result()
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A marker is placed in the log, as WriteTxnMarkers does it."""
+        self.log.end_transaction(producer_id, committed)
+        self.coordinator.transaction_ended(SHARD, producer_id, committed)
 
     def reload(self) -> None:
         """The node loses and regains leadership: everything is built from the log."""
