@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
-from blumfeld_groups_kip848.regex import compiled
+from blumfeld_groups_kip848.regex import matching
 
+NEW_TOPICS_INTERVAL_MS = 1000
+"""How long after one resolution the next may follow because topics came or went (Kafka: 10 s): each looks at all
+topics, and somebody may be making a thousand of them.
+"""
 _HASH_BYTES = 8
 
 
@@ -67,28 +72,40 @@ def image_version(image: ClusterImage) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def resolve(edit: Edit, image: ClusterImage, refresh_interval_ms: int = 600_000) -> bool:
+def resolve(
+    edit: Edit, image: ClusterImage, refresh_interval_ms: int, *, members_changed: bool = True
+) -> bool:
     """Bring the group's expressions up to date: resolve new ones and those that are too old or for which there may
     be other topics, forget those that nobody has any more. One resolution serves all members that have it.
 
+    ``members_changed``: whether there may be expressions that are new, or that nobody has any more.
+
     :return: whether the topics of any expression changed
     """
-    group = edit.group
-    used = {member.subscribed_regex: None for member in group.members.values() if member.subscribed_regex}
-    changed = False
-    for regex in [regex for regex in group.regexes if regex not in used]:
-        edit.put_regex(regex, None)
+    regexes = edit.group.regexes
+    used: Iterable[str] = regexes
+    if members_changed:
+        members = edit.group.members.values()
+        used = dict.fromkeys(member.subscribed_regex for member in members if member.subscribed_regex)
+        for regex in [regex for regex in regexes if regex not in used]:
+            edit.put_regex(regex, None)
     if not used:
-        return changed
-    version = image_version(image)
-    for regex in used:
-        known = group.regexes.get(regex)
-        if known is not None:
-            age_ms = edit.now_ms - known.resolved_at_ms
-            if known.image_version == version and age_ms < refresh_interval_ms:
-                continue
-        matches = compiled(regex)
-        topics = tuple(sorted(name for name in image.topics if matches(name)))
-        edit.put_regex(regex, ResolvedRegex(topics, version, edit.now_ms))
+        return False
+    version, now_ms = image_version(image), edit.now_ms
+    due = [regex for regex in used if _is_due(regexes.get(regex), version, now_ms, refresh_interval_ms)]
+    if not due:
+        return False
+    changed = False
+    for regex, topics in matching(due, image.topics).items():
+        known = edit.group.regexes.get(regex)
         changed = changed or known is None or known.topics != topics
+        edit.put_regex(regex, ResolvedRegex(topics, version, now_ms))
     return changed
+
+
+def _is_due(resolved: ResolvedRegex | None, version: int, now_ms: int, refresh_interval_ms: int) -> bool:
+    if resolved is None:
+        return True
+    age_ms = now_ms - resolved.resolved_at_ms
+    stale = resolved.image_version != version and age_ms >= NEW_TOPICS_INTERVAL_MS
+    return stale or age_ms >= refresh_interval_ms or age_ms < 0
