@@ -91,7 +91,7 @@ class ReplicationSection(_Section, frozen=True):
 class GroupsSection(_Section, frozen=True):
     """``[groups]``: any number of group protocols, and plug-ins that bring assignors; ``options`` by plug-in name."""
 
-    plugins: tuple[str, ...] = ("groups_classic",)
+    plugins: tuple[str, ...] = ("groups_classic", "groups_kip848")
     assignors: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = {}
 

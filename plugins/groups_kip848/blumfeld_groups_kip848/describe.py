@@ -24,7 +24,7 @@ from blumfeld.wire.messages.consumer_group_describe import (
 )
 from blumfeld.wire.messages.consumer_group_describe import Member as DescribedMember
 from blumfeld.wire.schema import Message
-from blumfeld_groups_kip848.group import ConsumerGroup, Member, Owned
+from blumfeld_groups_kip848.group import ConsumerGroup, Member
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """The ``member_type`` of v1."""
@@ -105,14 +105,23 @@ def _member(member: Member, target: Assigned, image: ClusterImage) -> DescribedM
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topics),
-        subscribed_topic_regex=member.subscribed_regex or None,
-        assignment=_assignment(member.assigned, image),
+        subscribed_topic_regex=member.subscribed_regex,
+        assignment=_assignment(_held(member), image),
         target_assignment=_assignment(target, image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _assignment(partitions: Assigned | Owned, image: ClusterImage) -> Assignment:
+def _held(member: Member) -> Assigned:
+    """What it reads as far as we know: what it was told to give up too, until it has (as Kafka 4.3 shows it)."""
+    topics = dict.fromkeys([*member.assigned, *member.revoking])
+    return {
+        topic: frozenset([*member.assigned.get(topic, ()), *member.revoking.get(topic, ())])
+        for topic in topics
+    }
+
+
+def _assignment(partitions: Assigned, image: ClusterImage) -> Assignment:
     shown = []
     for topic_id, indexes in partitions.items():
         topic = image.topic_by_id(topic_id)

@@ -77,7 +77,7 @@ def _edit(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms:
     if group is not None:
         return Edit(group, now_ms)
     if request.member_epoch != 0:
-        raise _no_group(shard, group_id)
+        raise _no_group(shard, group_id, "Consumer group")
     edit = Edit(ConsumerGroup(group_id), now_ms)
     other = shard.surroundings.owner(group_id)
     if other is not None:
@@ -87,9 +87,9 @@ def _edit(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms:
     return edit
 
 
-def _no_group(shard: ConsumerGroups, group_id: str) -> BrokerError:
+def _no_group(shard: ConsumerGroups, group_id: str, called: str = "Group") -> BrokerError:
     other = shard.surroundings.owner(group_id) is not None
-    text = f"Group {group_id} is not a consumer group." if other else f"Group {group_id} not found."
+    text = f"Group {group_id} is not a consumer group." if other else f"{called} {group_id} not found."
     return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 

@@ -49,11 +49,12 @@ def joining_member(edit: Edit, member_id: str, instance_id: str | None, *, class
 
     A static member takes what the one before it had, under its own member id, and nothing moves.
 
-    :raises BrokerError: UNRELEASED_INSTANCE_ID: another has the instance id, and has not left
+    :raises BrokerError: UNRELEASED_INSTANCE_ID: somebody has the instance id, be it this very member, and has not
+        left (so does Kafka)
     """
     group = edit.group
     holder = None if instance_id is None else group.static_member(instance_id)
-    if holder is None or holder.member_id == member_id:
+    if holder is None:
         return group.members.get(member_id) or Member(member_id)
     both_new = not classic and holder.classic is None
     if both_new and holder.epoch != LEFT_FOR_A_WHILE:
@@ -62,7 +63,7 @@ def joining_member(edit: Edit, member_id: str, instance_id: str | None, *, class
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
             f"instance id is owned by {holder.member_id} member.",
         )
-    return _take_over(edit, holder, member_id)
+    return holder if holder.member_id == member_id else _take_over(edit, holder, member_id)
 
 
 def _take_over(edit: Edit, holder: Member, member_id: str) -> Member:

@@ -31,7 +31,7 @@ def check_request(
     if epoch == 0:
         _check_first(request)
     elif epoch < LEFT_FOR_A_WHILE:
-        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+        raise _invalid("MemberEpoch is invalid.")
     elif epoch == LEFT_FOR_A_WHILE and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
     if request.server_assignor is not None and request.server_assignor not in assignors:

@@ -39,6 +39,8 @@ from blumfeld_groups_kip848.timers import (
     stop_all,
 )
 
+FIRST_EPOCH = 2
+"""Of a group: its members may be in epoch 1, of an assignment of nothing, until there is a target."""
 GROUP_VERSION = "group.version"
 """The feature that allows KIP-848 groups."""
 
@@ -135,11 +137,13 @@ class ConsumerGroups:
         stamp = (group.epoch, image.features_epoch)
         stale = changed or group.epoch == 0 or image.features_epoch < 0
         if stale or group.regexes or self._seen.get(group.group_id) != stamp:
-            resolved = subscriptions.resolve(edit, image, self.settings.regex_refresh_interval_ms)
+            resolved = subscriptions.resolve(
+                edit, image, self.settings.regex_refresh_interval_ms, members_changed=stale
+            )
             changed = changed or resolved
             metadata_hash = subscriptions.metadata_hash(edit.group, image)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
-                edit.put_epoch(edit.group.epoch + 1, metadata_hash)
+                edit.put_epoch((edit.group.epoch or FIRST_EPOCH - 1) + 1, metadata_hash)
             self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)
         if edit.group.epoch > edit.group.target_epoch:
             self.targets.update(edit)
@@ -150,11 +154,12 @@ class ConsumerGroups:
         """Bring a member a step nearer to its target, and have it watched while it gives up partitions."""
         group = edit.group
         member = group.members[member_id]
-        if member.is_reconciled(group.target_epoch) and not subscription_changed:
+        target_epoch = max(group.target_epoch, FIRST_EPOCH - 1)
+        if member.is_reconciled(target_epoch) and not subscription_changed:
             return member
         now = reconcile(
             member,
-            group.target_epoch,
+            target_epoch,
             group.targets.get(member_id, {}),
             owned,
             group.owners,
