@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from blumfeld.testing.clients.client import (
     ClusterView,
     Consumed,
 )
+from blumfeld.testing.clients.members import MemberSpec
 from blumfeld.testing.clients.records import Received, Sample, Traits
 
 T = TypeVar("T")
@@ -123,6 +125,11 @@ class AioKafka(Client):
             return shares
 
         return self._run(read())
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """By ``aio_member``."""
+        self.offers(spec)
+        return [sys.executable, "-m", "blumfeld.testing.clients.aio_member"], spec.to_json(self.bootstrap)
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By beginning_offsets, end_offsets and offsets_for_times."""

@@ -12,6 +12,7 @@ CLIENTS = {
     "kafka-python": ("kafka_python", "KafkaPython"),
     "aiokafka": ("aio", "AioKafka"),
     "kafkajs": ("kafkajs", "KafkaJs"),
+    "franz-go": ("franz_go", "FranzGo"),
     "java": ("java", "JavaTools"),
 }
 """Module and class of each, in the order of the matrix's rows."""

@@ -17,6 +17,7 @@ from blumfeld.testing.clients.records import (
     tombstone_samples,
 )
 from blumfeld.testing.clients.scene import Scene
+from blumfeld.testing.clients.verdicts import require
 from blumfeld.wire.compression import Codec
 
 PARTITIONS = 3
@@ -222,15 +223,6 @@ COLUMNS: dict[str, Check] = {
     "load": load,
 }
 """Every check by the title of its column, in the order in which they run."""
-
-
-def require(truth: bool, otherwise: str) -> None:
-    """Fail the check with what was seen instead.
-
-    :raises CheckFailed: it is not true
-    """
-    if not truth:
-        raise CheckFailed(otherwise)
 
 
 def same(client: Client, sent: list[Sample], got: list[Received]) -> None:

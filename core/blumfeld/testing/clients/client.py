@@ -7,21 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
+from blumfeld.testing.clients.members import MemberSpec, Protocol
 from blumfeld.testing.clients.records import Received, Sample, Traits
+from blumfeld.testing.clients.verdicts import CheckFailed as CheckFailed
+from blumfeld.testing.clients.verdicts import NotOffered as NotOffered
 
 WAIT_S = 40.0
 """How long a client may wait for records or answers before it gives up."""
 SESSION_TIMEOUT_MS = 10_000
 
 Consumed = list[Received]
-
-
-class NotOffered(Exception):  # noqa: N818 - no error: the cell shows a dash
-    """The client has no way to do this; the message says so."""
-
-
-class CheckFailed(Exception):  # noqa: N818 - the verdict of a check
-    """The client offers it, and it did not work; the message says what was seen."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +39,24 @@ class Client:
     traits: ClassVar[Traits] = Traits()
     why_not: ClassVar[Mapping[str, str]] = {}
     """Columns that the client does not offer, and the reason."""
+    protocols: ClassVar[tuple[Protocol, ...]] = ("classic",)
+    """The group protocols that it speaks."""
+    assignors: ClassVar[tuple[str, ...]] = ("range", "roundrobin")
+    """Names that it takes for an assignor, of either protocol; ``cooperative-sticky`` among them is incremental."""
+    static_protocols: ClassVar[tuple[Protocol, ...]] = ("classic", "consumer")
+    """In which protocols it can be a static member."""
+    regex_protocols: ClassVar[tuple[Protocol, ...]] = ("classic", "consumer")
+    """In which protocols it can subscribe to a regular expression; with ``consumer`` the broker resolves it."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, protocol: Protocol = "classic") -> None:
+        """``protocol`` is what its consumers speak.
+
+        :raises NotOffered: they don't
+        """
         self.bootstrap = bootstrap
+        self.protocol = protocol
+        if protocol not in self.protocols:
+            raise NotOffered(f"{self.name} has no KIP-848")
 
     @classmethod
     def absent(cls) -> str | None:
@@ -81,6 +91,27 @@ class Client:
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
         """Two members at once: start them, call ``when_started``, and return what each got of ``count`` in all."""
         self.no("group")
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """What starts a :class:`~.members.Member`, and its stdin.
+
+        :raises NotOffered: the client has no such member
+        """
+        self.no("members")
+
+    def offers(self, spec: MemberSpec) -> None:
+        """Whether the client has such a member.
+
+        :raises NotOffered: it doesn't
+        """
+        if spec.protocol not in self.protocols:
+            raise NotOffered(f"{self.name} has no KIP-848")
+        if spec.assignor and spec.assignor not in self.assignors:
+            raise NotOffered(f"{self.name} has no assignor {spec.assignor}")
+        if spec.instance_id and spec.protocol not in self.static_protocols:
+            raise NotOffered(self.why_not.get("static", f"{self.name} has no static members"))
+        if spec.regex and spec.protocol not in self.regex_protocols:
+            raise NotOffered(self.why_not.get("regex", f"{self.name} has no regular expressions"))
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By partition: the earliest offset, the latest, and the first at or after a time."""

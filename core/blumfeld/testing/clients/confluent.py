@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from blumfeld.testing.clients.client import (
     ClusterView,
     Consumed,
 )
+from blumfeld.testing.clients.members import MemberSpec, Protocol
 from blumfeld.testing.clients.records import Received, Sample
 
 
@@ -24,9 +26,11 @@ class ConfluentKafka(Client):
     """The most used client outside the JVM."""
 
     name = "confluent-kafka"
+    protocols = ("classic", "consumer")
+    assignors = ("range", "roundrobin", "cooperative-sticky", "uniform")
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
+    def __init__(self, bootstrap: str, protocol: Protocol = "classic") -> None:
+        super().__init__(bootstrap, protocol)
         self._one_admin: Any = None
 
     @classmethod
@@ -125,6 +129,13 @@ class ConfluentKafka(Client):
             thread.join(WAIT_S)
         return shares
 
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """By ``confluent_member``."""
+        self.offers(spec)
+        return [sys.executable, "-m", "blumfeld.testing.clients.confluent_member"], spec.to_json(
+            self.bootstrap
+        )
+
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By watermarks and offsets_for_times."""
         from confluent_kafka import TopicPartition
@@ -194,16 +205,17 @@ class ConfluentKafka(Client):
     def _consumer(self, topic: str, group: str) -> Any:
         from confluent_kafka import Consumer
 
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
-                "topic.metadata.refresh.interval.ms": 1000,
-            }
-        )
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "group.protocol": self.protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
+        if self.protocol == "classic":
+            settings["session.timeout.ms"] = SESSION_TIMEOUT_MS
+        consumer = Consumer(settings)
         consumer.subscribe([topic])
         return consumer
 

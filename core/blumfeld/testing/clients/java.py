@@ -10,7 +10,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import ClassVar
 
 from blumfeld.testing.clients.client import (
     SESSION_TIMEOUT_MS,
@@ -21,12 +23,18 @@ from blumfeld.testing.clients.client import (
     Consumed,
     run_program,
 )
+from blumfeld.testing.clients.members import MemberSpec, Protocol
 from blumfeld.testing.clients.processes import share_by_processes
 from blumfeld.testing.clients.records import Headers, Received, Sample, Traits
 
 PEER_VARIABLE = "KAFKA_PEER"
 TOOLS = "org.apache.kafka.tools."
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
 NULL, SEPARATOR = "~null~", "\x1f"
 NO_HEADERS = b"NO_HEADERS"
 JVM_S = 60.0
@@ -38,6 +46,10 @@ class JavaTools(Client):
 
     name = "java"
     traits = Traits(text_only=True, sets_timestamp=False, chooses_partition=False)
+    protocols = ("classic", "consumer")
+    assignors = ("range", "roundrobin", "cooperative-sticky", "uniform")
+    regex_protocols = ("consumer",)
+    why_not: ClassVar = {"regex": "VerifiableConsumer has no regular expressions"}
 
     @classmethod
     def absent(cls) -> str | None:
@@ -97,6 +109,27 @@ class JavaTools(Client):
         """Two ConsoleConsumers."""
         command = self._consumer(topic, group)
         return share_by_processes([command, command], _records, count, when_started)
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """By VerifiableConsumer, or a program of ours where the broker is to resolve a regular expression."""
+        self.offers(spec)
+        command = [os.environ[PEER_VARIABLE], "tool"]
+        settings = self._settings(spec.protocol)
+        if spec.regex:
+            program = files("blumfeld.testing.clients") / "java_client" / "RegexMember.java"
+            settings += [f"bootstrap.servers={self.bootstrap}", f"group.id={spec.group}"]
+            settings += ["auto.offset.reset=earliest", "enable.auto.commit=false"]
+            return [*command, str(program), spec.topic, "/dev/stdin"], "\n".join(settings)
+        command += [TOOLS + "VerifiableConsumer", "--bootstrap-server", self.bootstrap, "--topic", spec.topic]
+        command += ["--group-id", spec.group, "--group-protocol", spec.protocol]
+        if spec.instance_id:
+            command += ["--group-instance-id", spec.instance_id]
+        if spec.protocol == "classic":
+            command += ["--assignment-strategy", ASSIGNORS[spec.assignor or "range"]]
+            command += ["--session-timeout", str(SESSION_TIMEOUT_MS)]
+        elif spec.assignor:
+            command += ["--group-remote-assignor", spec.assignor]
+        return [*command, "--command-config", "/dev/stdin"], "\n".join(settings)
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By GetOffsetShell."""
@@ -173,9 +206,16 @@ class JavaTools(Client):
             command += ["--formatter-property", f"print.{name}=true"]
         command += ["--formatter-property", f"key.separator={SEPARATOR}"]
         command += ["--formatter-property", f"null.literal={NULL}"]
-        for setting in (f"session.timeout.ms={SESSION_TIMEOUT_MS}", "metadata.max.age.ms=1000"):
+        for setting in self._settings(self.protocol):
             command += ["--command-property", setting]
         return command
+
+    def _settings(self, protocol: Protocol) -> list[str]:
+        """With KIP-848 the session timeout and the heartbeat are the broker's, and the client refuses them."""
+        given = [f"group.protocol={protocol}", "metadata.max.age.ms=1000"]
+        if protocol == "classic":
+            given += [f"session.timeout.ms={SESSION_TIMEOUT_MS}", "heartbeat.interval.ms=500"]
+        return given
 
     def _ask(self, tool: str, *options: str) -> str:
         return _tool(tool, "--bootstrap-server", self.bootstrap, *options).decode()

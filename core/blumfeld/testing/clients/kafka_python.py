@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from blumfeld.testing.clients.client import SESSION_TIMEOUT_MS, WAIT_S, Client, ClusterView, Consumed
+from blumfeld.testing.clients.members import MemberSpec
 from blumfeld.testing.clients.records import Received, Sample, Traits
 
 
@@ -17,6 +19,7 @@ class KafkaPython(Client):
 
     name = "kafka-python"
     traits = Traits(null_headers=False, null_key_and_value=False)
+    assignors = ("range", "roundrobin", "cooperative-sticky")
 
     @classmethod
     def absent(cls) -> str | None:
@@ -105,6 +108,13 @@ class KafkaPython(Client):
         for thread in threads:
             thread.join(WAIT_S)
         return shares
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """By ``kafka_python_member``."""
+        self.offers(spec)
+        return [sys.executable, "-m", "blumfeld.testing.clients.kafka_python_member"], spec.to_json(
+            self.bootstrap
+        )
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By beginning_offsets, end_offsets and offsets_for_times."""

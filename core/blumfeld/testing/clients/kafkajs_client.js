@@ -109,7 +109,57 @@ async function follow(kafka, request) {
   process.exit(0)
 }
 
+const say = (name, fields) => console.log(JSON.stringify({ name, timestamp: Date.now(), ...fields }))
+
+// Tells what becomes of it as Kafka's VerifiableConsumer does, and commits after each batch, until SIGTERM.
+async function tellingMember(kafka, { topic, group, sessionTimeout, regex }) {
+  const consumer = kafka.consumer({
+    groupId: group, sessionTimeout, heartbeatInterval: 500, maxWaitTimeInMs: 300, metadataMaxAge: 1000,
+  })
+  let owned = []
+  const release = () => {
+    if (owned.length) say('partitions_revoked', { partitions: owned })
+    owned = []
+  }
+  consumer.on(consumer.events.REBALANCING, release)
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    release()
+    owned = Object.entries(payload.memberAssignment).flatMap(([name, numbers]) =>
+      numbers.map((partition) => ({ topic: name, partition })))
+    say('partitions_assigned', { partitions: owned })
+  })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [regex ? new RegExp(`^${topic}$`) : topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    eachBatch: async ({ batch, resolveOffset }) => {
+      const at = { topic: batch.topic, partition: batch.partition }
+      const [first, last] = [Number(batch.firstOffset()), Number(batch.lastOffset())]
+      say('records_consumed', {
+        count: batch.messages.length,
+        partitions: [{ ...at, count: batch.messages.length, minOffset: first, maxOffset: last }],
+      })
+      resolveOffset(batch.lastOffset())
+      try {
+        await consumer.commitOffsets([{ ...at, offset: String(last + 1) }])
+        say('offsets_committed', { success: true, offsets: [{ ...at, offset: last + 1 }] })
+      } catch (error) {
+        say('offsets_committed', { success: false, error: String(error) })
+        throw error
+      }
+    },
+  })
+  say('startup_complete', {})
+  await new Promise((resolve) => process.once('SIGTERM', resolve))
+  await consumer.disconnect()
+  release()
+  say('shutdown_complete', {})
+  process.exit(0)
+}
+
 const operations = {
+  member: tellingMember,
   produce,
   consume,
   follow,

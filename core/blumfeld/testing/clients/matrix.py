@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from blumfeld.testing.clients.catalogue import client_class
-from blumfeld.testing.clients.checks import COLUMNS
+from blumfeld.testing.clients.columns import COLUMNS
 
 STEP_TIMEOUT_S = 150.0
 """For one check of one client; beyond, it is killed with all that it started."""

@@ -9,6 +9,11 @@ from typing import cast
 from blumfeld.testing.clients.client import CheckFailed
 from blumfeld.testing.raw_connection import RawConnection
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -17,6 +22,7 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.record_batch import RecordBatch, split_batches
 
@@ -84,8 +90,28 @@ class Scene:
             found += more
             at = more[-1].next_offset
 
+    def group_type(self, group: str) -> str:
+        """``classic`` or ``consumer`` as ListGroups has it; empty if it lists no such group."""
+        listed = self.raw.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
+        return next((g.group_type.lower() for g in listed if g.group_id == group), "")
+
+    def modern(self, group: str) -> DescribedGroup:
+        """A KIP-848 group as ConsumerGroupDescribe has it.
+
+        :raises CheckFailed: an error
+        """
+        request = ConsumerGroupDescribeRequest(group_ids=[group])
+        (described,) = self.raw.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        if described.error_code:
+            error = ErrorCode(described.error_code).name
+            raise CheckFailed(f"describe {group}: {error} {described.error_message}")
+        return described
+
     def members(self, group: str) -> int:
-        """How many members a stable group has; 0 while it is not stable."""
+        """How many members a stable group of either type has; 0 while it is not stable."""
+        if self.group_type(group) == "consumer":
+            modern = self.modern(group)
+            return len(modern.members) if modern.group_state == "Stable" else 0
         request = DescribeGroupsRequest(groups=[group])
         (described,) = self.raw.ask(request, 5, DescribeGroupsResponse).groups
         return len(described.members) if described.group_state == "Stable" else 0
