@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
@@ -73,7 +73,7 @@ class WireClient:
         with _told(f"{host}:{port}"):
             self._connection = RawConnection(f"{host}:{port}", timeout_s)
 
-    def __enter__(self) -> WireClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,0 +1,157 @@
+"""A whole run: fresh servers with equal settings, in turns, each with all its cells.
+
+What fails is put down and the run goes on.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from blumfeld import __version__
+from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.connecting import raise_descriptor_limit
+from blumfeld.bench.machine import this_machine
+from blumfeld.bench.rebalance.asking import GroupClient
+from blumfeld.bench.rebalance.cell import Cell
+from blumfeld.bench.rebalance.crowd import Crowd, going_first
+from blumfeld.bench.rebalance.member import Group
+from blumfeld.bench.rebalance.ownership import Ownership
+from blumfeld.bench.rebalance.place import HOST, WARM_UP_SIZE, Place, UnequalError, configured, place_of
+from blumfeld.bench.rebalance.result import Failure, RebalanceResult, Sample
+from blumfeld.bench.rebalance.settings import Settings
+from blumfeld.bench.schedule import turns_of
+from blumfeld.bench.servers import ServerError
+from blumfeld.bench.variants import VariantSpec
+from blumfeld.bench.watching import Turn
+
+EXPECTED = (DriverError, ServerError, UnequalError, OSError, subprocess.SubprocessError)
+Tell = Callable[[str], None]
+
+
+class Session:
+    """The books of one run.
+
+    :param tell: is given a line now and then
+    """
+
+    def __init__(
+        self, specs: Sequence[VariantSpec], settings: Settings, rounds: int, folder: Path | None, tell: Tell
+    ) -> None:
+        self._specs = [configured(spec, settings) for spec in specs]
+        self._settings = settings
+        self._rounds = rounds
+        self._folder = folder
+        self._tell = tell
+        self._configs: dict[str, dict[str, str | None]] = {}
+        self._samples: list[Sample] = []
+        self._failures: list[Failure] = []
+
+    def run(self) -> RebalanceResult:
+        """All rounds. Ctrl-C ends it, and leaves what was measured."""
+        raise_descriptor_limit()
+        machine, created = this_machine(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        began, interrupted = time.monotonic(), True
+        with (
+            tempfile.TemporaryDirectory(prefix="blumfeld-rebalance-", dir=self._folder) as folder,
+            suppress(KeyboardInterrupt),
+        ):
+            for turn in turns_of([spec.label for spec in self._specs], self._rounds):
+                self._turn(turn, Path(folder) / f"{turn.position:03}")
+            interrupted = False
+        return RebalanceResult(
+            blumfeld=__version__,
+            created=created,
+            machine=machine,
+            settings=self._settings,
+            rounds=self._rounds,
+            variants=tuple(spec.variant for spec in self._specs),
+            configs=self._configs,
+            samples=tuple(self._samples),
+            failures=tuple(self._failures),
+            interrupted=interrupted,
+            seconds=round(time.monotonic() - began, 1),
+        )
+
+    def _turn(self, turn: Turn, folder: Path) -> None:
+        spec = next(spec for spec in self._specs if spec.label == turn.variant)
+        try:
+            with place_of(spec, self._settings, folder) as place:
+                self._configs[turn.variant] = place.config
+                self._warm_up(place, turn, spec.variant.warm_up_s)
+                for size in self._settings.sizes:
+                    for protocol in place.protocols:
+                        self._try(place, turn, protocol, size)
+        except EXPECTED as error:
+            self._failed(turn, "server", error)
+
+    def _warm_up(self, place: Place, turn: Turn, warm_up_s: float) -> None:
+        """Small groups of each protocol once, and again until the time is over: a server that compiles as it runs
+        needs it, and one that imports as it runs too.
+        """
+        began, number = time.monotonic(), 0
+        while not number or time.monotonic() - began < warm_up_s:
+            for protocol in place.protocols:
+                with going_first():
+                    self._warm_up_once(place, protocol, f"warm-up-{number}-{protocol}")
+            number += 1
+        self._tell(f"round {turn.round + 1} {turn.variant}: warm after {time.monotonic() - began:.0f} s")
+
+    def _warm_up_once(self, place: Place, protocol: str, group_id: str) -> None:
+        crowd = Crowd(HOST, place.port)
+        try:
+            cell = Cell(
+                crowd, self._group(place, group_id, WARM_UP_SIZE), protocol, self._settings, place.look
+            )
+            cell.form(WARM_UP_SIZE)
+            cell.run("", 0, WARM_UP_SIZE, ["add 10 %"])
+        finally:
+            crowd.close()
+
+    def _try(self, place: Place, turn: Turn, protocol: str, size: int) -> None:
+        crowd = Crowd(HOST, place.port)
+        where = f"{protocol}, {size} members"
+        try:
+            group = self._group(place, f"{protocol}-{size}", size)
+            cell = Cell(crowd, group, protocol, self._settings, place.look)
+            with going_first():
+                formed_s = cell.form(size)
+                scenarios = self._settings.scenarios_of(size)
+                found = cell.run(turn.variant, turn.round, size, scenarios)
+            self._samples += found
+            said = ", ".join(f"{one.scenario} {one.stable_s:.2f}" for one in found)
+            self._tell(
+                f"round {turn.round + 1} {turn.variant} {where}: stable after s: formed {formed_s:.2f}, {said}"
+            )
+        except DriverError as error:
+            self._failed(turn, where, error)
+        finally:
+            crowd.close()
+
+    def _group(self, place: Place, group_id: str, size: int) -> Group:
+        """A new group of that size's topic, with a coordinator."""
+        with GroupClient(HOST, place.port) as client:
+            client.await_coordinator(group_id)
+        topic, settings = place.topics[size], self._settings
+        return Group(
+            group_id=group_id,
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partitions,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            draw=random.Random(f"{settings.seed} {group_id}"),
+            ownership=Ownership(topic.partitions),
+        )
+
+    def _failed(self, turn: Turn, where: str, error: BaseException) -> None:
+        words = str(error) or type(error).__name__
+        self._failures.append(Failure(variant=turn.variant, round=turn.round, where=where, error=words))
+        self._tell(f"round {turn.round + 1} {turn.variant} {where}: failed: {words}")
