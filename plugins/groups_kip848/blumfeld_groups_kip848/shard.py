@@ -78,15 +78,16 @@ class ConsumerGroups:
 
     def loaded(self, now_ms: int) -> Decision:
         """Every member has its time to be heard of again, and to give up what it was told to."""
-        timers = []
+        records, timers = [], []
         for group in self.groups.values():
             edit = Edit(group, now_ms)
             self.start_sessions(edit)
             for member in group.members.values():
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                     start_rebalance(edit, member)
             timers += edit.timers
-        return Decision(timers=timers)
+            records += upgrade.settle(edit, self.surroundings.shard_of("classic"))
+        return Decision(records=records, timers=timers)
 
     # Commands
 
@@ -136,11 +137,10 @@ class ConsumerGroups:
         group = edit.group
         stamp = (group.epoch, image.features_epoch)
         stale = changed or group.epoch == 0 or image.features_epoch < 0
-        if stale or group.regexes or self._seen.get(group.group_id) != stamp:
-            resolved = subscriptions.resolve(
-                edit, image, self.settings.regex_refresh_interval_ms, members_changed=stale
-            )
-            changed = changed or resolved
+        if stale or group.regexes:
+            refresh_interval_ms = self.settings.regex_refresh_interval_ms
+            changed |= subscriptions.resolve(edit, image, refresh_interval_ms, members_changed=stale)
+        if stale or changed or self._seen.get(group.group_id) != stamp:
             metadata_hash = subscriptions.metadata_hash(edit.group, image)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
                 edit.put_epoch((edit.group.epoch or FIRST_EPOCH - 1) + 1, metadata_hash)

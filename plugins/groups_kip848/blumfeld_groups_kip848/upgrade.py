@@ -4,9 +4,11 @@ epoch 0, in that one decision, so that its members go on reading where they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.groups import GroupExport, GroupShard, MemberExport
+from blumfeld.spi.groups import CoordinatorRecord, GroupExport, GroupShard, MemberExport
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848 import subscriptions
 from blumfeld_groups_kip848.edit import Edit
@@ -61,22 +63,39 @@ def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
         edit.put_assignment(member)
 
 
+def settle(edit: Edit, classic: GroupShard | None) -> Sequence[CoordinatorRecord]:
+    """Tombstones for one of two groups of the same id, once a log is read: a build without one of the plug-ins can't
+    know of its groups, and may have made one of the other type. The group of ``edit`` goes if it has no members, else
+    the other one does; its members learn that they are unknown, and join anew.
+    """
+    if classic is None or not classic.owns(edit.group_id):
+        return ()
+    if edit.group.members:
+        return classic.delete(edit.group_id).records
+    edit.end_group()
+    return edit.records
+
+
 def _check(export: GroupExport, policy: str, size_max: int) -> None:
     if policy not in UPGRADES:
-        raise _refused(export.group_id, "online upgrade is disabled by group.consumer.migration.policy")
+        raise _refused(export.group_id, "online upgrade is disabled")
     if export.protocol_type != PROTOCOL_TYPE:
-        raise _refused(export.group_id, f"its protocol type is {export.protocol_type!r}, not consumer")
+        raise _refused(export.group_id, "the group does not use the consumer embedded protocol")
     if len(export.members) > size_max:
-        raise _refused(export.group_id, "it has more members than group.consumer.max.size")
+        raise _refused(export.group_id, "the group size exceeds the consumer group maximum size")
 
 
 def _member(member: MemberExport, export: GroupExport, image: ClusterImage) -> Member:
     subscription = subscription_of(metadata_for(member.protocols, export.protocol_name))
     assignment = assignment_of(member.assignment)
     if subscription is None or assignment is None:
-        raise _refused(export.group_id, f"subscription or assignment of {member.member_id} can't be read")
+        raise _refused(export.group_id, "the embedded consumer protocol is malformed")
     if assignment.user_data:
-        raise _refused(export.group_id, f"a custom assignor gave user data to {member.member_id}")
+        raise _refused(
+            export.group_id,
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+            "assignor before re-attempting the upgrade",
+        )
     generation = export.generation
     owned = by_topic_id(assignment.assigned_partitions, image)
     return Member(
@@ -100,4 +119,5 @@ def _partitions(owned: Owned) -> Assigned:
 
 
 def _refused(group_id: str, why: str) -> BrokerError:
-    return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group: {why}.")
+    text = f"Cannot upgrade classic group {group_id} to consumer group because {why}."
+    return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, text)

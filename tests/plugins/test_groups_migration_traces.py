@@ -1,0 +1,20 @@
+"""The rules by which a group goes from one protocol to the other (formats.md §20), as scripts that read like it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.plugins.migration_trace import trace_of
+from tests.plugins.test_groups_classic_traces import REWRITE, TRACES
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in TRACES.glob("migration_*.txt")))
+def test_a_script_comes_to_its_trace(name: str) -> None:
+    """Read the diff before you rewrite it."""
+    path = TRACES / f"{name}.txt"
+    found = trace_of(path.read_text())
+    if os.environ.get(REWRITE):
+        path.write_text(found)
+    assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"
