@@ -42,10 +42,13 @@ class TxnOffsetCommands:
         No session is prolonged by it.
 
         :raises BrokerError: of the request as a whole: ILLEGAL_GENERATION (also of a KIP-848 member's epoch, and of a
-            group that isn't there), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_PRODUCER_ID_MAPPING
+            group that isn't there), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_PRODUCER_ID_MAPPING,
+            INVALID_PRODUCER_EPOCH
         """
         if request.producer_id < 0:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if request.producer_epoch < 0:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._check_member(request, version, now_ms)
         records: list[CoordinatorRecord] = []
         response = TxnOffsetCommitResponse()

@@ -136,6 +136,8 @@ class WriteTxnMarkers:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.check_append_all()
         if code:
             raise BrokerError(code)
+        if marker.producer_id < 0 or marker.producer_epoch < 0:  # no batch can say so
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
         partition.state.producers.check_marker(
             marker.producer_id,
             marker.producer_epoch,
