@@ -11,7 +11,7 @@ from typing import Any
 
 from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES
 from blumfeld.coordinator.records import decode_record
-from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol
 from blumfeld.wire.codec import decode_from, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
@@ -99,7 +99,7 @@ class MigrationScript(Script):
     def groups(self) -> Groups:
         """Made with the first request, after all ``config``."""
         if self._groups is None:
-            protocols = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
+            protocols: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
             self._groups = Groups(self.config, log=FakeLog(), protocols=protocols, topics={"t": 4, "u": 1})
         return self._groups
 

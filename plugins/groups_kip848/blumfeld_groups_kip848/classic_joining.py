@@ -84,7 +84,9 @@ class ClassicJoining:
         ):
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         was_known = not dynamic and edit.group.static_member(request.group_instance_id or "") is not None
-        if request.member_id and not dynamic:
+        if request.member_id and (not dynamic or subscription.owned_partitions):
+            # Ids that were given out aren't kept, so who is unknown is new; but not who owns partitions: it was a
+            # member, others have them by now, and it must know before it goes on.
             member = known_member(edit.group, member_id, request.group_instance_id)
         else:
             member = joining_member(edit, member_id, request.group_instance_id, classic=True)

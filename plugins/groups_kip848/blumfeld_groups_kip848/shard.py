@@ -11,10 +11,12 @@ from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import (
     SINCE_COMMIT,
     CommitCheck,
+    CoordinatorRecord,
     Decision,
     GroupExport,
     GroupSummary,
     Surroundings,
+    TimerOrder,
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import DescribedGroup
@@ -78,7 +80,8 @@ class ConsumerGroups:
 
     def loaded(self, now_ms: int) -> Decision:
         """Every member has its time to be heard of again, and to give up what it was told to."""
-        records, timers = [], []
+        records: list[CoordinatorRecord] = []
+        timers: list[TimerOrder] = []
         for group in self.groups.values():
             edit = Edit(group, now_ms)
             self.start_sessions(edit)
