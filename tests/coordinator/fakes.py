@@ -93,13 +93,14 @@ class FakeImage:
         self.brokers: dict[int, BrokerImage] = {}
         self.features: dict[str, int] = {"group.version": 1}
         self.features_epoch = -1
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.topics = {name: topic(name, count) for name, count in (topics or {}).items()}
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        return {}
+        return self.configs.get((resource_type, name), {})
 
     def configured(self, resource_type: int) -> tuple[str, ...]:
         return ()

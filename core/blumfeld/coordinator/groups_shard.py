@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from blumfeld.coordinator.counts import CoordinatorCounts
 from blumfeld.coordinator.offset_commands import OffsetCommands
 from blumfeld.coordinator.offset_expiry import expire
 from blumfeld.coordinator.offset_values import OFFSET_KEY_TYPES, decode_key
@@ -34,16 +35,23 @@ from blumfeld.spi.groups import (
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import DeletableGroupResult
 from blumfeld.wire.messages.describe_groups import DescribedGroup
+from blumfeld.wire.messages.group_coordinator_records import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataValue,
+)
 from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
 from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from blumfeld.wire.schema import Message
 
 EXPIRY_TIMER = ("", "offsets")
 """No group type has an empty name."""
 EXPIRED_RECORDS_MAX = 1_000
 """Tombstones of one batch, or a few more; the rest follows in the next turn."""
+EXPIRY_SLICE_OFFSETS = 2_000
+"""Offsets that are looked at before other work gets its turn."""
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
 """DescribeGroups answers a dead group without an error before this version."""
 
@@ -81,6 +89,9 @@ class ForgetTopics(msgspec.Struct, frozen=True):
 class ExpireOffsets(msgspec.Struct, frozen=True):
     """A timer's command: forget offsets, and empty groups, that have been kept for long enough."""
 
+    groups: tuple[str, ...] | None = None
+    """Those that are still to be looked at; ``None`` begins with all."""
+
 
 class TypeCommand(msgspec.Struct, frozen=True):
     """A command of the group type of this name: its timer's, or its own handler's."""
@@ -98,10 +109,15 @@ class GroupsShard:
         config: Any,
         image: Callable[[], ClusterImage],
         new_member_id: Callable[[str], str],
+        counts: CoordinatorCounts | None = None,
     ) -> None:
+        """``counts`` gets what happens from the end of the load on."""
         self.config = config
         self.image = image
         self.new_member_id = new_member_id
+        self._counts = CoordinatorCounts()
+        """Of the load: nobody's."""
+        self._counts_of_all = CoordinatorCounts() if counts is None else counts
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
         self._types: dict[str, GroupShard] = {p.name: p.new_shard(self) for p in protocols}
@@ -126,6 +142,7 @@ class GroupsShard:
         key, value = item.key, item.value
         if key[:2] in OFFSET_KEY_TYPES:
             self.offsets.replay_encoded(key, value)
+            self._counts.offset_commits += value is not None
             if self.pending:
                 self._overtake(key, value)
             return
@@ -133,6 +150,7 @@ class GroupsShard:
         if decoded is not None:
             number, typed_key, typed_value = decoded
             self._types[self._of_record[number]].replay(number, typed_key, typed_value)
+            self._counts.rebalances_completed += _ends_rebalance(typed_value)
 
     def replay_run(self, run: RecordRun) -> None:
         """Apply the records of a batch in their order: as :meth:`replay` of each, offsets in bulk."""
@@ -158,26 +176,33 @@ class GroupsShard:
         """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
         for item in self.pending.end(producer_id, committed):
             self.offsets.replay_encoded(item.key, item.value)
+            self._counts.offset_commits += 1
 
     def loaded(self, now_ms: int) -> Decision:
         """Every type sets its timers."""
+        self._counts = self._counts_of_all
         parts = [self._wrapped(name, shard.loaded(now_ms)) for name, shard in self._types.items()]
         return Decision(
             records=[item for part in parts for item in part.records],
             timers=[order for part in parts for order in part.timers] + [self._next_expiry()],
         )
 
-    def _next_expiry(self, delay_ms: int | None = None) -> TimerOrder:
-        delay_ms = self._expiry_interval_ms if delay_ms is None else delay_ms
-        return TimerOrder(EXPIRY_TIMER, delay_ms, ExpireOffsets())
+    def _next_expiry(self) -> TimerOrder:
+        return TimerOrder(EXPIRY_TIMER, self._expiry_interval_ms, ExpireOffsets())
 
-    def _expire(self, now_ms: int) -> Decision:
+    def _expire(self, groups: Sequence[str], now_ms: int) -> Decision:
+        """Of these groups: as many as one turn should look at, the rest in turns to come."""
         records: list[CoordinatorRecord] = []
-        for group_id in self._group_ids():
-            if len(records) >= EXPIRED_RECORDS_MAX:
-                return Decision(records=records, timers=[self._next_expiry(0)])
+        seen = 0
+        for at, group_id in enumerate(groups):
+            if len(records) >= EXPIRED_RECORDS_MAX or seen >= EXPIRY_SLICE_OFFSETS:
+                later = TimerOrder(EXPIRY_TIMER, 0, ExpireOffsets(tuple(groups[at:])))
+                return Decision(records=records, timers=[later])
+            seen += len(self.offsets.of_group(group_id)) + 1
             owner = self.owner(group_id)
-            records += expire(group_id, self.offsets, self.pending, owner, self._retention_ms, now_ms)
+            expired = expire(group_id, self.offsets, self.pending, owner, self._retention_ms, now_ms)
+            self._counts.offsets_expired += sum(item.key[:2] in OFFSET_KEY_TYPES for item in expired)
+            records += expired
         return Decision(records=records, timers=[self._next_expiry()])
 
     def _group_ids(self) -> list[str]:
@@ -211,8 +236,8 @@ class GroupsShard:
                 return Decision(reply=self._describe(command))
             case ForgetTopics():
                 return Decision(records=self._offset_commands.of_topics_gone(command.topics), reply=True)
-            case ExpireOffsets():
-                return self._expire(now_ms)
+            case ExpireOffsets(groups):
+                return self._expire(self._group_ids() if groups is None else groups, now_ms)
             case DeleteGroup():
                 return self._delete(command.group_id)
             case _:
@@ -265,7 +290,8 @@ class GroupsShard:
     def _has_offsets(self, group_id: str) -> bool:
         return bool(self.offsets.of_group(group_id)) or self.pending.has_group(group_id)
 
-    def _summaries(self) -> list[GroupSummary]:
+    def summaries(self) -> list[GroupSummary]:
+        """Every group here, also one that only has offsets."""
         typed = [summary for shard in self._types.values() for summary in shard.summaries()]
         known = {summary.group_id for summary in typed}
         simple = [
@@ -286,7 +312,7 @@ class GroupsShard:
                     group_state=summary.state,
                     group_type=summary.group_type,
                 )
-                for summary in self._summaries()
+                for summary in self.summaries()
                 if (not states or summary.state.lower() in states)
                 and (not types or summary.group_type.lower() in types)
             ]
@@ -302,7 +328,8 @@ class GroupsShard:
         missing = DescribedGroup(group_id=command.group_id, group_state="Dead")
         if command.version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing.error_message = f"Group {command.group_id} not found."
+            problem = "not found" if owner is None else "is not a classic group"
+            missing.error_message = f"Group {command.group_id} {problem}."
         return missing
 
     def _delete(self, group_id: str) -> Decision:
@@ -321,3 +348,10 @@ class GroupsShard:
 
 def _of_type(name: str, order: TimerOrder) -> TimerOrder:
     return TimerOrder((name, *order.key), order.delay_ms, TypeCommand(name, order.command))
+
+
+def _ends_rebalance(value: Message | None) -> bool:
+    """Whether a record says that its group has a new assignment."""
+    if isinstance(value, GroupMetadataValue):
+        return bool(value.members)
+    return isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)

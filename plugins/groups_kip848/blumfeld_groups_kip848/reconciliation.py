@@ -100,7 +100,10 @@ def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported
 
 
 def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revoking: Owned) -> Member:
-    moved = attrs.evolve(
+    """The same object if it is there already: Kafka writes a record then that says so, once."""
+    if (state, epoch, assigned, revoking) == (member.state, member.epoch, member.assigned, member.revoking):
+        return member
+    return attrs.evolve(
         member,
         epoch=epoch,
         previous_epoch=member.epoch,
@@ -108,7 +111,6 @@ def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revo
         assigned=assigned,
         revoking=revoking,
     )
-    return member if moved == member else moved
 
 
 def _holds(owned_reported: Reported | None, partitions: Owned) -> bool:
