@@ -167,3 +167,17 @@ def test_when_an_offset_expires(expire_ms: int, idle_since_ms: int, now_ms: int,
         topic_id=bytes(16),
     )
     assert is_expired(committed, idle_since_ms, 100, now_ms) is expired
+
+
+def test_many_offsets_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million of them would hold up all other work for seconds; all are looked at in the end, each once."""
+    monkeypatch.setattr("blumfeld.coordinator.groups_shard.EXPIRY_SLICE_OFFSETS", 3)
+    groups = Groups(CONFIG)
+    for number in range(20):
+        commit(groups, group_id=f"g{number}", offset=number)
+    placed = len(groups.log.batches)
+    groups.runtime.advance(MINUTE_MS + CHECK_MS)
+    assert listed(groups) == []
+    batches = groups.log.batches[placed:]
+    assert sum(map(len, batches)) == 20
+    assert max(map(len, batches)) == 2

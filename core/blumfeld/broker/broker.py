@@ -179,6 +179,7 @@ class Broker:
             ),
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
+            *(() if self._groups is None else self._groups.metrics()),
         ]
 
     # What handlers ask

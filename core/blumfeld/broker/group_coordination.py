@@ -16,7 +16,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
-from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.control_records import ControlType, control_type_of
@@ -164,6 +164,12 @@ class GroupCoordination:
         """API handlers of the groups."""
         return group_handlers(self.coordinator, self._protocols, self._image, self._transactions)
 
+    def metrics(self) -> list[Metric]:
+        """What is to be seen of the groups."""
+        from blumfeld.broker.group_metrics import group_metrics
+
+        return group_metrics(self.coordinator)
+
     def topics_deleted(self, topics: Sequence[str]) -> None:
         """What was committed for them is forgotten, so that a topic of the same name begins anew."""
         self.coordinator.tell_all(ForgetTopics(tuple(topics)))
@@ -179,7 +185,9 @@ class GroupCoordination:
         self.coordinator.stop()
 
     def _new_shard(self, _partition: int) -> GroupsShard:
-        return GroupsShard(self._protocols, self._config, self._image, self._new_member_id)
+        return GroupsShard(
+            self._protocols, self._config, self._image, self._new_member_id, self.coordinator.counts
+        )
 
     def _new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid_text(self._runtime.new_uuid())}"

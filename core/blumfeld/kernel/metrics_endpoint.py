@@ -6,7 +6,7 @@ An edge module, imported only where it is on: prometheus-client costs memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from blumfeld.kernel.metrics import NodeMetrics
+from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.wire.api import API_BY_KEY
 
 REQUEST_BYTES_MAX = 8_192
@@ -46,7 +47,8 @@ class _NodeCollector(Collector):
             else:
                 family = GaugeMetricFamily(metric.name, metric.help)
             sample = metric.name if metric.kind == "gauge" else metric.name.removesuffix("_total") + "_total"
-            family.add_sample(sample, {}, metric.read())
+            for labels, value in sorted(_samples(metric)):
+                family.add_sample(sample, dict(zip(metric.labels, labels, strict=True)), value)
             yield family
 
     def _api_families(self) -> Iterator[Metric]:
@@ -70,6 +72,11 @@ class _NodeCollector(Collector):
             now.add_metric([listener], count)
             accepted.add_metric([listener], self._metrics.connections_total[listener])
         yield from (now, accepted)
+
+
+def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], float]]:
+    read = metric.read()
+    return read.items() if isinstance(read, Mapping) else [((), read)]
 
 
 class MetricsEndpoint:
