@@ -48,6 +48,9 @@ class ConsumerMember(Member):
         """What the broker said last, by topic ids; ``None`` before it has said anything."""
         self.went_back: tuple[int, int] | None = None
         """(epoch, epoch that was answered to it) if a broker ever took back an epoch. Must not be."""
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+        """Of all topics that its metadata ever had."""
         self._goal: frozenset[Partition] | None = None
         self._give_up_by_ms: int | None = None
         self._reported: frozenset[Partition] | None = None
@@ -115,9 +118,7 @@ class ConsumerMember(Member):
     def _owned_topics(self) -> list[TopicPartitions]:
         topics: dict[bytes, list[int]] = {}
         for name, index in sorted(self.owned) if self.epoch != JOIN else ():
-            topic = self.view.get(name)
-            if topic is not None:
-                topics.setdefault(topic.topic_id, []).append(index)
+            topics.setdefault(self._ids[name], []).append(index)
         return [TopicPartitions(topic_id=topic_id, partitions=p) for topic_id, p in topics.items()]
 
     def _beaten(self, asked: Asked, response: ConsumerGroupHeartbeatResponse | None) -> None:
@@ -137,7 +138,7 @@ class ConsumerMember(Member):
     def _accepted(
         self, asked: Asked, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
     ) -> None:
-        self.confirmed_ms = asked.sent_ms
+        before_ms, self.confirmed_ms = self.confirmed_ms, asked.sent_ms
         if response.member_epoch < self.epoch:
             self.went_back = (self.epoch, response.member_epoch)
         self.epoch = response.member_epoch
@@ -152,7 +153,8 @@ class ConsumerMember(Member):
         if not self.owned - self._resolved():
             self._give_up_by_ms = None
         elif self._give_up_by_ms is None:
-            self._give_up_by_ms = asked.sent_ms + self.settings.rebalance_timeout_ms
+            # an answer that said so before may have been lost: the broker's time runs since the one that did not
+            self._give_up_by_ms = before_ms + self.settings.rebalance_timeout_ms
         if self.phase is Phase.JOINING:
             self.phase = Phase.STABLE
         self._reconcile()
@@ -169,9 +171,12 @@ class ConsumerMember(Member):
     # Reconciliation
 
     def _resolved(self) -> frozenset[Partition]:
-        """The target by names; a topic that the metadata doesn't have yet waits for its next refresh."""
-        names = {topic.topic_id: name for name, topic in self.view.items()}
-        target = self.target or frozenset()
+        """The target by names; a topic that the metadata doesn't have yet waits for its next refresh. One that is
+        deleted stays until the broker takes it back.
+        """
+        for name, topic in self.view.items():
+            self._ids[name], self._names[topic.topic_id] = topic.topic_id, name
+        target, names = self.target or frozenset(), self._names
         return frozenset((names[topic_id], index) for topic_id, index in target if topic_id in names)
 
     def _reconcile(self) -> None:

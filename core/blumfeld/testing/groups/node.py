@@ -142,6 +142,7 @@ class ModelCluster:
     def create(self, name: str, count: int) -> None:
         """A new topic, or more partitions of one that is there."""
         self.changes += 1
+        self.features_epoch += 1
         known = self.topics.get(name)
         topic_id = known.topic_id if known else bytes([7]) * 8 + (1000 + self.changes).to_bytes(8)
         nodes = len(self.brokers)
@@ -152,6 +153,7 @@ class ModelCluster:
     def delete(self, name: str) -> None:
         """The topic is gone."""
         self.changes += 1
+        self.features_epoch += 1
         del self._by_id[self.topics.pop(name).topic_id]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:

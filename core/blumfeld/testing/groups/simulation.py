@@ -176,13 +176,13 @@ class Simulation:
             client.lag_ms = 0
             if client.member is not None:
                 client.member.settings = replace(client.member.settings, revoke_ms=0)
-        if not any(client.member for client in self.clients):
-            self.come()
         began_ms = self.runtime.monotonic_ms()
         settled = Settled(self)
         still = 0
         while still < 4:
             self.advance(1_000)
+            if not any(client.member for client in self.clients):
+                self.come()
             why = settled.why_not()
             still = 0 if why else still + 1
             if self.runtime.monotonic_ms() - began_ms > CALM_MS_MAX:
@@ -440,7 +440,7 @@ class Simulation:
         self.requests += 1
         name = type(send.request).__name__
         epoch = getattr(send.request, "member_epoch", getattr(send.request, "generation_id", ""))
-        self.trace.note(f"{client.name} {name} {epoch}")
+        self.trace.note(f"{client.name} {name} {epoch}{_told(send.request)}")
         answer = self.node.send(send.request, send.api_version, client_id=client.name)
         answer.when_done(partial(self._answer, client, life, send))
         host = self.node.coordinator._hosts.get(0)
@@ -461,9 +461,11 @@ class Simulation:
             return
         assert self.oracle is not None
         had_lease = member.lease_ms > self.now_ms
-        code = getattr(response, "error_code", 0)
-        if code:
-            self.trace.note(f"{client.name} is answered {ErrorCode(code).name}")
+        code = ErrorCode(getattr(response, "error_code", 0))
+        if code or _told(getattr(response, "assignment", None)):
+            self.trace.note(
+                f"{client.name} is answered {code.name}{_told(getattr(response, 'assignment', None))}"
+            )
         self.do(client, member.answered(send.token, response, self.now_ms))
         if client.member is member and not had_lease:
             self._guard(partial(self.oracle.alone, client.name, member, self.now_ms))
@@ -473,3 +475,13 @@ class Simulation:
         """It has left: its process ends."""
         if client.member is not None and not client.member.in_group:
             self.kill(client)
+
+
+def _told(value: object) -> str:
+    """The partitions that a heartbeat speaks of, by the last digits of their topics' ids."""
+    topics = getattr(value, "topic_partitions", None)
+    if topics is None:
+        return ""
+    return (
+        " " + ",".join(f"{topic.topic_id[-1]}:{topic.partitions}" for topic in topics).replace(" ", "") + "."
+    )
