@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_group_that_did_not_come_back_as_it_was_is_told(after: Epochs, complai
 
 def test_the_table_sums_up() -> None:
     report = KillReport({"settled": 2}, 100, 0, 50, 0, 1, 300.0, 5.0, [])
-    shown = Console(width=150, record=True, quiet=True)
+    shown = Console(width=150, record=True, file=StringIO())
     shown.print(table({3: report, 4: report}))
     text = shown.export_text()
     assert "2 settled" in text
