@@ -1,4 +1,4 @@
-"""``python -m blumfeld.testing.group_kills --seeds 0-9``: kill a broker under groups of real clients; 1 if it lost any."""
+"""``python -m blumfeld.testing.group_kills --seeds 0-9``: kill a broker under groups of real clients; 1 on any loss."""
 
 from __future__ import annotations
 
