@@ -89,9 +89,16 @@ class Group:
     """Volatile: how long that may go on, after the delay that runs."""
     arrived: bool = False
     """Volatile: a member came during the delay that runs."""
+    _candidates: frozenset[str] | None = attrs.field(default=None, init=False, eq=False, repr=False)
+    """Protocols that all members support, if that is known: asked for with each join, of which a rebalance has many."""
 
     def add(self, member: Member) -> None:
         """A member joins; the first one leads, and gives the group its protocol type."""
+        names = frozenset(name for name, _ in member.protocols)
+        if not self.members:
+            self._candidates = names
+        elif self._candidates is not None:
+            self._candidates &= names
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
@@ -103,6 +110,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self._candidates = None
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
         if self.leader_id == member_id:
@@ -111,7 +119,18 @@ class Group:
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Whether one of these protocols is supported by every member."""
-        return any(all(_has(member, name) for member in self.members.values()) for name, _ in protocols)
+        if not self.members:
+            return bool(protocols)
+        if self._candidates is None:
+            named = (frozenset(name for name, _ in member.protocols) for member in self.members.values())
+            self._candidates = frozenset.intersection(*named)
+        return any(name in self._candidates for name, _ in protocols)
+
+    def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """A member of this group supports these from now on."""
+        if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
+            self._candidates = None
+        member.protocols = protocols
 
     def vote(self) -> str | None:
         """The protocol: each member votes for its first among those that all support. The earliest named wins a
@@ -136,7 +155,8 @@ class Group:
 
     def all_joined(self) -> bool:
         """Whether every member has joined the next generation, and nobody is about to."""
-        return not self.pending and all(member.joining is not None for member in self.members.values())
+        # From the end: members mostly come back in order, and then the last is still out until all are in.
+        return not self.pending and all(m.joining is not None for m in reversed(self.members.values()))
 
     def as_record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
         """The value that keeps it; ``assignments`` in place of the members' own."""

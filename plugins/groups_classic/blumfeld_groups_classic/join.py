@@ -80,7 +80,7 @@ class Joining:
     def _check_size(self) -> None:
         """While members join, those who have joined count: a group that is too large loses who comes last."""
         group, known = self.group, self.group.members.get(self.request.member_id)
-        if group.state is State.EMPTY:
+        if group.state is State.EMPTY or len(group.members) < self.limits.members_max:
             return
         if group.state is State.PREPARING:
             is_in = known is not None and known.joining is not None
@@ -164,7 +164,7 @@ class Joining:
         return effects.decision(reply)
 
     def _update(self, member: Member) -> None:
-        member.protocols = self._protocols()
+        self.group.set_protocols(member, self._protocols())
         member.session_timeout_ms = self.request.session_timeout_ms
         member.rebalance_timeout_ms = self._rebalance_timeout_ms()
         member.client_id = self.context.client_id

@@ -100,7 +100,8 @@ def synced(group: Group, member: Member, effects: Effects) -> None:
     """The member has asked for its assignment. Once all have, nobody is late any more."""
     if member.must_sync:
         member.must_sync = False
-        if not any(other.must_sync for other in group.members.values()):
+        # From the end: answers went out in order, and so the syncs come in.
+        if not any(other.must_sync for other in reversed(group.members.values())):
             effects.end_sync_timer(group.group_id)
 
 
