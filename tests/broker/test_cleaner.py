@@ -112,7 +112,7 @@ def said(broker: BrokerHarness) -> list[str]:
 
 
 def gauge(broker: BrokerHarness, name: str) -> float:
-    return next(m.read() for m in broker.broker.gauges() if m.name == f"blumfeld_log_cleaner_{name}")
+    return float(next(m.read() for m in broker.broker.gauges() if m.name == f"blumfeld_log_cleaner_{name}"))
 
 
 def test_a_dirty_log_is_compacted_up_to_its_active_segment(broker: BrokerHarness) -> None:

@@ -4,7 +4,7 @@ called on the path of a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -142,8 +142,8 @@ class Metric(msgspec.Struct, frozen=True):
     help: str
     kind: str
     """``counter`` or ``gauge``."""
-    read: Callable[[], float | Mapping[tuple[str, ...], float]]
-    """A number; with ``labels`` a number for each combination of their values that there is now."""
+    read: Callable[[], Any]
+    """Gives a number; with ``labels`` a mapping with a number for each tuple of their values that there is now."""
     labels: tuple[str, ...] = ()
 
 
