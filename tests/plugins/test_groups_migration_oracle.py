@@ -24,6 +24,14 @@ from tests.plugins.test_groups_classic_traces import TRACES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+NOT_AS_KAFKA = {
+    # Kafka makes the group stable, where one member may have what another reads still.
+    "migration_static_unsettled": "> describe",
+    # Kafka answers UNKNOWN_SERVER_ERROR, for it looks into the subscription too late.
+    "migration_classic_errors": "A subscription",
+}
+"""Where a script ends for Kafka, since we want it otherwise."""
+
 
 class LiveGroups(Live):
     """Of both protocols."""
@@ -72,9 +80,9 @@ def settings_of(text: str) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in config.items())
 
 
-def told(script: Script, text: str) -> list[tuple[str, list[str]]]:
+def told(script: Script, text: str, name: str) -> list[tuple[str, list[str]]]:
     """(command, answers in alphabetical order) up to the first command that Kafka can't be told."""
-    text = text.partition("> topic")[0]
+    text = text.partition("> topic")[0].partition(NOT_AS_KAFKA.get(name, "> topic"))[0]
     text = "\n".join(line for line in text.splitlines() if not line.startswith("> config"))
     return [
         (line, [re.sub(r"leader=\S+", "leader=", said) for said in answers])
@@ -124,11 +132,11 @@ def test_kafka_answers_a_script_as_we_do(name: str, brokers: Brokers) -> None:
     for line in text.splitlines():
         if line.startswith("> config"):
             config.run(line[2:])
-    ours = told(config, text)
+    ours = told(config, text, name)
     live = LiveGroups(brokers.address(settings_of(text)), f"{name}-{time.monotonic_ns()}")
     try:
         live.wait_for_coordinator()
-        theirs = told(LiveMigration(live), text)
+        theirs = told(LiveMigration(live), text, name)
     finally:
         live.close()
     assert theirs == ours

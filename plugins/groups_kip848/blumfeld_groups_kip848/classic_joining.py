@@ -72,7 +72,7 @@ class ClassicJoining:
         request, edit, shard = self._request, self._edit, self._shard
         self._check_session_timeout()
         check_size(edit.group, request.member_id, shard.settings.size_max)
-        subscription = self._subscription()
+        self._check_protocols()
         member_id = request.member_id or shard.surroundings.new_member_id(
             self._context.client_id or "consumer"
         )
@@ -83,6 +83,7 @@ class ClassicJoining:
             and self._context.api_version >= MEMBER_ID_REQUIRED_SINCE_VERSION
         ):
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        subscription = self._subscription()
         was_known = not dynamic and edit.group.static_member(request.group_instance_id or "") is not None
         if request.member_id and (not dynamic or subscription.owned_partitions):
             # Ids that were given out aren't kept, so who is unknown is new; but not who owns partitions: it was a
@@ -110,15 +111,20 @@ class ClassicJoining:
         if not low <= self._request.session_timeout_ms <= high:
             raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
-    def _subscription(self) -> ConsumerProtocolSubscription:
-        """What it subscribes to, if it may be here: its protocols must suit those of the classic members."""
+    def _check_protocols(self) -> None:
+        """Its protocols must suit those of the classic members that are here."""
         request = self._request
         fits = (
             self._shard.settings.migration_policy != DISABLED
             and request.protocol_type == PROTOCOL_TYPE
             and _is_supported(self._edit.group, {protocol.name for protocol in request.protocols})
         )
-        subscription = subscription_of(bytes(request.protocols[0].metadata)) if fits else None
+        if not fits:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _subscription(self) -> ConsumerProtocolSubscription:
+        """What it subscribes to, by the protocol that it likes best."""
+        subscription = subscription_of(bytes(self._request.protocols[0].metadata))
         if subscription is None:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return subscription

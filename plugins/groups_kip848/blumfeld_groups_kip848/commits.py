@@ -37,7 +37,7 @@ def check_commit(group: ConsumerGroup, commit: CommitCheck, image: Callable[[], 
         )
     if commit.generation == member.epoch:
         return
-    if commit.generation > member.epoch or speaks_classic:
+    if commit.generation > member.epoch:
         raise _stale(member, commit.generation)
     topics = image().topics
     for name, partition in commit.partitions:
