@@ -10,6 +10,7 @@ from typing import Any
 
 from blumfeld.coordinator.groups_shard import ForgetTopics
 from blumfeld.coordinator.host import TransactionalRecord, TransactionMarker
+from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest
 from blumfeld.wire.messages.list_groups import ListGroupsRequest
@@ -34,9 +35,12 @@ from blumfeld.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_groups_classic import ClassicGroupProtocol
+from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from tests.coordinator.fakes import FakeLog, topic_id
 from tests.coordinator.groups import Groups
 from tests.plugins.classic_trace import GROUP, Script, code, described
+from tests.plugins.consumer_trace import ConsumerScript
 
 
 class OffsetsScript(Script):
@@ -51,7 +55,7 @@ class OffsetsScript(Script):
 
     def do_commit(self, names: list[str], options: dict[str, str]) -> None:
         """OffsetCommit of the places, by the client ``by``, or by nobody's member; ``retain`` of its own, in ms."""
-        group, places = names[0], names[1:]
+        group, places = _named(names[0]), names[1:]
         client = self._client(options.get("by", "nobody"))
         version = int(options.get("v", "9"))
         request = OffsetCommitRequest(
@@ -79,13 +83,13 @@ class OffsetsScript(Script):
 
     def do_txn(self, names: list[str], options: dict[str, str]) -> None:
         """TxnOffsetCommit of the places by the producer ``pid``, for the client ``by``, or for nobody's member."""
-        group, places = names[0], names[1:]
+        group, places = _named(names[0]), names[1:]
         client = self._client(options.get("by", "nobody"))
         version = int(options.get("v", "5"))
         known = version >= 3
         request = TxnOffsetCommitRequest(
             transactional_id="x",
-            group_id=group if group != "''" else "",
+            group_id=group,
             producer_id=int(options["pid"]),
             producer_epoch=int(options.get("epoch", "0")),
             generation_id=int(options.get("generation", client.generation)) if known else -1,
@@ -113,7 +117,7 @@ class OffsetsScript(Script):
 
     def do_fetch(self, names: list[str], options: dict[str, str]) -> None:
         """OffsetFetch of the places, or of all; ``stable``: those of open transactions are told apart."""
-        group, stable = names[0], "stable" in names
+        group, stable = _named(names[0]), "stable" in names
         places = [name for name in names[1:] if name != "stable"]
         version = int(options.get("v", "9"))
         topics = [
@@ -135,7 +139,7 @@ class OffsetsScript(Script):
     def do_uncommit(self, names: list[str], options: dict[str, str]) -> None:
         """OffsetDelete of the places."""
         request = OffsetDeleteRequest(
-            group_id=names[0],
+            group_id=_named(names[0]),
             topics=[
                 OffsetDeleteRequestTopic(
                     name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=partition)]
@@ -147,7 +151,7 @@ class OffsetsScript(Script):
 
     def do_delete(self, names: list[str], options: dict[str, str]) -> None:
         """DeleteGroups."""
-        request = DeleteGroupsRequest(groups_names=names or [GROUP])
+        request = DeleteGroupsRequest(groups_names=[*map(_named, names)] or [GROUP])
         self._tell("delete", request, 2, lambda r: "".join(f" {x.group_id}={code(x)}" for x in r.results))
 
     def do_list(self, names: list[str], options: dict[str, str]) -> None:
@@ -168,13 +172,16 @@ class OffsetsScript(Script):
 
     def do_describe(self, names: list[str], options: dict[str, str]) -> None:
         """DescribeGroups."""
-        request = DescribeGroupsRequest(groups=names or [GROUP])
+        request = DescribeGroupsRequest(groups=[*map(_named, names)] or [GROUP])
         version = int(options.get("v", "6"))
         self._tell(
             "describe",
             request,
             version,
-            lambda r: "".join(f" {g.group_id}={g.group_state}/{code(g)}" for g in r.groups),
+            lambda r: "".join(
+                f" {g.group_id}={g.group_state}/{code(g)}/{g.protocol_type}/{g.protocol_data}/{g.error_message}"
+                for g in r.groups
+            ),
         )
 
     def do_untopic(self, names: list[str], options: dict[str, str]) -> None:
@@ -208,8 +215,22 @@ class OffsetsScript(Script):
 
     def _note_records(self) -> None:
         items = self._groups.log.items if self._groups else []
-        self._said += [f"log {_shown(item)}" for item in items[self._written :]]
+        self._said += [f"log {self._shown(item)}" for item in items[self._written :]]
         self._written = len(items)
+
+    def _shown(self, item: Any) -> str:
+        if isinstance(item, TransactionMarker):
+            return f"marker {item.producer_id} {'commit' if item.committed else 'abort'}"
+        if isinstance(item, TransactionalRecord):
+            return f"in transaction of {item.producer.producer_id}: {self._described(item.record)}"
+        return self._described(item)
+
+    def _described(self, item: CoordinatorRecord) -> str:
+        return described(item)
+
+
+def _named(word: str) -> str:
+    return "" if word == "''" else word
 
 
 def _place(word: str) -> tuple[str, int, int]:
@@ -218,17 +239,25 @@ def _place(word: str) -> tuple[str, int, int]:
     return topic, int(partition), int(offset or "-1")
 
 
-def _shown(item: Any) -> str:
-    if isinstance(item, TransactionMarker):
-        return f"marker {item.producer_id} {'commit' if item.committed else 'abort'}"
-    if isinstance(item, TransactionalRecord):
-        return f"in transaction of {item.producer.producer_id}: {described(item.record)}"
-    return described(item)
+class BothTypesScript(OffsetsScript, ConsumerScript):
+    """The same with KIP-848 groups beside classic ones; ``hb`` and the like are theirs."""
+
+    @property
+    def groups(self) -> Groups:
+        """Of both types."""
+        if self._groups is None:
+            protocols: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
+            self._groups = Groups(self.config, log=FakeLog(), protocols=protocols, transactions=True)
+            self._groups.image.features_epoch = 1
+        return self._groups
+
+    def _described(self, item: CoordinatorRecord) -> str:
+        return ConsumerScript._described(self, item)
 
 
-def trace_of(text: str) -> str:
+def trace_of(text: str, make: Callable[[], OffsetsScript] = OffsetsScript) -> str:
     """The script with everything that came of it put anew below each command."""
-    script = OffsetsScript()
+    script = make()
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("> "):

@@ -27,15 +27,18 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from tests.coordinator.fakes import FakeLog
-from tests.coordinator.offsets_trace import OffsetsScript
-from tests.coordinator.test_offsets_traces import TRACES
+from tests.coordinator.offsets_trace import BothTypesScript, OffsetsScript
+from tests.coordinator.test_offsets_traces import TRACES, script_of
 from tests.kafka_peer import kafka_on, peer_script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SCRIPTS = (
     "commit",
+    "consumer_groups",
+    "consumer_transactions",
     "listing",
+    "odd",
     "pending_deletion",
     "precedence",
     "transactions",
@@ -49,8 +52,8 @@ SETTINGS = (
     "transaction.partition.verification.enable=false",
 )
 """So that offsets may be committed in a transaction that no coordinator knows of, and markers find them."""
-IDS = {"join", "leave"}
-"""Answers that are full of member ids."""
+THEIRS = {"hb", "join", "leave"}
+"""Answers that others look at, full of ids."""
 READY_S_MAX = 60
 PRODUCERS_A_SCRIPT = 1_000
 
@@ -85,12 +88,13 @@ class Live:
         _, start = response_body_offset(memoryview(body), key, version)
         response = decode(response_class(key), body, version, start)
         if hasattr(response, "groups"):
-            response.groups = [g for g in response.groups if g.group_id.startswith(self.prefix)]
+            own = [g for g in response.groups if not g.group_id or g.group_id.startswith(self.prefix)]
+            response.groups = own
         return response
 
     def _make_own(self, request: Any) -> None:
-        if getattr(request, "group_id", ""):
-            request.group_id = self.prefix + request.group_id
+        if hasattr(request, "group_id"):
+            request.group_id = self._own(request.group_id)
         for name in ("groups", "groups_names"):
             if hasattr(request, name):
                 setattr(request, name, [self._own(group) for group in getattr(request, name)])
@@ -100,8 +104,8 @@ class Live:
 
     def _own(self, group: Any) -> Any:
         if isinstance(group, str):
-            return self.prefix + group
-        group.group_id = self.prefix + group.group_id
+            return self.prefix + group if group else group
+        group.group_id = self._own(group.group_id)
         return group
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -135,16 +139,23 @@ class LiveScript(OffsetsScript):
         self._groups: Any = live
         names = [MetadataRequestTopic(name=name) for name in ("t", "u")]
         found = live.ask(MetadataRequest(topics=names), 12).topics
-        self._ids = {topic.name: topic.topic_id for topic in found}
+        self._topic_ids: dict[str, bytes] = {topic.name: topic.topic_id for topic in found}
+
+    def topic_ids(self) -> dict[str, bytes]:
+        """Kafka's."""
+        return self._topic_ids
 
     def topic_id(self, name: str) -> bytes:
         """Kafka's."""
-        known: bytes = self._ids.get(name, b"nowhere to be...")
-        return known
+        return self._topic_ids.get(name, b"nowhere to be...")
 
     def run(self, line: str) -> list[str]:
         """Without what makes groups the script's own."""
         return [said.replace(self._groups.prefix, "") for said in super().run(line)]
+
+
+class LiveBothTypesScript(LiveScript, BothTypesScript):
+    """The same with KIP-848 groups."""
 
 
 def answers(script: OffsetsScript, text: str) -> Iterator[tuple[str, list[list[str]]]]:
@@ -154,7 +165,7 @@ def answers(script: OffsetsScript, text: str) -> Iterator[tuple[str, list[list[s
             if line.split()[1] in NOT_KAFKAS:
                 return
             said = [one for one in script.run(line[2:]) if not one.startswith("log ")]
-            yield line, [sorted(one.split()) for one in said if not IDS & set(one.split()[1:2])]
+            yield line, [sorted(one.split()) for one in said if not THEIRS & set(one.split()[1:2])]
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +186,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_kafka_answers_a_script_as_we_do(name: str, kafka: str) -> None:
     """Every answer."""
     text = (Path(TRACES) / f"offsets_{name}.txt").read_text()
-    ours = list(answers(OffsetsScript(), text))
-    theirs = list(answers(LiveScript(Live(kafka, 1 + SCRIPTS.index(name))), text))
-    assert theirs == ours
+    make = script_of(f"offsets_{name}")
+    live = LiveScript if make is OffsetsScript else LiveBothTypesScript
+    ours = list(answers(make(), text))
+    theirs = list(answers(live(Live(kafka, 1 + SCRIPTS.index(name))), text))
+    assert [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]] == []

@@ -240,8 +240,8 @@ class GroupApis:
         return merged(self._coordinator.submit_to_all(request, context), merge)
 
     def delete(self, request: DeleteGroupsRequest, context: RequestContext) -> Completion[Message]:
-        """DeleteGroups: each group on its own."""
-        asked = list(request.groups_names)
+        """DeleteGroups: each group on its own, once."""
+        asked = list(dict.fromkeys(request.groups_names))
         deleted: list[Completion[Any]] = []
         for group in asked:
             if context.authorize("Delete", "Group", group):
@@ -265,6 +265,8 @@ class GroupApis:
         """OffsetDelete. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""
         if not context.authorize("Delete", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not request.group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         return self._of_topics(request, context, offset_delete_refused)
 
 
