@@ -82,7 +82,7 @@ def run_one(seed: int, minutes: float, mode: str, total: Counter[str]) -> bool:
         requests=simulation.requests,
         rebalances=oracle.rebalances,
         checks=oracle.checks,
-        violations=failure is not None,
+        violations=int(failure is not None),
     )
     print(
         f"{mode:>9} {seed:>6} {simulation.events:>7} {simulation.requests:>9} {oracle.rebalances:>10} "
