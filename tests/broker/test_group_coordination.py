@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.group_coordination import OFFSETS_TOPIC
+from blumfeld.broker.group_coordination import OFFSETS_TOPIC, fitting
 from blumfeld.coordinator.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest
+from blumfeld.wire.records import Record
 from blumfeld_groups_classic import ClassicGroupProtocol
 from tests.broker.harness import NODE, BrokerHarness
 from tests.broker.plain_storage import PlainLog, PlainStorage
@@ -21,10 +29,10 @@ from tests.coordinator.test_offsets import commit_request
 class Grouped(BrokerHarness):
     """A broker with classic groups, their topic of one partition, and a topic ``t``."""
 
-    def __init__(self, storage: PlainStorage | None = None) -> None:
+    def __init__(self, storage: PlainStorage | None = None, **configs: str) -> None:
         config = {"group.initial.rebalance.delay.ms": 0}
         super().__init__(config, group_protocols=[ClassicGroupProtocol()], storage=storage)
-        self.create_topic(OFFSETS_TOPIC)
+        self.create_topic(OFFSETS_TOPIC, 1, **configs)
         self.create_topic("t", 4)
 
     @property
@@ -158,3 +166,70 @@ def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     assert broker.fetch() == []
     broker.stop()
     assert Grouped(storage).fetch() == []
+
+
+def item(size: int) -> CoordinatorRecord:
+    """A record of so many bytes in its value."""
+    return CoordinatorRecord(b"key", bytes(size))
+
+
+def test_records_that_fit_are_one_batch() -> None:
+    """A decision is atomic, then."""
+    items = [item(10)] * 20
+    assert fitting(items, 10_000) == [items]
+
+
+@pytest.mark.parametrize("bytes_max", [300, 1_000, 5_000])
+def test_records_that_do_not_fit_are_as_few_batches_as_take_them(bytes_max: int) -> None:
+    """In their order, none of them larger than allowed."""
+    items = [item(size) for size in (0, 1, 63, 64, 200, 5, 150, 199) * 12]
+    parts = fitting(items, bytes_max)
+    assert [one for part in parts for one in part] == items
+    assert all(parts)
+    built = [
+        len(build_batch([Record(one.key, one.value, offset=at) for at, one in enumerate(part)]))
+        for part in parts
+    ]
+    assert max(built) <= bytes_max
+    assert len(parts) <= 2 * sum(built) / bytes_max + 1
+
+
+def test_a_record_that_never_fits_is_refused() -> None:
+    """Whatever stands before it: nothing may be placed, then."""
+    with pytest.raises(BrokerError) as refused:
+        fitting([item(1), item(300)], 300)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def large_commit(partitions: int) -> Any:
+    """A commit of ``t`` with much to say."""
+    rows = [
+        OffsetCommitRequestPartition(partition_index=at, committed_offset=at, committed_metadata="m" * 500)
+        for at in range(partitions)
+    ]
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=rows)])
+
+
+def test_a_commit_larger_than_a_batch_is_several_batches() -> None:
+    """Answered once the last is committed. Kafka refuses it with UNKNOWN_SERVER_ERROR."""
+    storage = PlainStorage()
+    broker = Grouped(storage, max_message_bytes="1400")
+    response = broker.ask(large_commit(4), 8)
+    assert [p.error_code for p in response.topics[0].partitions] == [0] * 4
+    batches = list(broker.offsets_log.batches(0))
+    assert [batch.record_count for batch in batches] == [2, 2]
+    assert all(batch.size_bytes <= 1_400 for batch in batches)
+    assert broker.fetch() == [0, 1, 2, 3]
+    broker.stop()
+    assert Grouped(storage).fetch() == [0, 1, 2, 3]
+
+
+def test_a_record_larger_than_a_batch_is_refused_for_good() -> None:
+    """Not with NOT_COORDINATOR, after which a client would try for ever. The shard is rebuilt: nothing half is left."""
+    broker = Grouped(max_message_bytes="500")
+    response = broker.ask(large_commit(1), 8)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.commit(3) is ErrorCode.NOT_COORDINATOR
+    broker.runtime.advance(RELOAD_DELAY_MS)
+    assert broker.fetch() == []
+    assert broker.commit(3) is ErrorCode.NONE

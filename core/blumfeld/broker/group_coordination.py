@@ -22,10 +22,18 @@ from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.control_records import ControlType, control_type_of
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import uuid_text
-from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
+from blumfeld.wire.record_batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    RecordBatch,
+)
 from blumfeld.wire.records import Record, records
 
 OFFSETS_TOPIC = "__consumer_offsets"
+RECORD_BYTES = 25
+"""Of a record beside key and value, at most: six varints, and its attributes."""
 
 
 class _Commit:
@@ -44,6 +52,29 @@ class _Commit:
             self.committed.complete(None)
 
 
+def fitting(items: Sequence[CoordinatorRecord], bytes_max: int) -> list[Sequence[CoordinatorRecord]]:
+    """The records in their order, in as few parts as fit into batches of so many bytes.
+
+    :raises BrokerError: MESSAGE_TOO_LARGE: one alone doesn't
+    """
+    sizes = [RECORD_BYTES + len(item.key) + len(item.value or b"") for item in items]
+    room = bytes_max - HEADER_BYTES
+    if sum(sizes) <= room:
+        return [items]
+    parts: list[Sequence[CoordinatorRecord]] = []
+    start = used = 0
+    for at, size in enumerate(sizes):
+        if size > room:
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes, a batch may have {bytes_max}"
+            )
+        if used + size > room:
+            parts.append(items[start:at])
+            start, used = at, 0
+        used += size
+    return [*parts, items[start:]]
+
+
 class PartitionCoordinatorLog:
     """A partition of an internal topic, as a shard's host writes and replays it: implements ``CoordinatorLog``."""
 
@@ -54,20 +85,34 @@ class PartitionCoordinatorLog:
     def append(
         self, items: Sequence[CoordinatorRecord], producer: Producer | None = None
     ) -> Completion[None]:
-        """Place the records as one batch, with this broker's time.
+        """Place the records with this broker's time: as one batch, or as several in their order if they are more than
+        a batch of the topic may be (``max.message.bytes``, ``segment.bytes``). Completes once the last is committed.
+
+        So a decision that fits in one batch is atomic, and of a larger one a crash may leave the beginning. Those who
+        decide order their records so that any beginning makes sense: an offset stands for itself, tombstones of a
+        group begin with what hangs on the rest, a new target assignment ends with its epoch. (Kafka refuses such a
+        decision, whatever it is about, with UNKNOWN_SERVER_ERROR.)
 
         A producer's batch is transactional and has the sequence 0, each of them: as Kafka's coordinator writes them.
 
         :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was
-            placed
+            placed; MESSAGE_TOO_LARGE: neither, since one record alone is too large
         """
-        leader = self._partition.leader
-        if leader is not None:
-            code = leader.check_append_all()
+        partition = self._partition
+        if partition.leader is not None:
+            code = partition.leader.check_append_all()
             if code:
                 raise BrokerError(code)
+        rules = partition.rules
+        parts = fitting(items, min(rules.batch_bytes_max, rules.segment_bytes))
+        for part in parts:
+            waiter = _Commit()
+            partition.place(RecordBatch(memoryview(self._batch(part, producer))), ACKS_ALL, waiter)
+        return waiter.committed
+
+    def _batch(self, items: Sequence[CoordinatorRecord], producer: Producer | None) -> bytearray:
         now_ms = self._runtime.now_ms()
-        built = build_batch(
+        return build_batch(
             [
                 Record(offset=at, timestamp=now_ms, key=item.key, value=item.value)
                 for at, item in enumerate(items)
@@ -77,9 +122,6 @@ class PartitionCoordinatorLog:
             base_sequence=NO_SEQUENCE if producer is None else 0,
             transactional=producer is not None,
         )
-        waiter = _Commit()
-        self._partition.place(RecordBatch(memoryview(built)), ACKS_ALL, waiter)
-        return waiter.committed
 
     def check_producer(self, producer: Producer) -> None:
         """An epoch of the producer's before the one that is known here may not write.

@@ -57,7 +57,9 @@ class CoordinatorLog(Protocol):
         """Place the records as one batch, a transactional one of ``producer``'s if that is given. Completes once the
         high watermark has passed it; in the order of the calls.
 
-        :raises BrokerError: nothing was placed
+        What is more than a batch may be is placed as several: then a crash may leave a beginning of them.
+
+        :raises BrokerError: nothing was placed; MESSAGE_TOO_LARGE: because one record alone is more
         """
         ...
 
@@ -270,10 +272,12 @@ class ShardHost:
                 self._waiting[decision.deferred] = completion
             elif decision.reply is None:
                 raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
-        if decision.records and not self._append(decision.records, decision.producer):
-            if completion is not None and not completion.done:
-                completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
-            return
+        if decision.records:
+            refused = self._append(decision.records, decision.producer)
+            if refused is not None:
+                if completion is not None and not completion.done:
+                    completion.fail(BrokerError(refused))
+                return
         for order in decision.timers:
             self._set_timer(order)
         if completion is not None and decision.deferred is None:
@@ -284,12 +288,14 @@ class ShardHost:
                 self._held.append((self._placed, waiting, reply, None))
         self._release()
 
-    def _append(self, records: Sequence[CoordinatorRecord], producer: Producer | None) -> bool:
+    def _append(self, records: Sequence[CoordinatorRecord], producer: Producer | None) -> ErrorCode | None:
+        """Place and replay; or the shard is dropped, and this is what the request is answered."""
         try:
             committed = self._log.append(records, producer)
         except BrokerError as error:
             self._drop(error)
-            return False
+            too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE  # and will be at any coordinator
+            return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else ErrorCode.NOT_COORDINATOR
         if producer is None:
             for item in records:
                 self.shard.replay(item)
@@ -298,7 +304,7 @@ class ShardHost:
                 self.shard.replay_transactional(item, producer)
         self._counts.records_appended += len(records)
         self._wait_for(committed)
-        return self.state is HostState.ACTIVE
+        return None if self.state is HostState.ACTIVE else ErrorCode.NOT_COORDINATOR
 
     def _wait_for(self, committed: Completion[None]) -> None:
         self._placed += 1
