@@ -1,5 +1,5 @@
-"""Scripts of KIP-848 groups: as :mod:`tests.plugins.migration_trace`, with all that a ConsumerGroupHeartbeat can say, and
-what else is done with such a group.
+"""Scripts of KIP-848 groups: as :mod:`tests.plugins.migration_trace`, with all that a ConsumerGroupHeartbeat can say,
+and what else is done with such a group.
 
 A client sends its name as its member id unless told; it joins with all that a first heartbeat needs, and says later
 what the script says: ``hb a owned=t0+t1``. ``full`` says all again.
@@ -32,7 +32,10 @@ from tests.coordinator.groups import Groups
 from tests.plugins.classic_trace import GROUP, Client, code
 from tests.plugins.migration_trace import MigrationScript, by_topic
 
-CONFIG = {"group.consumer.min.session.timeout.ms": "1000"}
+CONFIG = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
 MEMBER_ID_SINCE_VERSION = 1
 
 

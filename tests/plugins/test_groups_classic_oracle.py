@@ -20,6 +20,7 @@ from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
+from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest
 from blumfeld.wire.schema import Message
 from tests.coordinator.fakes import FakeLog
 from tests.kafka_peer import kafka_on, peer_script
@@ -60,7 +61,7 @@ class Live:
         assert key is not None
         version = API_BY_KEY[key].max_version if version is None else version
         for name, value in (("group_id", self.group_id), ("groups", [self.group_id])):
-            if hasattr(request, name):
+            if hasattr(request, name) and not isinstance(request, OffsetFetchRequest):
                 setattr(request, name, value)
         if hasattr(request, "groups_names"):
             request.groups_names = [self.group_id]

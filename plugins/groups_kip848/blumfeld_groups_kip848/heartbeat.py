@@ -112,6 +112,9 @@ def _describe(
     edit: Edit, member: Member, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> bool:
     """Write who the member is, if that is new; whether its subscription is."""
+    is_new = member.member_id not in edit.group.members
+    if not is_new and _says_nothing_new(member, request, context):
+        return False
     names = request.subscribed_topic_names
     pattern = request.subscribed_topic_regex
     described = attrs.evolve(
@@ -130,7 +133,6 @@ def _describe(
         else request.server_assignor,
         classic=None,
     )
-    is_new = member.member_id not in edit.group.members
     if not is_new and described == member:
         return False
     if described.subscribed_regex and described.subscribed_regex != member.subscribed_regex:
@@ -139,6 +141,23 @@ def _describe(
     return (described.subscribed_topics, described.subscribed_regex) != (
         member.subscribed_topics,
         member.subscribed_regex,
+    )
+
+
+def _says_nothing_new(
+    member: Member, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> bool:
+    """Whether it says no more than that the member is there, as nearly all of them do."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == -1
+        and member.classic is None
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and context.client_id == member.client_id
+        and f"/{context.peer_host}" == member.client_host
     )
 
 

@@ -25,8 +25,7 @@ def leave_for_a_while(edit: Edit, member: Member) -> None:
 
 def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> None:
     """End these memberships; what they held is free. The group becomes a classic one where none but classic members
-    stay and it may; else its epoch goes up, and the next heartbeat brings the next target. Nothing may be written
-    after it.
+    stay and it may; else its epoch goes up, and a target follows. Nothing may be written after it.
     """
     settings = shard.settings
     for member_id in member_ids:
@@ -42,6 +41,7 @@ def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> Non
         edit.remove_member(member_id)
     subscriptions.resolve(edit, shard.image(), settings.regex_refresh_interval_ms)
     bump_epoch(edit, shard)
+    shard.targets.update_later(edit)
 
 
 def bump_epoch(edit: Edit, shard: ConsumerGroups) -> None:

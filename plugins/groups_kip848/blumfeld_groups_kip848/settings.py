@@ -19,6 +19,9 @@ class GroupSettings:
         """``config`` is the broker's ``BrokerConfig``, ``image()`` the cluster as of now."""
         self._config = config
         self._image = image
+        self._known: dict[tuple[str, str], int] = {}
+        self._known_epoch = -1
+        """Of the image that ``_known`` is of; what has no epoch is looked up each time."""
         self._node = str(config.get("node.id"))
         self.size_max: int = config.int("group.consumer.max.size")
         """Members of one group, at most."""
@@ -52,11 +55,20 @@ class GroupSettings:
 
     def _of_group(self, group_id: str, name: str) -> int:
         image = self._image()
+        epoch = image.features_epoch
+        if epoch != self._known_epoch or epoch < 0:
+            self._known_epoch = epoch
+            self._known.clear()
+        known = self._known.get((group_id, name))
+        if known is None:
+            known = self._known[group_id, name] = self._resolved(image, group_id, name)
+        return known
+
+    def _resolved(self, image: ClusterImage, group_id: str, name: str) -> int:
         own = image.config(GROUP_RESOURCE, group_id).get(f"consumer.{name}")
         if own is not None:
             low, high = self._bounds[name]
-            value: int = min(max(int(own), low), high)
-            return value
+            return min(max(int(own), low), high)
         key = f"group.consumer.{name}"
         for node in (self._node, ""):
             dynamic = image.config(BROKER_RESOURCE, node).get(key)

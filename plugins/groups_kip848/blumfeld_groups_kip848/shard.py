@@ -88,6 +88,7 @@ class ConsumerGroups:
             for member in group.members.values():
                 if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                     start_rebalance(edit, member)
+            self.targets.update_later(edit)
             timers += edit.timers
             records += upgrade.settle(edit, self.surroundings.shard_of("classic"))
         return Decision(records=records, timers=timers)
