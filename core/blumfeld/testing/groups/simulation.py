@@ -80,6 +80,7 @@ class Client:
     """When the newest message in each direction arrives: none overtakes another."""
     lag_ms: int = 0
     """It is far away, for now."""
+    leaves: bool = False
 
 
 class Simulation:
@@ -198,7 +199,7 @@ class Simulation:
 
     def _end(self) -> None:
         for client in self.clients:
-            if client.member is not None:
+            if client.member is not None and not client.leaves:
                 self.leave_of(client)
         self.advance(4 * SESSION_MS)
         for client in self.clients:
@@ -247,7 +248,7 @@ class Simulation:
         """Its process starts."""
         client.lives += 1
         client.up_ms = client.down_ms = 0.0
-        client.lag_ms = 0
+        client.lag_ms, client.leaves = 0, False
         settings = MemberSettings(
             group_id=GROUP,
             client_id=client.name,
@@ -273,13 +274,14 @@ class Simulation:
     def leave(self) -> None:
         """A process ends as it should."""
         client = self._some(running=True)
-        if client is not None:
+        if client is not None and not client.leaves:
             self.leave_of(client)
 
     def leave_of(self, client: Client) -> None:
         """It says goodbye."""
         assert client.member is not None
         self.trace.note(f"{client.name} leaves")
+        client.leaves = True
         self.do(client, client.member.close(self.now_ms))
         self._gone_if_out(client)
 
