@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.coordinator.groups_shard import ForgetTopics
-from blumfeld.coordinator.host import TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.shard_contract import TransactionalRecord, TransactionMarker
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest

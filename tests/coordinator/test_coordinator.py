@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from blumfeld.coordinator.coordinator import RELOAD_DELAY_MAX_MS, RELOAD_DELAY_MS, Coordinator, gather
-from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, LogItem
+from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS
+from blumfeld.coordinator.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError

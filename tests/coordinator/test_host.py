@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from blumfeld.coordinator.host import (
-    REPLAY_SLICE_RECORDS,
-    HostState,
-    ShardHost,
-    TransactionalRecord,
-    TransactionMarker,
-)
+from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, HostState, ShardHost
 from blumfeld.coordinator.loading import Loads
 from blumfeld.coordinator.record_runs import RecordRun
+from blumfeld.coordinator.shard_contract import TransactionalRecord, TransactionMarker
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS, TransactionalRecord
+from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS
 from blumfeld.coordinator.records import record
+from blumfeld.coordinator.shard_contract import TransactionalRecord
 from blumfeld.spi.groups import Producer
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey

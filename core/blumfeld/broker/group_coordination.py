@@ -9,8 +9,8 @@ from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.coordinator.coordinator import Coordinator
 from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups_shard import ForgetTopics, GroupsShard
-from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.coordinator.record_runs import record_run
+from blumfeld.coordinator.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig

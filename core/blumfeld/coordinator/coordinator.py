@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from blumfeld.coordinator.counts import CoordinatorCounts
-from blumfeld.coordinator.host import CoordinatorLog, HostState, Shard, ShardHost
+from blumfeld.coordinator.host import HostState, ShardHost
 from blumfeld.coordinator.loading import Loads
 from blumfeld.coordinator.partitioning import partition_for
+from blumfeld.coordinator.shard_contract import CoordinatorLog, Shard
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.hooks import EventLog

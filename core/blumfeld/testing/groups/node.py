@@ -10,8 +10,8 @@ from typing import Any
 from blumfeld.coordinator.coordinator import Coordinator
 from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups_shard import GroupsShard
-from blumfeld.coordinator.host import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.coordinator.record_runs import RecordRun
+from blumfeld.coordinator.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.coordinator.groups_shard import GroupsShard
-from blumfeld.coordinator.host import LogItem
 from blumfeld.coordinator.records import decode_record
-from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.coordinator.shard_contract import LogItem
+from blumfeld.spi.groups import CoordinatorRecord, GroupShard
 from blumfeld.testing.groups.members import ConsumerMember, Member, Partition
 from blumfeld.testing.groups.node import GroupsNode, replay_into
 from blumfeld.testing.groups.states import difference, state_of
@@ -162,7 +162,12 @@ class Oracle:
 
 def in_flight(shard: GroupsShard) -> frozenset[str]:
     """Classic groups of which no record tells all."""
-    groups = getattr(shard.shard_of("classic"), "groups", {})
+    return in_flight_of(shard.shard_of("classic"))
+
+
+def in_flight_of(classic: GroupShard | None) -> frozenset[str]:
+    """The same, of the type's own shard."""
+    groups = getattr(classic, "groups", {})
     return frozenset(
         group_id
         for group_id, group in groups.items()
