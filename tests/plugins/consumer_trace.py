@@ -66,7 +66,7 @@ class ConsumerScript(MigrationScript):
         if decoded is not None and isinstance(decoded[1], ConsumerGroupRegularExpressionKey):
             _, key, value = decoded
             topics = "gone" if value is None else ",".join(value.topics)  # type: ignore[attr-defined]
-            return f"regex {key.regular_expression} {topics}".rstrip()
+            return f"regex {key.regular_expression} {topics}".rstrip()  # type: ignore[attr-defined]
         return super()._described(item)
 
     def do_topic(self, names: list[str], options: dict[str, str]) -> None:
