@@ -8,15 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blumfeld.testing.assignor_contract import AssignorContract
     from blumfeld.testing.embedded import DefectError, EmbeddedBroker
+    from blumfeld.testing.groups.contract import GroupProtocolContract
     from blumfeld.testing.storage_contract import StorageContract
     from blumfeld.testing.transport_contract import TransportContract
 
-__all__ = ["DefectError", "EmbeddedBroker", "StorageContract", "TransportContract"]
+__all__ = [
+    "AssignorContract",
+    "DefectError",
+    "EmbeddedBroker",
+    "GroupProtocolContract",
+    "StorageContract",
+    "TransportContract",
+]
 
 _HOMES = {
+    "AssignorContract": "blumfeld.testing.assignor_contract",
     "DefectError": "blumfeld.testing.embedded",
     "EmbeddedBroker": "blumfeld.testing.embedded",
+    "GroupProtocolContract": "blumfeld.testing.groups.contract",
     "StorageContract": "blumfeld.testing.storage_contract",
     "TransportContract": "blumfeld.testing.transport_contract",
 }

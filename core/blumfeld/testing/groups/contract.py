@@ -1,0 +1,378 @@
+"""The contract of group types as tests: subclass :class:`GroupProtocolContract` in your own test suite.
+
+Say how your type is made, and what a group of it lives through; each test takes a group through that life, and looks
+at every step of it::
+
+    class TestMine(GroupProtocolContract):
+        def make_protocol(self):
+            return MyGroupProtocol()
+
+        def life(self, group):
+            group.ask(MyJoinRequest(group_id=GROUP, …))
+            group.wait(3_000)
+            …
+            group.ask(MyLeaveRequest(group_id=GROUP, …))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES
+from blumfeld.coordinator.records import decode_record
+from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupProtocol, GroupShard
+from blumfeld.testing.groups.node import ModelContext, compacted
+from blumfeld.testing.groups.states import difference, state_of
+from blumfeld.testing.groups.under_test import GroupUnderTest
+from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
+from blumfeld.wire.codec import encode
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+
+GROUP = "g"
+"""The group of :meth:`GroupProtocolContract.life`."""
+HOUR_MS = 3_600_000
+COMMIT_ERRORS = frozenset(
+    (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+)
+FETCH_ERRORS = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH))
+
+
+class GroupProtocolContract:
+    """What the coordinator, and other group types, rely on. Nothing here is Kafka's wire protocol: only the seam."""
+
+    config: Mapping[str, str | int | float | bool] = {"group.initial.rebalance.delay.ms": 0}
+    """The broker's, in Kafka's keys."""
+    volatile: frozenset[str] = frozenset()
+    """Names of attributes, of the groups or of what is in them, that no record tells of: say why in your docs."""
+
+    def make_protocol(self) -> GroupProtocol:
+        """Your group type."""
+        raise NotImplementedError("override make_protocol")
+
+    def life(self, group: GroupUnderTest) -> None:
+        """Take the group ``GROUP`` through all that can happen to it, by ``group.ask`` and ``group.wait``. It must have
+        members at some time, and none at the end.
+        """
+        raise NotImplementedError("override life")
+
+    def groups_of(self, shard: GroupShard) -> Mapping[str, Any]:
+        """All of the shard's state, by group id."""
+        groups: Mapping[str, Any] = shard.groups  # type: ignore[attr-defined]
+        return groups
+
+    def in_flight(self, shard: GroupShard) -> Collection[str]:
+        """Groups of which no record tells all at the moment, because something volatile goes on."""
+        return ()
+
+    # How the tests look at it
+
+    def _live(self, **watchers: Any) -> GroupUnderTest:
+        group = GroupUnderTest(self.make_protocol(), self.config, **watchers)
+        self.life(group)
+        return group
+
+    def _state(self, shard: GroupShard, skip: Collection[str], *, ordered: bool = True) -> Any:
+        groups = {name: group for name, group in self.groups_of(shard).items() if name not in skip}
+        return state_of(groups, self.volatile, ordered=ordered)
+
+    def _same(self, what: str, one: GroupShard, other: GroupShard, *, ordered: bool = True) -> None:
+        skip = {*self.in_flight(one), *self.in_flight(other)}
+        found = difference(self._state(one, skip, ordered=ordered), self._state(other, skip, ordered=ordered))
+        assert not found, f"{what}: {found}"
+
+    # Facts
+
+    def test_its_facts_are_in_order(self) -> None:
+        """A name, record types of its own, APIs that exist."""
+        protocol = self.make_protocol()
+        assert protocol.name
+        for number, (key, value) in protocol.record_types.items():
+            assert number not in OFFSET_RECORD_TYPES, "offsets are the shard's"
+            assert key.meta.key == number, f"{key.__name__} is not the key of record type {number}"
+            assert value.meta.valid, value.__name__
+        for api, (low, high) in protocol.apis.items():
+            assert low <= high, api
+            assert api in API_BY_KEY, api
+        assert not protocol.guest_apis & set(protocol.apis), "an API is its own or a guest's"
+
+    def test_the_life_has_members_and_ends_without(self) -> None:
+        """Of this subclass, not of the type: the other tests are worth nothing otherwise."""
+        sizes = []
+
+        def done(group: GroupUnderTest) -> None:
+            sizes.append(group.shard.owns(GROUP) and not group.shard.is_empty(GROUP))
+
+        group = self._live(done=done)
+        assert any(sizes), "life() never had a member"
+        assert group.log, "life() wrote nothing"
+        assert not sizes[-1], "life() ends with members"
+
+    # Commands decide, records change
+
+    def test_commands_write_no_state(self) -> None:
+        """Whatever is decided, or refused, the state is what it was until the records are replayed."""
+        before: list[tuple[Any, Collection[str]]] = []
+
+        def look(group: GroupUnderTest) -> None:
+            before.append((self._state(group.shard, ()), self.in_flight(group.shard)))
+
+        def decided(group: GroupUnderTest, command: Any, decision: Decision | None) -> None:
+            known, skip = before.pop()
+            if GROUP in skip or GROUP in self.in_flight(group.shard):
+                return
+            found = difference(known, self._state(group.shard, ()))
+            assert not found, f"{type(command).__name__} wrote {found}"
+
+        self._live(before=look, decided=decided)
+
+    def test_the_log_tells_all(self) -> None:
+        """At every step, a fresh shard that replays the log is the shard that lives."""
+
+        def done(group: GroupUnderTest) -> None:
+            self._same("replayed and live differ", group.reloaded(), group.shard)
+
+        self._live(done=done)
+
+    def test_a_compacted_log_tells_all(self) -> None:
+        """The last record of each key is enough, in whatever order that leaves them; tombstones may be gone."""
+
+        def done(group: GroupUnderTest) -> None:
+            short = group.reloaded(left(group.log))
+            self._same("replayed of a compacted log, and live, differ", short, group.shard, ordered=False)
+
+        self._live(done=done)
+
+    def test_a_record_twice_is_a_record_once(self) -> None:
+        """Replay is idempotent, record by record."""
+        group = self._live()
+        for end in range(1, len(group.log) + 1):
+            records = group.log[:end]
+            once, twice = group.reloaded(records), group.reloaded([*records, records[-1]])
+            self._same(f"record {end} twice differs from once", twice, once, ordered=False)
+
+    def test_tombstones_of_nothing_do_nothing(self) -> None:
+        """Compaction may have taken what a tombstone is of."""
+        group = self._live()
+        shard = group.reloaded([CoordinatorRecord(item.key, None) for item in group.log])
+        assert not shard.summaries()
+        assert not self.groups_of(shard), "a tombstone left a group behind"
+
+    def test_the_same_requests_give_the_same_log(self) -> None:
+        """No clock, no chance, no order of a hash."""
+        assert self._live().log == self._live().log
+
+    def test_records_are_of_its_own_types(self) -> None:
+        """Another type's, or an unknown one, would be replayed by somebody else, or by nobody."""
+
+        def decided(group: GroupUnderTest, command: Any, decision: Decision | None) -> None:
+            if decision is not None:
+                self._check_records(group.protocol, decision)
+
+        self._live(decided=decided)
+
+    def _check_records(self, protocol: GroupProtocol, decision: Decision) -> None:
+        for item in decision.records:
+            number = int.from_bytes(item.key[:2])
+            assert number in protocol.record_types, (
+                f"a record of type {number} is not one of {protocol.name}'s"
+            )
+            assert decode_record(protocol.record_types, item) is not None
+
+    # Questions
+
+    def test_owns_summaries_and_describe_agree(self) -> None:
+        """A group is here for all of them or for none."""
+
+        def done(group: GroupUnderTest) -> None:
+            shard = group.shard
+            listed = {summary.group_id: summary for summary in shard.summaries()}
+            assert shard.owns(GROUP) == (GROUP in listed)
+            assert not shard.owns("nobody's")
+            assert shard.describe("nobody's") is None
+            if GROUP not in listed:
+                assert shard.describe(GROUP) is None
+                return
+            assert listed[GROUP].group_type == group.protocol.name
+            assert shard.is_empty(GROUP) == (listed[GROUP].state == "Empty")
+            described = shard.describe(GROUP)
+            assert described is None or getattr(described, "group_id", None) == GROUP
+
+        self._live(done=done)
+
+    def test_asking_after_offsets_changes_nothing_and_fails_as_it_may(self) -> None:
+        """Who may commit, read and delete offsets, whether they are read, and since when nobody does."""
+
+        def done(group: GroupUnderTest) -> None:
+            if not group.shard.owns(GROUP):
+                return
+            before = self._state(group.shard, ())
+            self._ask_after_offsets(group)
+            found = difference(before, self._state(group.shard, ()))
+            assert not found, f"a question wrote {found}"
+
+        self._live(done=done)
+
+    def _ask_after_offsets(self, group: GroupUnderTest) -> None:
+        shard = group.shard
+        for member_id in ("", "nobody"):
+            for generation in (-1, 0, 1, 1_000):
+                for version in (2, 7, 9, 10):
+                    self._check_commit(group, member_id, generation, version)
+                code = refusal(shard.check_fetch, GROUP, member_id or None, generation)
+                assert code is None or code in FETCH_ERRORS, f"check_fetch raises {code.name}"
+        code = refusal(shard.check_delete_offsets, GROUP)
+        assert code in (None, ErrorCode.NON_EMPTY_GROUP), f"check_delete_offsets raises {code!r}"
+        assert code is None or not shard.is_empty(GROUP), "offsets of an empty group may be deleted"
+        assert shard.is_subscribed(GROUP, "no such topic") in (True, False)
+        assert not (shard.is_empty(GROUP) and shard.is_subscribed(GROUP, "t")), "nobody is here to read"
+        since_ms = shard.offsets_idle_since(GROUP)
+        assert since_ms is None or since_ms <= group.now_ms
+
+    def _check_commit(self, group: GroupUnderTest, member_id: str, generation: int, version: int) -> None:
+        for transactional in (False, True):
+            commit = CommitCheck(
+                group_id=GROUP,
+                member_id=member_id,
+                instance_id=None,
+                generation=generation,
+                version=version,
+                partitions=[("t", 0)],
+                transactional=transactional,
+            )
+            decisions: list[Decision] = []
+            code = refusal(
+                lambda commit, into: into.append(group.shard.check_commit(commit, group.now_ms)),
+                commit,
+                decisions,
+            )
+            if code is not None:
+                assert code in COMMIT_ERRORS, f"check_commit raises {code.name}"
+                continue
+            assert not decisions[0].records, "a check writes nothing"
+            stranger = member_id == "nobody" and not group.shard.is_empty(GROUP)
+            assert not stranger, "somebody who is no member may commit to a group that has some"
+
+    # The end
+
+    def test_delete_leaves_tombstones_and_nothing_else(self) -> None:
+        """Of every key that the group has in the log; afterwards it is not here, and not after a reload either."""
+
+        def done(group: GroupUnderTest) -> None:
+            shard = group.reloaded()
+            if not shard.owns(GROUP):
+                return
+            decision = shard.delete(GROUP)
+            assert all(item.value is None for item in decision.records), "delete writes what is no tombstone"
+            self._check_records(group.protocol, decision)
+            group.replay(shard, decision.records)
+            assert not shard.owns(GROUP), "a deleted group is still here"
+            remains = left([*group.log, *decision.records])
+            assert not remains, f"delete leaves {len(remains)} records, the first of key {remains[0].key!r}"
+
+        self._live(done=done)
+
+    def test_timers_of_a_group_that_is_gone_are_harmless(self) -> None:
+        """They may be left to run when a group is deleted, or handed to another type."""
+        group = self._live()
+        for shard in (group.protocol.new_shard(group), group.shard):
+            if shard.owns(GROUP):
+                group.replay(shard, shard.delete(GROUP).records)
+            for command in group.ordered:
+                try:
+                    decision = shard.command(command, None, group.now_ms)
+                except BrokerError:
+                    continue
+                assert not decision.records, f"{type(command).__name__} wrote to a group that is gone"
+                assert not shard.owns(GROUP), f"{type(command).__name__} brought a group back"
+
+    def test_silent_members_are_gone_in_the_end(self) -> None:
+        """Also when the shard was reloaded meanwhile: ``loaded`` sets the timers that this takes."""
+        whole = self._live()
+        lives = range(1, len(whole.log) + 1)
+        for end in lives:
+            group = GroupUnderTest(self.make_protocol(), self.config)
+            group.log = whole.log[:end]
+            group.reload()
+            group.wait(2 * HOUR_MS)
+            for name in self.groups_of(group.shard):
+                assert group.shard.is_empty(name), f"loaded from {end} records, the group never becomes empty"
+
+    # Strangers
+
+    def test_unknown_requests_are_refused(self) -> None:
+        """With a BrokerError: anything else drops the shard. (Offsets are the shard's, and never come here.)"""
+        group = self._live()
+        with pytest.raises(BrokerError):
+            group.shard.command(
+                OffsetCommitRequest(group_id=GROUP), ModelContext(ApiKey.OFFSET_COMMIT, 9), group.now_ms
+            )
+
+    def test_empty_requests_of_every_version_are_answered_or_refused(self) -> None:
+        """Fields that nobody has filled in are no defect."""
+        group = self._live()
+        for api, (low, high) in sorted(group.protocol.apis.items()):
+            for version in range(low, high + 1):
+                group.ask(request_class(api)(), version)
+
+    def test_errors_are_answered_in_every_version(self) -> None:
+        """``error_response`` makes a response to each of its requests that can be sent, and that says the error."""
+        protocol = self.make_protocol()
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for api, (low, high) in sorted(protocol.apis.items()):
+            response = protocol.error_response(request_class(api)(), code, None)
+            assert response.meta.key == api, (
+                f"{type(response).__name__} doesn't answer {API_BY_KEY[api].name}"
+            )
+            assert getattr(response, "error_code", code) == code, f"{type(response).__name__} tells no error"
+            for version in range(low, high + 1):
+                encode(response, version)
+
+    # Migration
+
+    def test_what_is_exported_can_be_imported(self) -> None:
+        """Where the type offers it: the same members come back, in no earlier generation."""
+
+        def done(group: GroupUnderTest) -> None:
+            if not group.shard.owns(GROUP) or group.shard.is_empty(GROUP):
+                return
+            try:
+                export = group.shard.export_group(GROUP)
+                other = GroupUnderTest(self.make_protocol(), self.config)
+                decision = other.shard.import_group(export, group.now_ms)
+            except (NotImplementedError, BrokerError):
+                return
+            assert export.group_id == GROUP
+            self._check_records(group.protocol, decision)
+            other.append(decision.records)
+            assert other.shard.owns(GROUP), "an imported group is not here"
+            again = other.shard.export_group(GROUP)
+            assert [m.member_id for m in again.members] == [m.member_id for m in export.members]
+            assert [m.instance_id for m in again.members] == [m.instance_id for m in export.members]
+            assert again.generation >= export.generation, "the generation went back"
+
+        self._live(done=done)
+
+
+def refusal(check: Callable[..., Any], *arguments: Any) -> ErrorCode | None:
+    """The code of the error that it raises, if it does; no other may escape."""
+    try:
+        check(*arguments)
+    except BrokerError as error:
+        return error.code
+    return None
+
+
+def left(log: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
+    """What compaction leaves of it."""
+    return [item for item in compacted(log) if isinstance(item, CoordinatorRecord)]
