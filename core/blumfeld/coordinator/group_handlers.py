@@ -13,6 +13,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from blumfeld.coordinator.coordinator import Coordinator, gather
+from blumfeld.coordinator.group_errors import (
+    commit_error,
+    commit_refused,
+    dead,
+    delete_error,
+    describe_error,
+    list_error,
+    offset_delete_error,
+    offset_delete_refused,
+    txn_commit_error,
+    txn_commit_refused,
+)
 from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup, TypeCommand
 from blumfeld.coordinator.offset_fetch import OffsetFetch
 from blumfeld.spi.cluster import ClusterImage
@@ -32,27 +44,9 @@ from blumfeld.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from blumfeld.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-from blumfeld.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
@@ -211,7 +205,7 @@ class GroupApis:
             response = DescribeGroupsResponse()
             for group, item in zip(asked, done, strict=True):
                 if item.error is not None:
-                    response.groups.append(_dead(group, code_of(item.error)))
+                    response.groups.append(dead(group, code_of(item.error)))
                     continue
                 described: DescribedGroup = item.result()
                 if request.include_authorized_operations:
@@ -316,72 +310,3 @@ def _refused(code: ErrorCode) -> Completion[Any]:
 def authorized_operations(group: str, context: RequestContext) -> int:
     """One bit for each operation on a group that the principal may do (KIP-430)."""
     return sum(1 << bit for name, bit in GROUP_OPERATIONS if context.authorize(name, "Group", group))
-
-
-def _dead(group: str, code: int) -> DescribedGroup:
-    return DescribedGroup(group_id=group, error_code=code)
-
-
-def commit_error(request: OffsetCommitRequest, code: int, _message: str | None) -> Message:
-    """Every partition that was asked has the error."""
-    return OffsetCommitResponse(topics=[commit_refused(topic, code) for topic in request.topics])
-
-
-def commit_refused(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
-    """Every partition of the topic has the error."""
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ],
-    )
-
-
-def txn_commit_error(request: TxnOffsetCommitRequest, code: int, _message: str | None) -> Message:
-    """Every partition that was asked has the error."""
-    return TxnOffsetCommitResponse(topics=[txn_commit_refused(topic, code) for topic in request.topics])
-
-
-def txn_commit_refused(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
-    """Every partition of the topic has the error."""
-    return TxnOffsetCommitResponseTopic(
-        name=topic.name,
-        partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ],
-    )
-
-
-def offset_delete_refused(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
-    """Every partition of the topic has the error."""
-    return OffsetDeleteResponseTopic(
-        name=topic.name,
-        partitions=[
-            OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ],
-    )
-
-
-def describe_error(request: DescribeGroupsRequest, code: int, _message: str | None) -> Message:
-    """Every group that was asked has the error."""
-    return DescribeGroupsResponse(groups=[_dead(group, code) for group in request.groups])
-
-
-def list_error(_request: ListGroupsRequest, code: int, _message: str | None) -> Message:
-    """The answer as a whole has the error."""
-    return ListGroupsResponse(error_code=code)
-
-
-def delete_error(request: DeleteGroupsRequest, code: int, _message: str | None) -> Message:
-    """Every group that was asked has the error."""
-    results = [DeletableGroupResult(group_id=group, error_code=code) for group in request.groups_names]
-    return DeleteGroupsResponse(results=results)
-
-
-def offset_delete_error(_request: OffsetDeleteRequest, code: int, _message: str | None) -> Message:
-    """The answer as a whole has the error."""
-    return OffsetDeleteResponse(error_code=code)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from blumfeld.coordinator.counts import CoordinatorCounts
+from blumfeld.coordinator.group_listing import listed, not_described
 from blumfeld.coordinator.offset_commands import OffsetCommands
 from blumfeld.coordinator.offset_expiry import expire
 from blumfeld.coordinator.offset_values import OFFSET_KEY_TYPES, decode_key
@@ -39,7 +40,7 @@ from blumfeld.wire.messages.group_coordinator_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataValue,
 )
-from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from blumfeld.wire.messages.list_groups import ListGroupsRequest
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
@@ -52,8 +53,6 @@ EXPIRED_RECORDS_MAX = 1_000
 """Tombstones of one batch, or a few more; the rest follows in the next turn."""
 EXPIRY_SLICE_OFFSETS = 2_000
 """Offsets that are looked at before other work gets its turn."""
-GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
-"""DescribeGroups answers a dead group without an error before this version."""
 
 
 class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,7 +230,7 @@ class GroupsShard:
             case OffsetDeleteRequest():
                 return self._offset_commands.delete(command, self._group_exists(command.group_id))
             case ListGroupsRequest():
-                return Decision(reply=self._list(command))
+                return Decision(reply=listed(command, self.summaries()))
             case DescribeGroup():
                 return Decision(reply=self._describe(command))
             case ForgetTopics():
@@ -301,23 +300,6 @@ class GroupsShard:
         ]
         return typed + simple
 
-    def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        states = {state.lower() for state in request.states_filter}
-        types = {name.lower() for name in request.types_filter}
-        return ListGroupsResponse(
-            groups=[
-                ListedGroup(
-                    group_id=summary.group_id,
-                    protocol_type=summary.protocol_type,
-                    group_state=summary.state,
-                    group_type=summary.group_type,
-                )
-                for summary in self.summaries()
-                if (not states or summary.state.lower() in states)
-                and (not types or summary.group_type.lower() in types)
-            ]
-        )
-
     def _describe(self, command: DescribeGroup) -> DescribedGroup:
         owner = self.owner(command.group_id)
         described = owner.describe(command.group_id) if owner else None
@@ -325,12 +307,7 @@ class GroupsShard:
             return described
         if owner is None and self._has_offsets(command.group_id):
             return DescribedGroup(group_id=command.group_id, group_state="Empty")
-        missing = DescribedGroup(group_id=command.group_id, group_state="Dead")
-        if command.version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
-            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            problem = "not found" if owner is None else "is not a classic group"
-            missing.error_message = f"Group {command.group_id} {problem}."
-        return missing
+        return not_described(command.group_id, command.version, exists=owner is not None)
 
     def _delete(self, group_id: str) -> Decision:
         owner = self.owner(group_id)
