@@ -27,6 +27,15 @@ def scrape(broker: Grouped) -> dict[str, float]:
     return {name.removeprefix("blumfeld_"): float(value) for name, value in (s.split(" ") for s in lines)}
 
 
+def rebalance(broker: Grouped) -> None:
+    """A group of one member, to the end."""
+    joined = broker.ask(join_request(), 9)
+    sync = SyncGroupRequest(
+        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, group_instance_id="one"
+    )
+    assert broker.ask(sync, 4).error_code == 0
+
+
 def test_a_scrape_counts_groups_by_type_and_state() -> None:
     """A group that only has offsets is a classic one, and empty: as ListGroups shows it."""
     broker = Grouped()
@@ -43,11 +52,7 @@ def test_a_scrape_counts_groups_by_type_and_state() -> None:
 
 def test_a_rebalance_counts_when_it_has_an_assignment() -> None:
     broker = Grouped()
-    joined = broker.ask(join_request(), 9)
-    sync = SyncGroupRequest(
-        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, group_instance_id="one"
-    )
-    assert broker.ask(sync, 4).error_code == 0
+    rebalance(broker)
     told = scrape(broker)
     assert told['groups{state="Stable",type="classic"}'] == 1
     assert told["group_rebalances_total"] == 1
@@ -70,11 +75,14 @@ def test_a_load_is_seen_and_not_counted_as_new() -> None:
     storage = PlainStorage()
     broker = Grouped(storage)
     broker.commit(5)
+    rebalance(broker)
     broker.stop()
     again = Grouped(storage)
     told = scrape(again)
     assert told["group_loads_total"] == 1
+    assert told["group_records_replayed_total"] == 2
     assert told["group_offset_commits_total"] == 0
+    assert told["group_rebalances_total"] == 0
     assert told["group_records_appended_total"] == 0
     assert told["group_offsets"] == 1
     assert told["group_load_max_seconds"] >= told["group_load_last_seconds"] >= 0

@@ -98,9 +98,12 @@ def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
     stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
     bad = FakeLog([entry("defect")])
     stage.coordinator.elected(0, bad)
+    stage.coordinator.elected(2, FakeLog([entry("behind it")]))
     assert stage.coordinator.loading()
     with pytest.raises(SimulationError, match="ZeroDivisionError"):
         stage.runtime.advance(1)
+    stage.runtime.advance(1)
+    assert stage.coordinator.counts.loads_completed == 2
     assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS + 1
     bad.items = [entry("mended")]
     stage.runtime.advance(RELOAD_DELAY_MS)

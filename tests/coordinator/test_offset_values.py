@@ -162,6 +162,18 @@ def test_a_run_is_replayed_as_its_records_one_by_one() -> None:
         assert len(quickly) == sum(len(offsets) for offsets in state(slowly).values())
 
 
+def test_a_group_that_was_forgotten_begins_anew_in_the_same_run() -> None:
+    """With its last offset the group went; what it commits next counts."""
+    store = OffsetStore()
+    items = [
+        offset_record("g", "t", 1, committed(5)),
+        tombstone("g", "t", 1),
+        offset_record("g", "t", 2, committed(6)),
+    ]
+    store.replay_run(RecordRun([i.key for i in items], [i.value for i in items]), store.replay_encoded)
+    assert state(store) == {"g": {("t", 2): committed(6)}}
+
+
 def test_a_decoded_record_is_the_same_as_an_encoded_one() -> None:
     """Both ways lead to one state."""
     encoded, decoded = OffsetStore(), OffsetStore()

@@ -92,20 +92,21 @@ class ShardHost:
                 if item is None:
                     self._loaded()
                     return False
-                left -= self._replay(item)
+                replayed = self._replay(item)
+                self._counts.records_replayed += replayed
+                left -= replayed or 1
         except Exception as error:
             self._drop(error)
             if not isinstance(error, BrokerError | ValueError | OSError):
                 raise
             return False
-        self._counts.records_replayed += REPLAY_SLICE_RECORDS - left
         return True
 
     def _replay(self, item: LogItem) -> int:
-        """How many records it was, at least one."""
+        """How many records it was."""
         if isinstance(item, RecordRun):
             self.shard.replay_run(item)
-            return len(item.keys) or 1
+            return len(item.keys)
         if isinstance(item, CoordinatorRecord):
             self.shard.replay(item)
         elif isinstance(item, TransactionalRecord):
