@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blumfeld.testing.embedded import EmbeddedBroker
 
 pytest.register_assert_rewrite(
+    "blumfeld.testing.assignor_contract",
     "blumfeld.testing.storage_contract",
     "blumfeld.testing.storage_durability",
     "blumfeld.testing.storage_machine",
