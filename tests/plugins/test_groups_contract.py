@@ -107,12 +107,14 @@ class TestConsumer(GroupProtocolContract):
         for _ in range(4):
             for name in "abc":
                 epochs[name] = self.beat(group, name, epochs[name] or 1, all_told=True)
+        self.beat(group, "a", epochs["a"], timeout_ms=45_000)
         self.beat(group, "b", -2, instance="i")
         self.beat(group, "b2", 0, instance="i")
         group.cluster.create("t", 6)
         group.wait(3_000)
         self.beat(group, "a", epochs["a"])
         self.beat(group, "a", -1)
+        group.wait(1_000)
         self.beat(group, "c", 99)
         group.wait(100_000)
 
@@ -125,6 +127,7 @@ class TestConsumer(GroupProtocolContract):
         instance: str | None = None,
         regex: str | None = None,
         all_told: bool = False,
+        timeout_ms: int = -1,
     ) -> int:
         """A heartbeat of one who obeys at once; its epoch afterwards."""
         request = ConsumerGroupHeartbeatRequest(
@@ -132,6 +135,7 @@ class TestConsumer(GroupProtocolContract):
             member_id=name,
             member_epoch=epoch,
             instance_id=instance or ("i" if name == "b" else None),
+            rebalance_timeout_ms=timeout_ms,
         )
         if epoch == 0:
             request.rebalance_timeout_ms = 30_000
