@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.testing.clients.catalogue import CLIENTS
+from blumfeld.testing.clients.columns import COLUMNS_OF
 from blumfeld.testing.clients.java import PEER_VARIABLE
 from blumfeld.testing.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
 
@@ -37,9 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.peer:
         os.environ[PEER_VARIABLE] = given.peer
     with ExitStack() as stack:
-        bootstrap = given.bootstrap or _start(stack, console)
+        bootstrap = given.bootstrap or start_broker(stack, console)
         rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell))
-    console.print(_table(rows, columns))
+    for table in _tables(rows):
+        console.print(table)
     for line in remarks(rows):
         console.print(f"– {line}", highlight=False, style="dim", markup=False)
     wrong = problems(rows)
@@ -52,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong or not ran else 0
 
 
-def _start(stack: ExitStack, console: Console) -> str:
+def start_broker(stack: ExitStack, console: Console) -> str:
+    """A broker of this build until the stack ends; its address."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
     broker = BrokerProcess(Path(folder), settings=(NO_REBALANCE_DELAY,))
     broker.start()
@@ -67,17 +70,21 @@ def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
     console.print(line, highlight=False)
 
 
-def _table(rows: list[Row], columns: list[str]) -> Table:
-    """Clients as columns: there are more checks than clients."""
-    table = Table(title="Unmodified clients against this broker", title_justify="left")
-    table.add_column("")
+def _tables(rows: list[Row]) -> Iterator[Table]:
+    """One for the clients that share their columns, one for each that has its own; clients across."""
     shown = [row for row in rows if row.absent is None]
-    for row in shown:
-        name, _, detail = row.version.partition(" ")
-        table.add_column(f"{row.name}\n{name}\n{detail}", justify="center")
-    for column in columns:
-        table.add_row(column, *(_mark(row.cells[column]) for row in shown))
-    return table
+    alike = [row for row in shown if row.name not in COLUMNS_OF]
+    for group in (alike, *([row] for row in shown if row.name in COLUMNS_OF)):
+        if not group:
+            continue
+        table = Table(title="Unmodified clients against this broker", title_justify="left")
+        table.add_column("")
+        for row in group:
+            name, _, detail = row.version.partition(" ")
+            table.add_column(f"{row.name}\n{name}\n{detail}", justify="center")
+        for column in group[0].cells:
+            table.add_row(column, *(_mark(row.cells[column]) for row in group))
+        yield table
 
 
 def _mark(cell: Cell) -> str:

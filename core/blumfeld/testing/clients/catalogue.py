@@ -14,6 +14,7 @@ CLIENTS = {
     "kafkajs": ("kafkajs", "KafkaJs"),
     "franz-go": ("franz_go", "FranzGo"),
     "java": ("java", "JavaTools"),
+    "kafka-tools": ("java", "ConsoleTools"),
 }
 """Module and class of each, in the order of the matrix's rows."""
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from blumfeld.testing.clients import checks
 from blumfeld.testing.clients.checks import Check
 from blumfeld.testing.clients.group_checks import GROUP_COLUMNS
+from blumfeld.testing.clients.tool_checks import TOOL_COLUMNS
 
 COLUMNS: dict[str, Check] = {**checks.COLUMNS, **GROUP_COLUMNS}
-ALL_CHECKS: dict[str, Check] = COLUMNS
+"""What clients are asked."""
+COLUMNS_OF: dict[str, dict[str, Check]] = {"kafka-tools": TOOL_COLUMNS}
+"""Clients that have columns of their own."""
+
+
+def columns_of(client: str) -> dict[str, Check]:
+    """The columns of a client."""
+    return COLUMNS_OF.get(client, COLUMNS)

@@ -218,7 +218,21 @@ class JavaTools(Client):
         return given
 
     def _ask(self, tool: str, *options: str) -> str:
-        return _tool(tool, "--bootstrap-server", self.bootstrap, *options).decode()
+        return ask_tool(self.bootstrap, tool, *options)
+
+
+class ConsoleTools(JavaTools):
+    """The same programs, for the columns of :mod:`.tool_checks`."""
+
+    name = "kafka-tools"
+
+
+def ask_tool(bootstrap: str, tool: str, *options: str) -> str:
+    """What one of Kafka's tools prints on stdout.
+
+    :raises CheckFailed: it ended with another status than 0, or not in time
+    """
+    return _tool(tool, "--bootstrap-server", bootstrap, *options).decode()
 
 
 def _tool(tool: str, *options: str) -> bytes:

@@ -11,14 +11,14 @@ import traceback
 
 from blumfeld.testing.clients.catalogue import client_class
 from blumfeld.testing.clients.client import CheckFailed, NotOffered
-from blumfeld.testing.clients.columns import ALL_CHECKS
+from blumfeld.testing.clients.columns import columns_of
 from blumfeld.testing.clients.scene import Scene
 
 
 def run_step(name: str, column: str, bootstrap: str, tag: str) -> tuple[str, str]:
     """The verdict and a note to it; raises nothing."""
     try:
-        ALL_CHECKS[column](client_class(name)(bootstrap), Scene(bootstrap, tag))
+        columns_of(name)[column](client_class(name)(bootstrap), Scene(bootstrap, tag))
     except NotOffered as reason:
         return "not offered", str(reason)
     except CheckFailed as failure:
