@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from blumfeld.bench.rebalance.command import rebalance
+
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blumfeld.bench.rebalance.result import RebalanceResult
     from blumfeld.bench.result import Result
     from blumfeld.bench.session import Options
     from blumfeld.bench.variants import VariantSpec
@@ -54,6 +57,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+app.command()(rebalance)
 
 Out = Annotated[
     Path | None, typer.Option("--out", help="The result file; bench-WORKLOAD-TIME.json if not given.")
@@ -107,7 +112,7 @@ def run(
     folder: Folder = None,
 ) -> None:
     """Measure variants in turn and say what differs. The verb may be left out."""
-    _need_libraries()
+    need_libraries()
     from blumfeld.bench.session import Options
     from blumfeld.bench.variants import VariantError, parse_variants
     from blumfeld.bench.workload import WorkloadError, load_workload
@@ -116,10 +121,10 @@ def run(
         loaded = chosen(load_workload(workload), driver, step or [])
         specs = parse_variants([with_common(text, overrides or []) for text in variants])
     except (VariantError, WorkloadError) as error:
-        _refuse(str(error))
-    path = _result_path(out, loaded.name)
+        refuse(str(error))
+    path = result_path(out, loaded.name)
     options = Options(
-        rounds=rounds, quick=quick, seed=seed, system_calls=system_calls, pin=pin, folder=_existing(folder)
+        rounds=rounds, quick=quick, seed=seed, system_calls=system_calls, pin=pin, folder=existing(folder)
     )
     _measure(loaded, specs, options, path)
 
@@ -133,22 +138,25 @@ def report(
     ] = None,
 ) -> None:
     """Make an HTML page and PNGs of a result."""
-    _need_libraries()
+    need_libraries()
+    from blumfeld.bench.rebalance.plots import write_rebalance
     from blumfeld.bench.report.write import write_report
 
-    loaded = _load(result)
     folder = out or result.with_name(f"{result.stem}-report")
+    rebalanced = _rebalanced(result)
     try:
-        written = write_report(loaded, folder)
+        written = (
+            write_report(_load(result), folder) if rebalanced is None else write_rebalance(rebalanced, folder)
+        )
     except OSError as error:
-        _refuse(f"{folder}: {error.strerror or error}")
+        refuse(f"{folder}: {error.strerror or error}")
     typer.echo(f"{written[0]} and {len(written) - 1} plots beside it")
 
 
 @app.command()
 def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
     """Run again what a result is of: the same variants, workload, seed and rounds. Manifests are those in the file."""
-    _need_libraries()
+    need_libraries()
     from blumfeld.bench.session import Options
     from blumfeld.bench.variants import VariantError, specs_of
 
@@ -156,24 +164,27 @@ def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
     try:
         specs = specs_of(loaded)
     except VariantError as error:
-        _refuse(str(error))
+        refuse(str(error))
     options = Options(
         rounds=loaded.rounds,
         seed=loaded.seed,
         system_calls=bool(loaded.system_calls),
         pin=loaded.pinned,
-        folder=_existing(folder),
+        folder=existing(folder),
     )
-    _measure(loaded.workload, specs, options, _result_path(out, loaded.workload.name))
+    _measure(loaded.workload, specs, options, result_path(out, loaded.workload.name))
 
 
 @app.command()
 def show(result: ResultFile) -> None:
     """Print a result's table and verdict again."""
-    _need_libraries()
+    need_libraries()
+    from blumfeld.bench.rebalance.table import rebalance_table
     from blumfeld.bench.table import result_table
 
-    _console().print(result_table(_load(result)))
+    rebalanced = _rebalanced(result)
+    shown = result_table(_load(result)) if rebalanced is None else rebalance_table(rebalanced)
+    make_console().print(shown)
 
 
 @app.command()
@@ -203,7 +214,7 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
     from blumfeld.bench.session import SessionError, run_session
     from blumfeld.bench.table import result_table
 
-    console = _console()
+    console = make_console()
     try:
         with watching(console) as watcher:
             result = run_session(specs, workload, make_driver, options, watcher)
@@ -255,18 +266,30 @@ def with_common(variant: str, overrides: Sequence[str]) -> str:
     return shlex.join([what, *common, *own])
 
 
-def _need_libraries() -> None:
+def need_libraries() -> None:
+    """Or the command is refused."""
     from importlib.util import find_spec
 
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
-        _refuse(f"{', '.join(missing)} not installed: pip install 'blumfeld[bench]'")
+        refuse(f"{', '.join(missing)} not installed: pip install 'blumfeld[bench]'")
 
 
-def _refuse(reason: str) -> NoReturn:
+def refuse(reason: str) -> NoReturn:
+    """What was typed can't be run: say why, and end."""
     for line in reason.splitlines():
         typer.echo(f"blumfeld: {line}", err=True)
     raise typer.Exit(BAD_INPUT)
+
+
+def _rebalanced(path: Path) -> RebalanceResult | None:
+    """What a run of the rebalance bench wrote, or None where it is another's."""
+    from blumfeld.bench.rebalance.result import load_rebalance
+
+    try:
+        return load_rebalance(path.read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _load(path: Path) -> Result:
@@ -275,18 +298,19 @@ def _load(path: Path) -> Result:
     try:
         return load_result(path)
     except OSError as error:
-        _refuse(f"{path}: {error.strerror}; allowed: a result file")
+        refuse(f"{path}: {error.strerror}; allowed: a result file")
     except ValueError as error:
-        _refuse(str(error))
+        refuse(str(error))
 
 
-def _existing(folder: Path | None) -> Path | None:
+def existing(folder: Path | None) -> Path | None:
+    """The folder, if it is there, or the command is refused."""
     if folder is not None and not folder.is_dir():
-        _refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
+        refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
     return folder
 
 
-def _console() -> Console:
+def make_console() -> Console:
     """As wide as the terminal; where there is none, wide enough for a table."""
     from rich.console import Console
 
@@ -294,13 +318,13 @@ def _console() -> Console:
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=FILE_COLUMNS)
 
 
-def _result_path(out: Path | None, workload: str) -> Path:
+def result_path(out: Path | None, workload: str) -> Path:
     """Where the result goes: a place that can be written to, or the run isn't begun."""
     from datetime import UTC, datetime
 
     path = out or Path(f"bench-{workload}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     if path.is_dir() or not path.absolute().parent.is_dir():
-        _refuse(
+        refuse(
             f"--out {path}: found {'a folder' if path.is_dir() else 'no such folder'}; allowed: a file in one"
         )
     return path

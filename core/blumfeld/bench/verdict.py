@@ -113,17 +113,38 @@ class Conclusion:
         return any(one.different for one in self.comparisons)
 
 
+@attrs.frozen(eq=False)
+class Pair:
+    """One figure of two variants, to be compared."""
+
+    step: str
+    variant: str
+    baseline: str
+    measure: Measure
+    headline: bool
+    """Whether it is among those that share most of the level at which a run may err."""
+    rounds: int
+    seen: Paired | None
+    """None with too few rounds."""
+
+
 def conclude(result: Result, steps: Sequence[StepCells] | None = None) -> Conclusion:
     """Compare every variant with the first that has rounds.
 
     :param steps: the result's cells, if they are at hand
     """
-    pairs = [pair for cells in (cells_of(result) if steps is None else steps) for pair in _pairs(cells)]
+    return Conclusion(
+        judged([pair for cells in (cells_of(result) if steps is None else steps) for pair in _pairs(cells)])
+    )
+
+
+def judged(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
+    """What is said of each of them, all tried together; in their order."""
     tried = [pair for pair in pairs if pair.seen is not None]
     weights = _weights(tried)
     p_values = [pair.seen.p_value for pair in tried if pair.seen is not None]
     decided = dict(zip(map(id, tried), holm(p_values, weights), strict=True))
-    return Conclusion(tuple(_comparison(pair, decided.get(id(pair))) for pair in pairs))
+    return tuple(_comparison(pair, decided.get(id(pair))) for pair in pairs)
 
 
 def headline_of(step: Step) -> frozenset[str]:
@@ -136,28 +157,22 @@ def headline_of(step: Step) -> frozenset[str]:
     return frozenset(keys)
 
 
-@attrs.frozen(eq=False)
-class _Pair:
-    step: Step
-    variant: str
-    baseline: str
-    measure: Measure
-    rounds: int
-    seen: Paired | None
-
-    @property
-    def headline(self) -> bool:
-        return self.measure.key in headline_of(self.step)
-
-
-def _pairs(cells: StepCells) -> Iterator[_Pair]:
+def _pairs(cells: StepCells) -> Iterator[Pair]:
     ran = [cell for cell in cells.cells if cell.rounds]
+    headline = headline_of(cells.step)
     for cell in ran[1:]:
         for measure in FAMILY:
             first, second = _common(ran[0], cell, measure)
             if first:
-                labels = (cell.variant.label, ran[0].variant.label)
-                yield _Pair(cells.step, *labels, measure, len(first), paired(first, second))
+                yield Pair(
+                    step=cells.step.name,
+                    variant=cell.variant.label,
+                    baseline=ran[0].variant.label,
+                    measure=measure,
+                    headline=measure.key in headline,
+                    rounds=len(first),
+                    seen=paired(first, second),
+                )
 
 
 def _common(first: Cell, second: Cell, measure: Measure) -> tuple[list[float], list[float]]:
@@ -172,13 +187,13 @@ def _by_round(cell: Cell, measure: Measure) -> dict[int, float]:
     return {number: value for number, value in values if value is not None and isfinite(value) and value > 0}
 
 
-def _weights(pairs: Sequence[_Pair]) -> list[float]:
+def _weights(pairs: Sequence[Pair]) -> list[float]:
     headline = sum(pair.headline for pair in pairs)
     others = len(pairs) - headline
     return [HEADLINE_SHARE / headline if pair.headline else (1 - HEADLINE_SHARE) / others for pair in pairs]
 
 
-def _comparison(pair: _Pair, decided: tuple[bool, float] | None) -> Comparison:
+def _comparison(pair: Pair, decided: tuple[bool, float] | None) -> Comparison:
     seen = pair.seen
     if seen is None or decided is None:
         said = f"too few rounds to tell: {pair.rounds}, and {ROUNDS_MIN} are the least"
@@ -200,7 +215,7 @@ def _comparison(pair: _Pair, decided: tuple[bool, float] | None) -> Comparison:
 
 
 def _made(
-    pair: _Pair,
+    pair: Pair,
     ratio: float,
     interval: tuple[float, float],
     level: float,
@@ -218,7 +233,7 @@ def _made(
     else:
         sentence = f"{title} of {pair.variant} and {pair.baseline}: {said}"
     return Comparison(
-        step=pair.step.name,
+        step=pair.step,
         variant=pair.variant,
         baseline=pair.baseline,
         measure=pair.measure,

@@ -1,12 +1,69 @@
-"""``blumfeld bench rebalance``: what was typed becomes a run, and a run a file, a table and plots."""
+"""``blumfeld bench rebalance``: what was typed becomes a run, and a run a file and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from blumfeld.bench.command import with_common
-from blumfeld.bench.rebalance.settings import Settings
-from blumfeld.bench.variants import VariantSpec, parse_variant
+import typer
+
+if TYPE_CHECKING:
+    from blumfeld.bench.rebalance.settings import Settings
+    from blumfeld.bench.variants import VariantSpec
+
+ROUNDS = 3
+QUICK_SIZES = (100,)
+
+
+def rebalance(
+    variants: Annotated[
+        list[str],
+        typer.Argument(
+            help="As for a comparison; a foreign start command takes the settings where it says {settings}: "
+            "\"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port} {settings}'\"."
+        ),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One round of 100 members in two minutes: figures, no verdict.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that each variant is measured.")] = ROUNDS,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--size", min=10, help="Of the group, 10, 100, 1000; may be repeated.")
+    ] = None,
+    protocols: Annotated[
+        list[str] | None,
+        typer.Option("--protocol", help="eager, cooperative, KIP-848; may be repeated. All if not given."),
+    ] = None,
+    session_timeout_ms: Annotated[int, typer.Option(min=1000, help="Equal on all sides.")] = 6000,
+    heartbeat_interval_ms: Annotated[int, typer.Option(min=100, help="Equal on all sides.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Of heartbeat times, and of who is killed.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The result file; bench-rebalance-TIME.json if not given.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--folder", help="Where servers keep their data.")] = None,
+) -> None:
+    """Measure what a rebalance costs in each group protocol: a member is killed, added, leaves; a tenth is added."""
+    from blumfeld.bench.command import existing, need_libraries, refuse, result_path
+    from blumfeld.bench.rebalance.settings import PROTOCOLS, Settings
+    from blumfeld.bench.variants import VariantError
+
+    need_libraries()
+    unknown = [one for one in protocols or () if one not in PROTOCOLS]
+    if unknown:
+        refuse(f"--protocol: found {', '.join(unknown)}; allowed: {', '.join(PROTOCOLS)}")
+    settings = Settings(
+        sizes=tuple(sizes or (QUICK_SIZES if quick else Settings().sizes)),
+        protocols=tuple(protocols or PROTOCOLS),
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        seed=seed,
+    )
+    try:
+        specs = specs_with(variants, settings)
+    except VariantError as error:
+        refuse(str(error))
+    _measure(specs, settings, 1 if quick else rounds, existing(folder), result_path(out, "rebalance"))
 
 
 def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, ...]:
@@ -14,7 +71,33 @@ def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, .
 
     :raises VariantError: one can't be run
     """
+    from blumfeld.bench.command import with_common
+    from blumfeld.bench.variants import parse_variant, parse_variants
+
+    labels = [spec.label for spec in parse_variants(texts)]
     return tuple(
-        parse_variant(with_common(text, settings.overrides()), label=parse_variant(text).label)
-        for text in texts
+        parse_variant(with_common(text, settings.overrides()), label=label)
+        for text, label in zip(texts, labels, strict=True)
     )
+
+
+def _measure(
+    specs: Sequence[VariantSpec], settings: Settings, rounds: int, folder: Path | None, path: Path
+) -> None:
+    """Run it, save it, show it; what an interrupted run measured is saved as well."""
+    from blumfeld.bench.command import FAILED, INTERRUPTED, make_console
+    from blumfeld.bench.rebalance.result import save_rebalance
+    from blumfeld.bench.rebalance.session import Session
+    from blumfeld.bench.rebalance.table import rebalance_table
+
+    console = make_console()
+    result = Session(
+        specs, settings, rounds, folder, lambda line: console.print(line, highlight=False, style="dim")
+    ).run()
+    save_rebalance(result, path)
+    console.print(rebalance_table(result))
+    console.print(f"\n{path}: for a page with plots, blumfeld bench report {path}", highlight=False)
+    if result.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not result.samples:
+        raise typer.Exit(FAILED)

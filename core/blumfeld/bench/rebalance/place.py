@@ -89,7 +89,8 @@ def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | N
     with GroupClient(HOST, port, CLIENT_TIMEOUT_S) as client:
         config = client.broker_config(list(wanted))
         if unequal := differences(wanted, config):
-            raise UnequalError(f"{spec.label}: {'; '.join(unequal)}")
+            hint = "; a start command takes the settings where it says {settings}"
+            raise UnequalError("; ".join(unequal) + (hint if spec.variant.kind == "foreign" else ""))
         topics = {
             size: _topic(client, size, size * settings.partitions_per_member)
             for size in sorted({*settings.sizes, WARM_UP_SIZE})

@@ -93,7 +93,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class RebalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
-    experiment: Literal["rebalance"] = "rebalance"
+    experiment: Literal["rebalance"]
+    """So that the file of another bench is none of these."""
     format: int = FORMAT
     blumfeld: str
     created: str

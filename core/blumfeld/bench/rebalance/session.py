@@ -66,6 +66,7 @@ class Session:
                 self._turn(turn, Path(folder) / f"{turn.position:03}")
             interrupted = False
         return RebalanceResult(
+            experiment="rebalance",
             blumfeld=__version__,
             created=created,
             machine=machine,
