@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import GroupExport, GroupShard, MemberExport
 from blumfeld_groups_kip848.edit import Edit
@@ -34,12 +35,13 @@ def convert(
     *,
     rebalances: bool = True,
 ) -> None:
-    """End the group of ``edit`` and make a classic one of who stays: its generation is the group's epoch, each member
-    has what its target says. Its timers are ordered; those of the group as it was are left to the caller. Nothing may
-    be written, and nothing may fail, after it.
+    """End the group of ``edit`` and make a classic one of who stays: its generation is the group's epoch. Its timers
+    are ordered; those of the group as it was are left to the caller. Nothing may be written, and nothing may fail,
+    after it.
 
     :param classic: the shard of groups_classic
-    :param rebalances: members are to join again at once. Not so where one member took another's place: nothing moves
+    :param rebalances: members are to join again at once. Not so where one member took another's place in a group that
+        is stable: nothing moves
     """
     export = exported(edit.group, image, leaving, rebalances)
     edit.end_group()
@@ -51,7 +53,11 @@ def convert(
 def exported(
     group: ConsumerGroup, image: ClusterImage, leaving: Collection[str] = (), rebalances: bool = True
 ) -> GroupExport:
-    """The group without who leaves, as a neutral value: the classic side chooses protocol and leader."""
+    """The group without who leaves, as a neutral value: the classic side chooses protocol and leader.
+
+    Members are assigned what they hold, what they are to give up too: they read it until they have joined. (Kafka says
+    what they were to have. If the group is upgraded again before that, it gives away what a member reads.)
+    """
     staying = [member for member_id, member in group.members.items() if member_id not in leaving]
     return GroupExport(
         group_id=group.group_id,
@@ -59,12 +65,12 @@ def exported(
         protocol_name=None,
         generation=group.epoch,
         leader_id=None,
-        members=tuple(_member(group, member, image) for member in staying),
+        members=tuple(_member(member, image) for member in staying),
         rebalances=rebalances,
     )
 
 
-def _member(group: ConsumerGroup, member: Member, image: ClusterImage) -> MemberExport:
+def _member(member: Member, image: ClusterImage) -> MemberExport:
     classic = member.classic
     session_timeout_ms = 0 if classic is None else classic.session_timeout_ms
     protocols = () if classic is None else classic.protocols
@@ -77,5 +83,14 @@ def _member(group: ConsumerGroup, member: Member, image: ClusterImage) -> Member
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         protocols=protocols,
-        assignment=assignment_bytes(group.targets.get(member.member_id, {}), version, image),
+        assignment=assignment_bytes(_held(member), version, image),
     )
+
+
+def _held(member: Member) -> Assigned:
+    """By topic id; the two never overlap."""
+    topics = {**member.assigned, **member.revoking}
+    return {
+        topic_id: frozenset(member.assigned.get(topic_id, ())) | frozenset(member.revoking.get(topic_id, ()))
+        for topic_id in topics
+    }
