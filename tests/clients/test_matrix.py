@@ -7,6 +7,7 @@ import pytest
 from blumfeld.testing.clients.__main__ import main
 from blumfeld.testing.clients.client import Client, NotOffered
 from blumfeld.testing.clients.matrix import FAILED, NOT_OFFERED, OK, Cell, Row, problems, remarks, run_cell
+from blumfeld.testing.clients.migration.__main__ import main as migrate
 
 NOBODY = "127.0.0.1:1"
 
@@ -55,3 +56,8 @@ def test_a_client_offers_only_what_it_says() -> None:
 
     with pytest.raises(NotOffered, match="bare has no call for it"):
         Bare(NOBODY).group_ids()
+
+
+def test_a_client_without_kip_848_is_named_and_nothing_is_claimed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert migrate(["--groups", "kafka-python", "--bootstrap", "127.0.0.1:1"]) == 1
+    assert "has no KIP-848" in capsys.readouterr().out
