@@ -134,7 +134,7 @@ class ClassicJoining:
         request, group = self._request, self._edit.group
         described = attrs.evolve(
             member,
-            instance_id=request.group_instance_id,
+            instance_id=request.group_instance_id or member.instance_id,
             rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
             client_id=self._context.client_id,
             client_host=f"/{self._context.peer_host}",

@@ -5,6 +5,9 @@ epoch 0, in that one decision, so that its members go on reading where they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
 
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
@@ -21,6 +24,7 @@ from blumfeld_groups_kip848.member_bytes import (
     subscription_of,
 )
 
+Claim: TypeAlias = tuple[int, Assigned]
 UPGRADES = frozenset({"upgrade", "bidirectional"})
 """Values of ``group.consumer.migration.policy`` by which a classic group may become a KIP-848 group."""
 
@@ -47,12 +51,13 @@ def take_over(edit: Edit, other: GroupShard, policy: str, size_max: int, image: 
 def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
     """Write the group in Kafka's order: who its members are, its epoch (the generation), what each is to have and the
     epoch of that, what each has. All are where the last assignment of the group left them; a rebalance that was
-    in flight is taken up by their joining again.
+    in flight is taken up by their joining again. What a cooperative member was to give up by that assignment, and so
+    nobody was given, it has still, until it has joined again and doesn't say so (Kafka would give it away at once).
 
     :raises BrokerError: GROUP_ID_NOT_FOUND: what a member said or was assigned can't be read, or has user data that
         would be lost
     """
-    members = [_member(member, export, image) for member in export.members]
+    members = _with_what_is_held([_read(member, export, image) for member in export.members])
     for member in members:
         edit.put_member(member)
     edit.put_epoch(export.generation, subscriptions.metadata_hash(edit.group, image))
@@ -85,7 +90,8 @@ def _check(export: GroupExport, policy: str, size_max: int) -> None:
         raise _refused(export.group_id, "the group size exceeds the consumer group maximum size")
 
 
-def _member(member: MemberExport, export: GroupExport, image: ClusterImage) -> Member:
+def _read(member: MemberExport, export: GroupExport, image: ClusterImage) -> tuple[Member, Claim]:
+    """The member, and what it said it owned when it joined last, with the generation of that."""
     subscription = subscription_of(metadata_for(member.protocols, export.protocol_name))
     assignment = assignment_of(member.assignment)
     if subscription is None or assignment is None:
@@ -97,8 +103,7 @@ def _member(member: MemberExport, export: GroupExport, image: ClusterImage) -> M
             "assignor before re-attempting the upgrade",
         )
     generation = export.generation
-    owned = by_topic_id(assignment.assigned_partitions, image)
-    return Member(
+    imported = Member(
         member.member_id,
         member.instance_id,
         subscription.rack_id,
@@ -110,8 +115,33 @@ def _member(member: MemberExport, export: GroupExport, image: ClusterImage) -> M
         epoch=generation,
         previous_epoch=generation,
         state=MemberState.STABLE,
-        assigned={topic_id: dict.fromkeys(sorted(held), generation) for topic_id, held in owned.items()},
+        assigned=_since(by_topic_id(assignment.assigned_partitions, image), generation),
     )
+    return imported, (subscription.generation_id, by_topic_id(subscription.owned_partitions, image))
+
+
+def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
+    """Members with what they claim and nobody was assigned; the newest claim counts."""
+    taken = {
+        (topic_id, partition)
+        for member, _ in members
+        for topic_id, partitions in member.assigned.items()
+        for partition in partitions
+    }
+    held: dict[str, Member] = {}
+    for member, (_, owned) in sorted(members, key=lambda item: -item[1][0]):
+        assigned = {topic_id: dict(partitions) for topic_id, partitions in member.assigned.items()}
+        for topic_id, partitions in owned.items():
+            free = sorted(partition for partition in partitions if (topic_id, partition) not in taken)
+            taken.update((topic_id, partition) for partition in free)
+            if free:
+                assigned.setdefault(topic_id, {}).update(dict.fromkeys(free, member.epoch))
+        held[member.member_id] = attrs.evolve(member, assigned=assigned)
+    return [held[member.member_id] for member, _ in members]
+
+
+def _since(owned: Assigned, epoch: int) -> Owned:
+    return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in owned.items()}
 
 
 def _partitions(owned: Owned) -> Assigned:
