@@ -174,6 +174,20 @@ def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
     assert stage.submit(1, read).result() == ["happened"]
 
 
+def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
+    """Even if it happens again before all have heard; one that has gone meanwhile needn't."""
+    stage = Stage()
+    for partition in range(3):
+        stage.coordinator.elected(partition, FakeLog())
+    stage.coordinator.tell_all(note("first"))
+    stage.coordinator.tell_all(note("second"))
+    assert stage.submit(0, read).result() == [], "in turns to come"
+    stage.coordinator.resigned(2)
+    stage.runtime.run_turn()
+    for partition in range(2):
+        assert stage.submit(partition, read).result() == ["first", "second"]
+
+
 def test_a_load_is_timed() -> None:
     """From the election until commands are decided."""
     stage = Stage()

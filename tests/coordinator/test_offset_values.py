@@ -174,6 +174,18 @@ def test_a_group_that_was_forgotten_begins_anew_in_the_same_run() -> None:
     assert state(store) == {"g": {("t", 2): committed(6)}}
 
 
+def test_what_is_committed_for_a_new_topic_of_a_name_is_not_forgotten_with_the_old_one() -> None:
+    """Forgetting takes a while. What has no id may be of either, and goes."""
+    store = OffsetStore()
+    for partition, topic_id in enumerate((b"o" * 16, b"n" * 16, ZERO_UUID)):
+        item = offset_record("g", "t", partition, CommittedOffset(1, 0, "", 1, -1, topic_id))
+        store.replay_encoded(item.key, item.value)
+    forgotten = store.tombstones_of_topics(("t",), (b"o" * 16,))
+    assert forgotten == [tombstone("g", "t", 0), tombstone("g", "t", 2)]
+    assert len(store.tombstones_of_topics(("t",))) == 3
+    assert store.tombstones_of_topics(("u",), (b"o" * 16,)) == []
+
+
 def test_a_decoded_record_is_the_same_as_an_encoded_one() -> None:
     """Both ways lead to one state."""
     encoded, decoded = OffsetStore(), OffsetStore()

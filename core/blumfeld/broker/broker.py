@@ -273,7 +273,7 @@ class Broker:
             for index in sorted(topic.partitions):
                 self.partitions.remove(TopicPartition(topic.name, index))
         if self._groups is not None and delta.topics_deleted:
-            self._groups.topics_deleted([topic.name for topic in delta.topics_deleted])
+            self._groups.topics_deleted(delta.topics_deleted)
         leaders = []
         for topic, partition in delta.partitions_changed:
             at = TopicPartition(topic.name, partition.partition)

@@ -11,7 +11,7 @@ from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups_shard import ForgetTopics, GroupsShard
 from blumfeld.coordinator.record_runs import record_run
 from blumfeld.coordinator.shard_contract import LogItem, TransactionalRecord, TransactionMarker
-from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.context import ApiHandler
@@ -212,9 +212,10 @@ class GroupCoordination:
 
         return group_metrics(self.coordinator)
 
-    def topics_deleted(self, topics: Sequence[str]) -> None:
-        """What was committed for them is forgotten, so that a topic of the same name begins anew."""
-        self.coordinator.tell_all(ForgetTopics(tuple(topics)))
+    def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
+        """What was committed for them is forgotten, in turns to come, so that a topic of the same name begins anew."""
+        names, ids = (topic.name for topic in topics), (topic.topic_id for topic in topics)
+        self.coordinator.tell_all(ForgetTopics(tuple(names), tuple(ids)))
 
     def transaction_ended(self, index: int, producer_id: int, committed: bool) -> None:
         """A marker was placed in this partition of ``__consumer_offsets`` (WriteTxnMarkers): what the producer

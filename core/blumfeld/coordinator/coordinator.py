@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -46,6 +47,7 @@ class Coordinator:
         self._loads = Loads(runtime)
         self._failed_loads: dict[int, int] = {}
         """How often in a row the log of a partition could not be replayed."""
+        self._untold: deque[tuple[int, Any]] = deque()
         self._due: dict[int, list[Any]] = {}
         """Commands for a shard that is still being replayed."""
 
@@ -101,13 +103,25 @@ class Coordinator:
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
 
     def tell_all(self, command: Any) -> None:
-        """Have every shard here decide on something that happened; one that is being replayed does so afterwards."""
-        for partition in sorted(self._hosts):
-            host = self._hosts[partition]
-            if host.state is HostState.ACTIVE:
-                host.submit(command, None)
-            else:
-                self._due.setdefault(partition, []).append(command)
+        """Have every shard here decide on something that happened: one a turn, so that other work goes on beside it;
+        one that is being replayed does so afterwards.
+        """
+        waits = bool(self._untold)
+        self._untold.extend((partition, command) for partition in sorted(self._hosts))
+        if self._untold and not waits:
+            self._runtime.call_later(0, self._tell_next)
+
+    def _tell_next(self) -> None:
+        partition, command = self._untold.popleft()
+        if self._untold:
+            self._runtime.call_later(0, self._tell_next)
+        host = self._hosts.get(partition)
+        if host is None:
+            return  # whoever leads it now heard of it too
+        if host.state is HostState.ACTIVE:
+            host.submit(command, None)
+        else:
+            self._due.setdefault(partition, []).append(command)
 
     def loading(self) -> bool:
         """Whether a shard is still being replayed."""

@@ -83,6 +83,8 @@ class ForgetTopics(msgspec.Struct, frozen=True):
     """A command: these topics are gone, and with them all offsets that were committed for them."""
 
     topics: tuple[str, ...]
+    topic_ids: tuple[bytes, ...] = ()
+    """Theirs: what was committed since for new topics of the same names stays. Empty: nothing of that name does."""
 
 
 class ExpireOffsets(msgspec.Struct, frozen=True):
@@ -234,7 +236,8 @@ class GroupsShard:
             case DescribeGroup():
                 return Decision(reply=self._describe(command))
             case ForgetTopics():
-                return Decision(records=self._offset_commands.of_topics_gone(command.topics), reply=True)
+                gone = self._offset_commands.of_topics_gone(command.topics, command.topic_ids)
+                return Decision(records=gone, reply=True)
             case ExpireOffsets(groups):
                 return self._expire(self._group_ids() if groups is None else groups, now_ms)
             case DeleteGroup():

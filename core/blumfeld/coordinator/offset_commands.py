@@ -203,9 +203,11 @@ class OffsetCommands:
         pending = [place for place in self._pending.places(group_id) if place not in committed]
         return self._store.tombstones(group_id) + [tombstone(group_id, *place) for place in pending]
 
-    def of_topics_gone(self, topics: tuple[str, ...]) -> list[CoordinatorRecord]:
+    def of_topics_gone(
+        self, topics: tuple[str, ...], topic_ids: tuple[bytes, ...] = ()
+    ) -> list[CoordinatorRecord]:
         """Records that forget what all groups committed for these topics, pending ones too."""
-        records = self._store.tombstones_of_topics(topics)
+        records = self._store.tombstones_of_topics(topics, topic_ids)
         for group_id, place in self._pending.places_of_topics(topics):
             if place not in self._store.of_group(group_id):
                 records.append(tombstone(group_id, *place))

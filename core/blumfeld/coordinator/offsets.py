@@ -29,7 +29,7 @@ from blumfeld.wire.messages.group_coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.primitives import ZERO_UUID, DecodeError
 from blumfeld.wire.schema import Message
 
 __all__ = [
@@ -168,14 +168,22 @@ class OffsetStore:
         """Records that forget all offsets of a group."""
         return [tombstone(group_id, topic, partition) for topic, partition in self.of_group(group_id)]
 
-    def tombstones_of_topics(self, topics: tuple[str, ...]) -> list[CoordinatorRecord]:
-        """Records that forget what all groups committed for these topics."""
+    def tombstones_of_topics(
+        self, topics: tuple[str, ...], topic_ids: tuple[bytes, ...] = ()
+    ) -> list[CoordinatorRecord]:
+        """Records that forget what all groups committed for these topics. With ``topic_ids`` not what was committed
+        for another topic of that name, which is known by its id.
+        """
         return [
             tombstone(group_id, topic, partition)
             for group_id, offsets in self._groups.items()
-            for topic, partition in offsets
-            if topic in topics
+            for (topic, partition), kept in offsets.items()
+            if topic in topics and (not topic_ids or _topic_id(kept) in (ZERO_UUID, *topic_ids))
         ]
+
+
+def _topic_id(kept: Kept) -> bytes:
+    return (decode_value(kept) if isinstance(kept, bytes) else kept).topic_id
 
 
 def _unknown_version(value: bytes) -> DecodeError:

@@ -185,8 +185,11 @@ class Group:
         return found
 
     def dead(self) -> list[str]:
-        """Members that ended though nobody told them to, with what they printed."""
-        return [f"{member.name} ended: {member.errors()}" for member in self.living if not member.alive]
+        """Members that ended though nobody told them to, with what they printed. Not those that never had anything:
+        some clients give up when nobody answers at their birth.
+        """
+        ended = [member for member in self.living if not member.alive and member.story.ownerships]
+        return [f"{member.name} ended: {member.errors()}" for member in ended]
 
     def end(self) -> None:
         """All members are gone."""
