@@ -92,7 +92,7 @@ def run_one(seed: int, minutes: float, mode: str, total: Counter[str]) -> bool:
     )
     if failure is not None:
         print(*list(simulation.trace.newest)[-TAIL:], sep="\n")
-        print(f"{seed} FAILED: {failure}")
+        print(f"seed {seed} FAILED: {failure}")
         print(f"again: python -m blumfeld.testing.groups --seeds {seed} --minutes {minutes:g} --mode {mode}")
     return failure is None
 

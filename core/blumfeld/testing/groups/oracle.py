@@ -46,10 +46,6 @@ class Oracle:
         self._node = node
         self._group_id = group_id
         self._claims: dict[Partition, dict[str, Member]] = {}
-        self._handed_over: set[str] = set()
-        """Whose claims don't count until they own something else: the group was downgraded. As in Kafka a classic group
-        is told what members were to have, not what they hold; upgraded before they have joined, it gives that away.
-        """
         self._mirror = node.fresh_shard()
         self._mirrored = 0
         self.checks = 0
@@ -61,7 +57,6 @@ class Oracle:
     def owns(self, name: str, member: Member, now_ms: int) -> None:
         """A member reads what it owns from now on."""
         self.gone(name)
-        self._handed_over.discard(name)
         for at in sorted(member.owned):
             self._claims.setdefault(at, {})[name] = member
         self.alone(name, member, now_ms)
@@ -78,12 +73,11 @@ class Oracle:
             raise ViolationError(
                 f"{name} was in epoch {member.went_back[0]}, and was told {member.went_back[1]}"
             )
-        if member.lease_ms <= now_ms or name in self._handed_over:
+        if member.lease_ms <= now_ms:
             return
         for at in sorted(member.owned):
             for other_name, other in self._claims[at].items():
-                counts = other.lease_ms > now_ms and other_name not in self._handed_over
-                if other is not member and counts:
+                if other is not member and other.lease_ms > now_ms:
                     raise ViolationError(
                         f"{at[0]}-{at[1]} has two owners: {name} in epoch {member.epoch}, {other_name} in {other.epoch}"
                     )
@@ -94,8 +88,6 @@ class Oracle:
         """:raises ViolationError: a committed offset goes back"""
         shard = self._node.shard
         assert shard is not None
-        if _is_downgrade(items):
-            self._handed_over = {name for claims in self._claims.values() for name in claims}
         for item in items:
             if not isinstance(item, CoordinatorRecord):
                 continue
@@ -173,13 +165,3 @@ def in_flight_of(classic: GroupShard | None) -> frozenset[str]:
         for group_id, group in groups.items()
         if not group.persisted or group.state.value not in SETTLED
     )
-
-
-def _is_downgrade(items: Sequence[LogItem]) -> bool:
-    """Whether the batch ends a KIP-848 group and makes a classic one."""
-    kinds = {
-        (int.from_bytes(item.key[:2]), item.value is None)
-        for item in items
-        if isinstance(item, CoordinatorRecord)
-    }
-    return (GROUP_EPOCH, True) in kinds and (CLASSIC_GROUP, False) in kinds

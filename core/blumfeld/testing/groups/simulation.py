@@ -49,6 +49,8 @@ CALM_MS_MAX = 150_000
 """From the end of the faults until all has come together: a few sessions and rebalances, one after the other."""
 REFRESH_MS_MAX = 3_000
 """After a change of the cluster each client sees it within this time."""
+LARGE = 40
+"""Times as many partitions as usual, in some seeds: a coordinator takes its time to deal them."""
 LOOK_EVERY = 4
 """The shard is compared with its log after so many requests."""
 CONFIG: dict[str, str | int | float | bool] = {
@@ -94,6 +96,7 @@ class Simulation:
         self.runtime = FakeRuntime(seed)
         self.cluster = ModelCluster(("a", "b", "c") if self.random.random() < 0.5 else ())
         self.trace = Trace(lambda: self.runtime.monotonic_ms() / 1000)
+        self.scale = self.random.choice([1] * 7 + [LARGE])
         self.topics_made = 0
         for _ in range(2):
             self.create_topic()
@@ -262,7 +265,7 @@ class Simulation:
             heartbeat_interval_ms=2_000,
             request_timeout_ms=8_000,
             revoke_ms=self.random.choice([0, 0, 200, 3_000]),
-            commit_interval_ms=3_000,
+            commit_interval_ms=3_000 if self.scale == 1 else 20_000,
         )
         if client.protocol == "consumer":
             client.member = ConsumerMember(settings, self.view(), f"{client.name}.{client.lives}")
@@ -320,15 +323,15 @@ class Simulation:
         """A new topic; its name was never used before."""
         if self.topics_made < 6:
             self.topics_made += 1
-            self._cluster_changes(f"t{self.topics_made}", self.random.randrange(1, 7))
+            self._cluster_changes(f"t{self.topics_made}", self.random.randrange(1, 7) * self.scale)
 
     def grow_topic(self) -> None:
         """More partitions."""
         if self.cluster.topics:
             name = self.random.choice(list(self.cluster.topics))
             count = len(self.cluster.topics[name].partitions)
-            if count < 12:
-                self._cluster_changes(name, count + self.random.randrange(1, 4))
+            if count < 12 * self.scale:
+                self._cluster_changes(name, count + self.random.randrange(1, 4) * self.scale)
 
     def delete_topic(self) -> None:
         """A topic is deleted; one stays."""
@@ -446,7 +449,11 @@ class Simulation:
         answer = self.node.send(send.request, send.api_version, client_id=client.name)
         answer.when_done(partial(self._answer, client, life, send))
         host = self.node.coordinator._hosts.get(0)
-        if self.requests % LOOK_EVERY == 0 and host is not None and host.state is HostState.ACTIVE:
+        if (
+            self.requests % (LOOK_EVERY * self.scale) == 0
+            and host is not None
+            and host.state is HostState.ACTIVE
+        ):
             self._guard(self.oracle.live_is_replayed)
 
     def _answer(self, client: Client, life: int, send: Send, answer: Completion[object]) -> None:
