@@ -29,11 +29,12 @@ bytes_per_partition_max = 65536
 """
 
 
-def lay_out(target: Path) -> None:
+def lay_out(target: Path, example: Path = EXAMPLE) -> None:
     """What an installer would put into a folder on the path: the package and its metadata. Needs no network."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    shutil.copytree(EXAMPLE / "acme_storage_ring", target / "acme_storage_ring")
-    info = target / f"acme_storage_ring-{project['version']}.dist-info"
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    package = project["name"].replace("-", "_")
+    shutil.copytree(example / package, target / package)
+    info = target / f"{package}-{project['version']}.dist-info"
     info.mkdir()
     metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     (info / "METADATA").write_text(metadata)
@@ -76,7 +77,7 @@ class Stranger:
         )
         assert process.stdout is not None
         ready = process.stdout.readline()
-        assert "storage_ring" in ready, ready + (process.stdout.read() if process.poll() is not None else "")
+        assert "ready on" in ready, ready + (process.stdout.read() if process.poll() is not None else "")
         return process
 
 
