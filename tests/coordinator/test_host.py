@@ -450,6 +450,17 @@ def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
     assert stage.submit(read).done
 
 
+def test_a_marker_that_comes_during_the_load_and_is_lost_ends_nothing() -> None:
+    """Its write failed: the log doesn't have it, and the shard is rebuilt from that."""
+    log = FakeLog([TransactionalRecord(PRODUCER, entry("a"))] + [entry("x")] * REPLAY_SLICE_RECORDS)
+    stage = Stage(log)
+    log.ahead = Completion()
+    stage.host.transaction_ended(7, True)
+    log.ahead.fail(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.dropped) == 1
+
+
 def test_a_defect_at_the_end_of_a_transaction_costs_the_shard() -> None:
     """It is rebuilt from the log, which has the marker; a dropped shard hears of no other."""
     stage = Stage(FakeLog())

@@ -146,6 +146,7 @@ class ShardHost:
         marker = TransactionMarker(producer_id, committed)
         if self.state is HostState.LOADING:
             self._ended_meanwhile.append(marker)
+            self._log.committed().when_done(self._marker_committed)
         elif self.state is HostState.ACTIVE:
             try:
                 self._replay(marker)
@@ -153,6 +154,10 @@ class ShardHost:
                 self._drop(defect)
                 raise
             self._wait_for(self._log.committed())
+
+    def _marker_committed(self, done: Completion[None]) -> None:
+        if done.error is not None:
+            self._drop(done.error)  # the transaction has not ended
 
     @property
     def pending(self) -> int:
