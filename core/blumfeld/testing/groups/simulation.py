@@ -437,17 +437,18 @@ class Simulation:
         transit_ms = self._transit_ms(client, client.up_ms)
         client.up_ms = self.runtime.monotonic_ms() + transit_ms
         copies = 2 if self.chaos and self.random.random() < 0.02 else 1
-        for _ in range(copies):
-            self.runtime.call_later(transit_ms, partial(self._arrive, client, client.lives, send))
+        for copy in range(copies):
+            self.runtime.call_later(transit_ms, partial(self._arrive, client, client.lives, send, copy))
 
-    def _arrive(self, client: Client, life: int, send: Send) -> None:
+    def _arrive(self, client: Client, life: int, send: Send, copy: int) -> None:
         assert self.oracle is not None
         self.requests += 1
         name = type(send.request).__name__
         epoch = getattr(send.request, "member_epoch", getattr(send.request, "generation_id", ""))
         self.trace.note(f"{client.name} {name} {epoch}{_told(send.request)}")
         answer = self.node.send(send.request, send.api_version, client_id=client.name)
-        answer.when_done(partial(self._answer, client, life, send))
+        if not copy:  # nobody waits for the answer to a second one
+            answer.when_done(partial(self._answer, client, life, send))
         host = self.node.coordinator._hosts.get(0)
         if (
             self.requests % (LOOK_EVERY * self.scale) == 0
