@@ -31,9 +31,10 @@ NOW_MS = 1_000_000
 
 
 def group(*members: Member) -> ConsumerGroup:
-    made = ConsumerGroup("g", epoch=1)
-    made.members = {member.member_id: member for member in members}
-    return made
+    edit = Edit(ConsumerGroup("g", epoch=1), NOW_MS)
+    for member in members:
+        edit.put_member(member)
+    return edit.group
 
 
 def resolved(group: ConsumerGroup, image: FakeImage, now_ms: int = NOW_MS) -> tuple[ConsumerGroup, bool, int]:
@@ -72,6 +73,25 @@ class TestExpressions:
     def test_the_engine_is_loaded_when_it_is_needed(self) -> None:
         code = "import sys, blumfeld_groups_kip848.protocol; sys.exit('re2' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+class TestSubscriptions:
+    def test_they_are_counted_as_members_come_change_and_go(self) -> None:
+        edit = Edit(
+            group(Member("a", subscribed_topics=("t",)), Member("b", subscribed_topics=("t",))), NOW_MS
+        )
+        assert edit.group.subscriptions == {(("t",), ""): 2}
+        edit.put_member(Member("b", subscribed_topics=("u",)))
+        assert subscribed_topics(edit.group) == ("t", "u")
+        edit.remove_member("a")
+        assert edit.group.subscriptions == {(("u",), ""): 1}
+
+    def test_a_member_whose_assignment_comes_first_is_counted_once(self) -> None:
+        """Compaction may leave its records in that order."""
+        edit = Edit(group(Member("nothing")), NOW_MS)
+        edit.put_assignment(Member("a", epoch=1))
+        edit.put_member(Member("a", subscribed_topics=("t",)))
+        assert edit.group.subscriptions == {((), ""): 1, (("t",), ""): 1}
 
 
 class TestResolution:
@@ -121,8 +141,9 @@ class TestResolution:
     def test_what_nobody_has_any_more_is_forgotten(self) -> None:
         image = FakeImage({"t1": 1})
         after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        after.members["a"] = attrs.evolve(after.members["a"], subscribed_regex="")
-        after, changed, records = resolved(after, image)
+        edit = Edit(after, NOW_MS)
+        edit.put_member(attrs.evolve(after.members["a"], subscribed_regex=""))
+        after, changed, records = resolved(edit.group, image)
         assert (after.regexes, changed, records) == ({}, False, 1)
 
     def test_names_and_an_expression_add_up(self) -> None:

@@ -438,8 +438,9 @@ def _partition(partition: int, replicas: tuple[int, ...]) -> PartitionImage:
 
 
 def _spec_of(scene: Scene) -> AssignmentSpec:
-    scene.group.members["a"] = reader("a")
-    steps = assignment_spec(scene.group, scene.image)
+    edit = Edit(scene.group, 0)
+    edit.put_member(reader("a"))
+    steps = assignment_spec(edit.group, scene.image)
     while True:
         try:
             next(steps)

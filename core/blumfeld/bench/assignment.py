@@ -9,6 +9,7 @@ follows the other. Times count from when a heartbeat was due, so a late one make
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import tempfile
 import time
@@ -227,6 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--dir", help="for the broker's files, e.g. /dev/shm: making 10000 partitions is no measure"
     )
+    parser.add_argument(
+        "--first", action="store_true", help="let the broker go before whatever else runs on this machine"
+    )
     asked = parser.parse_args(arguments)
     if asked.members < 1 or asked.change >= asked.members or asked.topics < 1:
         parser.error("there must be members left, and topics to read")
@@ -234,6 +238,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         broker = BrokerProcess(Path(folder), settings=_settings(asked.interval))
         broker.start()
         try:
+            if asked.first:
+                os.sched_setscheduler(broker.pid, os.SCHED_RR, os.sched_param(1))
             _run(broker, asked)
         finally:
             broker.stop()

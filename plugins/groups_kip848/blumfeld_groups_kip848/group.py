@@ -6,6 +6,7 @@ Members and their assignments are values: a change replaces them. So a draft of 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import Enum, IntEnum
 from typing import TypeAlias
@@ -75,6 +76,11 @@ class Member:
     revoking: Owned = attrs.field(factory=dict)
     """What it is to give up and holds still: nobody else may have it yet."""
 
+    @property
+    def subscription(self) -> tuple[tuple[str, ...], str]:
+        """(topic names, expression)."""
+        return self.subscribed_topics, self.subscribed_regex
+
     def is_reconciled(self, target_epoch: int) -> bool:
         """Whether it has what the target of this epoch says."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
@@ -141,6 +147,8 @@ class ConsumerGroup:
     """In the order in which they joined."""
     instances: dict[str, str] = attrs.field(factory=dict)
     """Static members: instance id → member id."""
+    subscriptions: Counter[tuple[tuple[str, ...], str]] = attrs.field(factory=Counter)
+    """(topic names, expression) → members that have just these: what a thousand members read is mostly one thing."""
     targets: dict[str, Assigned] = attrs.field(factory=dict)
     """By member id."""
     owners: PartitionOwners = attrs.field(factory=PartitionOwners)
@@ -152,6 +160,7 @@ class ConsumerGroup:
             self,
             members=dict(self.members),
             instances=dict(self.instances),
+            subscriptions=Counter(self.subscriptions),
             targets=dict(self.targets),
             owners=PartitionOwners(self.owners),
             regexes=dict(self.regexes),

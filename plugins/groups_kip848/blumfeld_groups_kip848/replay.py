@@ -77,6 +77,8 @@ def _replay_member(
     group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
     known = group.members.get(member_id)
+    if known is not None:
+        _unsubscribe(group, known)
     if value is None:
         if known is not None:
             del group.members[member_id]
@@ -86,7 +88,7 @@ def _replay_member(
                 del group.instances[known.instance_id]
         return
     classic = value.classic_member_metadata
-    group.members[member_id] = attrs.evolve(
+    member = group.members[member_id] = attrs.evolve(
         known or Member(member_id),
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -103,8 +105,15 @@ def _replay_member(
             tuple((protocol.name, bytes(protocol.metadata)) for protocol in classic.supported_protocols),
         ),
     )
+    group.subscriptions[member.subscription] += 1
     if value.instance_id is not None:
         group.instances[value.instance_id] = member_id
+
+
+def _unsubscribe(group: ConsumerGroup, member: Member) -> None:
+    group.subscriptions[member.subscription] -= 1
+    if group.subscriptions[member.subscription] <= 0:
+        del group.subscriptions[member.subscription]
 
 
 def _replay_assignment(
@@ -127,6 +136,9 @@ def _replay_assignment(
         assigned=_owned(value.assigned_partitions, value.member_epoch),
         revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
     )
+    if member_id not in group.members:
+        # Compaction left its older record behind this one.
+        group.subscriptions[member.subscription] += 1
     group.members[member_id] = member
     group.owners.take(member.assigned, member.epoch)
     group.owners.take(member.revoking, member.epoch)

@@ -19,16 +19,18 @@ _HASH_BYTES = 8
 
 def topics_of(group: ConsumerGroup, member: Member) -> tuple[str, ...]:
     """Names of the topics that a member subscribes to, sorted, those too that don't exist."""
-    resolved = group.regexes.get(member.subscribed_regex) if member.subscribed_regex else None
-    if resolved is None:
-        return member.subscribed_topics
-    return tuple(sorted({*member.subscribed_topics, *resolved.topics}))
+    return _names(group, *member.subscription)
+
+
+def _names(group: ConsumerGroup, topics: tuple[str, ...], regex: str) -> tuple[str, ...]:
+    resolved = group.regexes.get(regex) if regex else None
+    return topics if resolved is None else tuple(sorted({*topics, *resolved.topics}))
 
 
 def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
     """Names of all topics that a member subscribes to, sorted."""
-    named = {(member.subscribed_topics, member.subscribed_regex): member for member in group.members.values()}
-    return tuple(sorted({name for member in named.values() for name in topics_of(group, member)}))
+    subscriptions = group.subscriptions
+    return tuple(sorted({name for topics, regex in subscriptions for name in _names(group, topics, regex)}))
 
 
 def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
@@ -85,8 +87,7 @@ def resolve(
     regexes = edit.group.regexes
     used: Iterable[str] = regexes
     if members_changed:
-        members = edit.group.members.values()
-        used = dict.fromkeys(member.subscribed_regex for member in members if member.subscribed_regex)
+        used = dict.fromkeys(regex for _, regex in edit.group.subscriptions if regex)
         for regex in [regex for regex in regexes if regex not in used]:
             edit.put_regex(regex, None)
     if not used:
