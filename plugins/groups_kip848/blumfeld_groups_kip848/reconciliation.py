@@ -41,25 +41,21 @@ def reconcile(
     if subscribed is not None:
         target = {topic: partitions for topic, partitions in target.items() if topic in subscribed}
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if subscription_changed:
-            member = _narrow(member, subscribed, owned_reported)
-        if _holds(owned_reported, member.revoking):
-            return member
-        return _step(member, member.epoch + 1, target_epoch, target, owned_reported, owners)
-    if member.is_reconciled(target_epoch):
+        stays = _holds(owned_reported, member.revoking)
+    else:
+        stays = member.is_reconciled(target_epoch)
+    if stays:
         return _narrow(member, subscribed, owned_reported) if subscription_changed else member
-    return _step(member, member.epoch, target_epoch, target, owned_reported, owners)
+    return _step(member, target_epoch, target, owned_reported, owners)
 
 
 def _step(
     member: Member,
-    epoch: int,
     target_epoch: int,
     target: Assigned,
     owned_reported: Reported | None,
     owners: PartitionOwners,
 ) -> Member:
-    """``epoch`` is what the member's is while it has to give up partitions."""
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     for topic_id, partitions in member.assigned.items():
@@ -68,15 +64,15 @@ def _step(
             where = kept if partition in wanted else revoked
             where.setdefault(topic_id, {})[partition] = since
     if revoked and _holds(owned_reported, revoked):
-        return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, kept, revoked)
     unreleased = False
     for topic_id in sorted(target):
-        has = kept.get(topic_id, {})
+        has, given_up = kept.get(topic_id, {}), member.revoking.get(topic_id, ())
         for partition in sorted(target[topic_id]):
             if partition in has:
                 continue
-            if owners.epoch(topic_id, partition) != -1:
-                unreleased = True  # of its own giving up too: free from the next heartbeat on
+            if owners.epoch(topic_id, partition) != -1 and partition not in given_up:
+                unreleased = True
             else:
                 kept.setdefault(topic_id, {})[partition] = target_epoch
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
@@ -100,10 +96,10 @@ def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported
 
 
 def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revoking: Owned) -> Member:
-    """The same object if it is there already: Kafka writes a record then that says so, once."""
-    if (state, epoch, assigned, revoking) == (member.state, member.epoch, member.assigned, member.revoking):
-        return member
-    return attrs.evolve(
+    """Its previous epoch is that of the step before, also where the epoch stays: who was heard of in an epoch can't
+    have missed the answer that told it.
+    """
+    moved = attrs.evolve(
         member,
         epoch=epoch,
         previous_epoch=member.epoch,
@@ -111,6 +107,7 @@ def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revo
         assigned=assigned,
         revoking=revoking,
     )
+    return member if moved == member else moved
 
 
 def _holds(owned_reported: Reported | None, partitions: Owned) -> bool:

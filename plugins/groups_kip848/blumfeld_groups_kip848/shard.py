@@ -41,8 +41,8 @@ from blumfeld_groups_kip848.timers import (
     stop_all,
 )
 
-FIRST_EPOCH = 2
-"""Of a group: its members may be in epoch 1, of an assignment of nothing, until there is a target."""
+NO_TARGET_EPOCH = 1
+"""In which members of a new group are, with nothing, until it has its first target."""
 GROUP_VERSION = "group.version"
 """The feature that allows KIP-848 groups."""
 
@@ -147,7 +147,7 @@ class ConsumerGroups:
         if stale or changed or self._seen.get(group.group_id) != stamp:
             metadata_hash = subscriptions.metadata_hash(edit.group, image)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
-                edit.put_epoch((edit.group.epoch or FIRST_EPOCH - 1) + 1, metadata_hash)
+                edit.put_epoch(_next_epoch(group.epoch, changed), metadata_hash)
             self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)
         if edit.group.epoch > edit.group.target_epoch:
             self.targets.update(edit)
@@ -158,7 +158,7 @@ class ConsumerGroups:
         """Bring a member a step nearer to its target, and have it watched while it gives up partitions."""
         group = edit.group
         member = group.members[member_id]
-        target_epoch = max(group.target_epoch, FIRST_EPOCH - 1)
+        target_epoch = max(group.target_epoch, NO_TARGET_EPOCH)
         if member.is_reconciled(target_epoch) and not subscription_changed:
             return member
         now = reconcile(
@@ -283,3 +283,8 @@ class ConsumerGroups:
         upgrade.convert(edit, group, self.image())
         self.start_sessions(edit)
         return edit.decision()
+
+
+def _next_epoch(epoch: int, changed: bool) -> int:
+    """A new group begins in epoch 1, and its first subscription is its first change."""
+    return epoch + 1 if epoch or not changed else NO_TARGET_EPOCH + 1
