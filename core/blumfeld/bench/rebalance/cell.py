@@ -22,6 +22,7 @@ from blumfeld.bench.usage import Totals
 SECOND_NS = 1_000_000_000
 STABLE_TIMEOUT_S = 60.0
 """Beyond the session timeout; what takes longer is a failure, not a figure."""
+REST_INTERVALS = 2
 Look = Callable[[], Totals | None]
 
 
@@ -49,10 +50,9 @@ class Cell:
         self._protocol = protocol
         self._settings = settings
         self._look = look
-        self._draw = random.Random(f"{settings.seed} {group.group_id}")
+        self._draw = random.Random(group.draw.random())
         self._interval_ns = settings.heartbeat_interval_ms * 1_000_000
         self._index = 0
-        self._rest_cpu_s = self._rest_s = 0.0
 
     def form(self, size: int) -> float:
         """Members come, spread over one heartbeat interval, until the group is stable; how long that took, s.
@@ -69,21 +69,20 @@ class Cell:
         return (self._group.ownership.changed_ns - began) / SECOND_NS
 
     def run(self, variant: str, round_number: int, size: int, scenarios: Sequence[str]) -> list[Sample]:
-        """One scenario after the other, each from a quiet interval to a quiet interval.
+        """First nothing, then one scenario after the other, each until the group has been stable for an interval.
 
         :param size: of the group as it was formed
         :raises DriverError: the group did not become stable again
         """
         known = {"variant": variant, "round": round_number, "protocol": self._protocol, "size": size}
-        samples = [self._scenario(scenario, size, known) for scenario in scenarios]
-        rest_cpu = self._rest_cpu_s / self._rest_s if self._rest_cpu_s else None
-        return [_less_rest(sample, rest_cpu) for sample in samples]
+        rest_cpu = self._rest()
+        return [_less_rest(self._scenario(scenario, size, known), rest_cpu) for scenario in scenarios]
 
     def _scenario(self, scenario: str, size: int, known: dict[str, object]) -> Sample:
         """One; its ``cpu_s`` is still with what the server uses at rest."""
         act = self._prepared(scenario, size)
-        before = self._rest()
         self._group.faults.clear()
+        before = self._look()
         event = act()
         self._await_stable(event.at_ns + event.session_ns)
         known_ns, after = monotonic_ns(), self._look()
@@ -97,15 +96,14 @@ class Cell:
             driver_busy=self._busy(event, known_ns),
         )
 
-    def _rest(self) -> Totals | None:
-        """A quiet interval: what the server has used at its end."""
+    def _rest(self) -> float | None:
+        """CPU seconds a second of a server whose group is at rest."""
         began_ns, before = monotonic_ns(), self._look()
-        self._crowd.run(began_ns + max(self._interval_ns, SECOND_NS // 2))
+        self._crowd.run(began_ns + REST_INTERVALS * self._interval_ns)
         after = self._look()
-        if before is not None and after is not None:
-            self._rest_cpu_s += after.cpu_s - before.cpu_s
-            self._rest_s += (monotonic_ns() - began_ns) / SECOND_NS
-        return after
+        if before is None or after is None:
+            return None
+        return (after.cpu_s - before.cpu_s) / ((monotonic_ns() - began_ns) / SECOND_NS)
 
     def _busy(self, event: Event, known_ns: int) -> float:
         idle_ns = self._crowd.idle_ns - event.idle_ns

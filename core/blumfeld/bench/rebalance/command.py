@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 QUICK_SIZES = (100,)
+QUICK_HEARTBEAT_MS = 500
 
 
 def rebalance(
@@ -35,8 +36,10 @@ def rebalance(
         list[str] | None,
         typer.Option("--protocol", help="eager, cooperative, KIP-848; may be repeated. All if not given."),
     ] = None,
-    session_timeout_ms: Annotated[int, typer.Option(min=1000, help="Equal on all sides.")] = 6000,
-    heartbeat_interval_ms: Annotated[int, typer.Option(min=100, help="Equal on all sides.")] = 1000,
+    heartbeat_interval_ms: Annotated[
+        int,
+        typer.Option("--heartbeat-ms", min=100, help="Equal on all sides; other times are in proportion."),
+    ] = 1000,
     seed: Annotated[int, typer.Option(help="Of heartbeat times, and of who is killed.")] = 1,
     out: Annotated[
         Path | None, typer.Option("--out", help="The result file; bench-rebalance-TIME.json if not given.")
@@ -52,11 +55,14 @@ def rebalance(
     unknown = [one for one in protocols or () if one not in PROTOCOLS]
     if unknown:
         refuse(f"--protocol: found {', '.join(unknown)}; allowed: {', '.join(PROTOCOLS)}")
+    interval_ms = heartbeat_ms or (QUICK_HEARTBEAT_MS if quick else Settings().heartbeat_interval_ms)
     settings = Settings(
         sizes=tuple(sizes or (QUICK_SIZES if quick else Settings().sizes)),
         protocols=tuple(protocols or PROTOCOLS),
-        session_timeout_ms=session_timeout_ms,
-        heartbeat_interval_ms=heartbeat_interval_ms,
+        session_timeout_ms=6 * interval_ms,
+        heartbeat_interval_ms=interval_ms,
+        initial_rebalance_delay_ms=interval_ms // 2,
+        assignment_interval_ms=interval_ms // 5,
         seed=seed,
     )
     try:

@@ -108,10 +108,9 @@ class Session:
         crowd = Crowd(HOST, place.port)
         try:
             cell = Cell(
-                crowd, self._group(place, group_id, WARM_UP_SIZE), protocol, self._settings, place.look
+                crowd, self._group(place, group_id, WARM_UP_SIZE, 0), protocol, self._settings, place.look
             )
             cell.form(WARM_UP_SIZE)
-            cell.run("", 0, WARM_UP_SIZE, ["add 10 %"])
         finally:
             crowd.close()
 
@@ -119,7 +118,7 @@ class Session:
         crowd = Crowd(HOST, place.port)
         where = f"{protocol}, {size} members"
         try:
-            group = self._group(place, f"{protocol}-{size}", size)
+            group = self._group(place, f"{protocol}-{size}", size, turn.round)
             cell = Cell(crowd, group, protocol, self._settings, place.look)
             with going_first():
                 formed_s = cell.form(size)
@@ -135,8 +134,8 @@ class Session:
         finally:
             crowd.close()
 
-    def _group(self, place: Place, group_id: str, size: int) -> Group:
-        """A new group of that size's topic, with a coordinator."""
+    def _group(self, place: Place, group_id: str, size: int, round_number: int) -> Group:
+        """A new group of that size's topic, with a coordinator; draws differ between rounds, not between servers."""
         with GroupClient(HOST, place.port) as client:
             client.await_coordinator(group_id)
         topic, settings = place.topics[size], self._settings
@@ -148,7 +147,7 @@ class Session:
             session_timeout_ms=settings.session_timeout_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            draw=random.Random(f"{settings.seed} {group_id}"),
+            draw=random.Random(f"{settings.seed} {round_number} {group_id}"),
             ownership=Ownership(topic.partitions),
         )
 
