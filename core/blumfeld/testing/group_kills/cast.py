@@ -23,6 +23,8 @@ TOPIC = "group-kills"
 PARTITIONS = 6
 COMMIT_VERSION = 8
 FLUSH_S = 60.0
+GAVE_UP = ("KafkaConnectionError", "Unable to bootstrap")
+"""What kafka-python says when it ends because there was no broker."""
 
 
 class Worker:
@@ -184,12 +186,15 @@ class Group:
                 found.setdefault(run.at, []).append((run.first, run.last, run.count))
         return found
 
-    def dead(self) -> list[str]:
-        """Members that ended though nobody told them to, with what they printed. Not those that never had anything:
-        some clients give up when nobody answers at their birth.
+    def replace_dead(self) -> None:
+        """New members for those that ended though nobody told them to. kafka-python does so when nobody answers for a
+        while; any other end is wrong.
         """
-        ended = [member for member in self.living if not member.alive and member.story.ownerships]
-        return [f"{member.name} ended: {member.errors()}" for member in ended]
+        for member in [member for member in self.living if not member.alive]:
+            self.living.remove(member)
+            self.add()
+            if not any(reason in member.errors() for reason in GAVE_UP):
+                self.wrong.append(f"{member.name} ended: {member.errors()}")
 
     def end(self) -> None:
         """All members are gone."""

@@ -121,11 +121,13 @@ class GroupKilling:
         promised = self._promised()
         began = time.monotonic()
         self._broker.start()
-        for group, least in promised.items():
-            self._ledger.check_committed(group, least, committed(self._broker.address, group))
+        for name, least in promised.items():
+            self._ledger.check_committed(name, least, committed(self._broker.address, name))
         self._recoveries_ms.append((time.monotonic() - began) * 1_000)
         if before is not None and before.state == "Stable":
             self._ledger.check_epochs("consumer", before, epochs(self._broker.address, "consumer"))
+        for group in self._groups:
+            group.replace_dead()
 
     def _promised(self) -> dict[str, dict[tuple[str, int], int]]:
         for group in self._groups:
@@ -156,6 +158,8 @@ class GroupKilling:
 
     def _finish(self) -> int:
         """Let everything come to rest; how many records there were for each group."""
+        for group in self._groups:
+            group.replace_dead()
         self._producing.stop()
         self._committing.stop()
         last = ends(self._broker.address)
@@ -167,7 +171,6 @@ class GroupKilling:
         self._await(all_committed, "a group doesn't get to the end")
         for group in self._groups:
             self._ledger.check_consumed(group.name, group.runs(), last)
-            self._ledger.wrong += group.dead()
         for name, least in self._promised().items():
             self._ledger.check_committed(name, least, committed(self._broker.address, name))
         return sum(last.values())
