@@ -36,10 +36,12 @@ def rebalance(
         list[str] | None,
         typer.Option("--protocol", help="eager, cooperative, KIP-848; may be repeated. All if not given."),
     ] = None,
-    heartbeat_interval_ms: Annotated[
-        int,
-        typer.Option("--heartbeat-ms", min=100, help="Equal on all sides; other times are in proportion."),
-    ] = 1000,
+    heartbeat_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=100, help="Equal on all sides; other times are in proportion. 1000, with --quick 500."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of heartbeat times, and of who is killed.")] = 1,
     out: Annotated[
         Path | None, typer.Option("--out", help="The result file; bench-rebalance-TIME.json if not given.")
