@@ -75,11 +75,11 @@ class Edit:
         ]
         self.write(key, log.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics))
 
-    def put_target_epoch(self, epoch: int) -> None:
-        """All targets of this epoch are written."""
+    def put_target_epoch(self, epoch: int, time_ms: int | None = None) -> None:
+        """All targets of this epoch are written. ``time_ms``: when they were computed, now if it is not given."""
         key = log.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = log.ConsumerGroupTargetAssignmentMetadataValue(
-            assignment_epoch=epoch, assignment_timestamp=self.now_ms
+            assignment_epoch=epoch, assignment_timestamp=self.now_ms if time_ms is None else time_ms
         )
         self.write(key, value)
 

@@ -25,7 +25,8 @@ def leave_for_a_while(edit: Edit, member: Member) -> None:
 
 def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> None:
     """End these memberships; what they held is free. The group becomes a classic one where none but classic members
-    stay and it may; else its epoch goes up, and a target follows. Nothing may be written after it.
+    stay and it may; else its epoch goes up, and a target follows with
+    the next heartbeat. Nothing may be written after it.
     """
     settings = shard.settings
     for member_id in member_ids:
@@ -40,8 +41,8 @@ def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> Non
     for member_id in member_ids:
         edit.remove_member(member_id)
     subscriptions.resolve(edit, shard.image(), settings.regex_refresh_interval_ms)
+    # A member that is restarted comes back in a moment: a target without it would be the last for an interval.
     bump_epoch(edit, shard)
-    shard.targets.update_later(edit)
 
 
 def bump_epoch(edit: Edit, shard: ConsumerGroups) -> None:

@@ -63,7 +63,8 @@ def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
     edit.put_epoch(export.generation, subscriptions.metadata_hash(edit.group, image))
     for member in members:
         edit.put_target(member.member_id, _partitions(member.assigned))
-    edit.put_target_epoch(export.generation)
+    # Nothing was computed yet, so that who comes in need not wait for its share until the assignment interval is over.
+    edit.put_target_epoch(export.generation, time_ms=0)
     for member in members:
         edit.put_assignment(member)
 
