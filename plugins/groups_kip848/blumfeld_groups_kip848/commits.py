@@ -42,9 +42,15 @@ def check_commit(group: ConsumerGroup, commit: CommitCheck, image: Callable[[], 
     topics = image().topics
     for name, partition in commit.partitions:
         topic = topics.get(name)
-        since = None if topic is None else member.assigned.get(topic.topic_id, {}).get(partition)
+        since = None if topic is None else _held_since(member, topic.topic_id, partition)
         if since is None or commit.generation < since:
             raise _stale(member, commit.generation)
+
+
+def _held_since(member: Member, topic_id: bytes, partition: int) -> int | None:
+    """The epoch in which it got a partition that it has, or is still to give up."""
+    since = member.assigned.get(topic_id, {}).get(partition)
+    return member.revoking.get(topic_id, {}).get(partition) if since is None else since
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
