@@ -6,19 +6,27 @@ import random
 
 import pytest
 
+from blumfeld.coordinator.coordinator import RELOAD_DELAY_MS
 from blumfeld.coordinator.offsets import CommittedOffset, offset_record, tombstone
 from blumfeld.coordinator.pending_offsets import PendingOffsets, Place
 from blumfeld.coordinator.records import record
 from blumfeld.spi.groups import CoordinatorRecord, Producer
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.group_coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitValue,
 )
+from blumfeld.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.coordinator.fakes import FakeLog
 from tests.coordinator.groups import Groups
-from tests.coordinator.test_offsets import fetch
+from tests.coordinator.test_offsets import commit, delete, fetch
 
 GROUPS, PLACES, PRODUCERS = ("g", "h"), (("t", 0), ("t", 1), ("u", 0)), (1, 2, 3)
 
@@ -144,3 +152,40 @@ def test_an_old_brokers_pending_offset_is_one_too() -> None:
     assert fetch(groups) == {}
     groups.end_transaction(1, True)
     assert fetch(groups) == {("t", 1): (7, -1, "")}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_log_gives_the_same_state_again(seed: int) -> None:
+    """Whatever clients ask, and whichever append fails: a new shard knows from the log what the old one knew."""
+    rng = random.Random(seed)
+    groups = Groups(log=FakeLog(), transactions=True)
+    for offset in range(60):
+        group_id, (topic, partition) = rng.choice(GROUPS), rng.choice(PLACES)
+        what = rng.choices(("txn", "commit", "marker", "uncommit", "delete", "fail"), (8, 4, 4, 2, 1, 1))[0]
+        if what == "txn":
+            partitions = [TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
+            groups.ask(
+                TxnOffsetCommitRequest(
+                    group_id=group_id,
+                    producer_id=rng.choice(PRODUCERS),
+                    topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)],
+                )
+            )
+        elif what == "commit":
+            commit(groups, group_id=group_id, topic=topic, partition=partition, offset=offset)
+        elif what == "marker":
+            groups.end_transaction(rng.choice(PRODUCERS), rng.random() < 0.7)
+        elif what == "uncommit":
+            delete(groups, topic, partition, group_id)
+        elif what == "delete":
+            groups.ask(DeleteGroupsRequest(groups_names=[group_id]))
+        else:
+            groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+            commit(groups, group_id=group_id)
+            groups.runtime.advance(RELOAD_DELAY_MS)
+    live = groups.shard
+    groups.reload()
+    assert groups.shard is not live
+    for group_id in GROUPS:
+        assert dict(groups.shard.offsets.of_group(group_id)) == dict(live.offsets.of_group(group_id))
+    assert vars(groups.shard.pending) == vars(live.pending)
