@@ -41,6 +41,7 @@ CREATE_TIMEOUT_S = 600.0
 STABLE_TIMEOUT_S = 300.0
 PROBE_INTERVAL_NS = 5_000_000
 SESSION_TIMEOUT_MS = 45_000
+CHECKPOINT_MS, NEVER_MS = 5000, 3_600_000
 QUIET, MEANWHILE = "quiet", "meanwhile"
 
 
@@ -229,13 +230,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--dir", help="for the broker's files, e.g. /dev/shm: making 10000 partitions is no measure"
     )
     parser.add_argument(
+        "--no-checkpoint",
+        action="store_true",
+        help="without the broker's checkpoint of all partitions every 5 s, which has stalls of its own",
+    )
+    parser.add_argument(
         "--first", action="store_true", help="let the broker go before whatever else runs on this machine"
     )
     asked = parser.parse_args(arguments)
     if asked.members < 1 or asked.change >= asked.members or asked.topics < 1:
         parser.error("there must be members left, and topics to read")
     with tempfile.TemporaryDirectory(prefix="blumfeld-assignment-", dir=asked.dir) as folder:
-        broker = BrokerProcess(Path(folder), settings=_settings(asked.interval))
+        broker = BrokerProcess(Path(folder), settings=_settings(asked.interval, asked.no_checkpoint))
         broker.start()
         try:
             if asked.first:
@@ -245,8 +251,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             broker.stop()
 
 
-def _settings(interval_ms: int) -> list[str]:
+def _settings(interval_ms: int, no_checkpoint: bool) -> list[str]:
+    checkpoint_ms = NEVER_MS if no_checkpoint else CHECKPOINT_MS
     return [
+        f'config."replica.high.watermark.checkpoint.interval.ms"={checkpoint_ms}',
         f'config."group.consumer.heartbeat.interval.ms"={interval_ms}',
         f'config."group.consumer.min.heartbeat.interval.ms"={interval_ms}',
         'config."offsets.topic.num.partitions"=1',
