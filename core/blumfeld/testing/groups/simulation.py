@@ -172,6 +172,10 @@ class Simulation:
             (act,) = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
             self.events += 1
             act()
+        if self.random.random() < 0.4:  # who dies just before a failover must be found out after it
+            self.die()
+            self.advance(self.random.choice([0, 100]))
+            self.reload()
 
     def _calm_down(self) -> None:
         self.chaos = False
