@@ -16,6 +16,7 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
 from blumfeld_groups_kip848.subscriptions import (
     NEW_TOPICS_INTERVAL_MS,
+    TopicHashes,
     image_version,
     metadata_hash,
     resolve,
@@ -204,13 +205,34 @@ class TestMetadataHash:
         image = FakeImage({"t": 1})
         seen = set()
         for rack in (None, "north", "south"):
-            image.brokers[1] = BrokerImage(broker_id=1, epoch=1, incarnation_id=b"", endpoints=(), rack=rack)
+            image.brokers[1] = broker(rack)
             seen.add(metadata_hash(readers, image))
         assert len(seen) == 3
+
+    def test_what_was_seen_before_is_not_looked_at_again_unless_it_changed(self) -> None:
+        readers = group(Member("a", subscribed_topics=("t", "u")))
+        image = FakeImage({"t": 1, "u": 1})
+        hashes = TopicHashes()
+        for change in (
+            lambda: None,
+            lambda: image.topics.update(t=topic("t", 2)),
+            lambda: image.brokers.update({1: broker("north")}),
+            lambda: image.brokers.update({1: broker("south")}),
+            lambda: image.topics.pop("u"),
+        ):
+            change()
+            assert metadata_hash(readers, image, hashes) == metadata_hash(readers, image)
+        seen = image.topics["t"]
+        assert hashes.of(seen, {1: "south"}) is hashes.of(seen, {1: "south"})
 
     def test_it_is_the_same_in_every_process(self) -> None:
         readers = group(Member("a", subscribed_topics=("t",)))
         assert metadata_hash(readers, FakeImage({"t": 3})) == KNOWN_HASH
+
+
+def broker(rack: str | None) -> BrokerImage:
+    """Broker 1."""
+    return BrokerImage(broker_id=1, epoch=1, incarnation_id=b"", endpoints=(), rack=rack)
 
 
 def with_other_leaders(image: TopicImage) -> TopicImage:

@@ -47,4 +47,5 @@ def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> Non
 
 def bump_epoch(edit: Edit, shard: ConsumerGroups) -> None:
     """Who is in the group, or what they subscribe to, has changed."""
-    edit.put_epoch(edit.group.epoch + 1, subscriptions.metadata_hash(edit.group, shard.image()))
+    metadata_hash = subscriptions.metadata_hash(edit.group, shard.image(), shard.hashes)
+    edit.put_epoch(edit.group.epoch + 1, metadata_hash)

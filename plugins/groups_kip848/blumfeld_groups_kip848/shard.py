@@ -55,6 +55,7 @@ class ConsumerGroups:
         self.surroundings = surroundings
         self.settings = GroupSettings(surroundings.config, surroundings.image)
         self.targets = Targets(assignors, self.settings, surroundings.image)
+        self.hashes = subscriptions.TopicHashes()
         self._classic_members = ClassicMembers(self)
         self._seen: dict[str, tuple[int, int]] = {}
         """Group id → (its epoch, the image's) at which its topics were as its metadata hash says."""
@@ -145,7 +146,7 @@ class ConsumerGroups:
             refresh_interval_ms = self.settings.regex_refresh_interval_ms
             changed |= subscriptions.resolve(edit, image, refresh_interval_ms, members_changed=stale)
         if stale or changed or self._seen.get(group.group_id) != stamp:
-            metadata_hash = subscriptions.metadata_hash(edit.group, image)
+            metadata_hash = subscriptions.metadata_hash(edit.group, image, self.hashes)
             if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
                 edit.put_epoch(_next_epoch(group.epoch, changed), metadata_hash)
             self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)

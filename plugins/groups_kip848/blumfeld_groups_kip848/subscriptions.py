@@ -33,18 +33,39 @@ def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
     return tuple(sorted({name for topics, regex in subscriptions for name in _names(group, topics, regex)}))
 
 
-def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
+class TopicHashes:
+    """Hashes of topics as they were seen last: one that didn't change since is not looked at again."""
+
+    def __init__(self) -> None:
+        self._racks: dict[int, str] = {}
+        self._known: dict[str, tuple[TopicImage, bytes]] = {}
+
+    def of(self, topic: TopicImage, racks: dict[int, str]) -> bytes:
+        """As :func:`topic_hash`."""
+        if racks != self._racks:
+            self._racks = racks
+            self._known.clear()
+        known = self._known.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        found = topic_hash(topic, racks)
+        self._known[topic.name] = (topic, found)
+        return found
+
+
+def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes | None = None) -> int:
     """Stands for what an assignment depends on: ids, partition counts and racks of the topics that are read.
 
-    The same in every process; 0 if none of them exists.
+    The same in every process; 0 if none of them exists. ``hashes``: those of before, which make it cheap.
     """
+    hashes = TopicHashes() if hashes is None else hashes
     digest = blake2b(digest_size=_HASH_BYTES)
     racks = rack_of_brokers(image)
     found = False
     for name in subscribed_topics(group):
         topic = image.topics.get(name)
         if topic is not None:
-            digest.update(topic_hash(topic, racks))
+            digest.update(hashes.of(topic, racks))
             found = True
     return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
 
