@@ -54,7 +54,7 @@ class Phase:
     seconds: float = 0.0
     cpu_s: float = 0.0
     epochs: int = 0
-    """Target assignments that came to be."""
+    """How far the epoch of its members went: each change is one; an assignment may serve several."""
 
 
 class Beating(Member):
@@ -295,7 +295,7 @@ def _run(broker: BrokerProcess, asked: argparse.Namespace) -> None:
 def show(phases: dict[str, Phase], console: Console) -> None:
     """Print what was measured."""
     table = Table(title="times of heartbeats, ms")
-    for column in ("", "of", "heartbeats", "p50", "p99", "p99.9", "highest", "assignments", "broker CPU"):
+    for column in ("", "of", "heartbeats", "p50", "p99", "p99.9", "highest", "epochs", "broker CPU"):
         table.add_column(column, justify="left" if column in ("", "of") else "right")
     for name, phase in phases.items():
         for who, times_ns in (("members", phase.members), ("bystander", phase.bystander)):
