@@ -43,6 +43,8 @@ class JoinExpired(msgspec.Struct, frozen=True):
 
     group_id: str
     member_id: str
+    epoch: int
+    """Of the member then: the group may have been a classic one since, where the timer ran on."""
 
 
 class SyncExpired(msgspec.Struct, frozen=True):
@@ -50,6 +52,8 @@ class SyncExpired(msgspec.Struct, frozen=True):
 
     group_id: str
     member_id: str
+    epoch: int
+    """Of the member then, as above."""
 
 
 class ClassicMembers:
@@ -57,8 +61,8 @@ class ClassicMembers:
 
     def __init__(self, shard: ConsumerGroups) -> None:
         self._shard = shard
-        self._awaited: set[tuple[str, str]] = set()
-        """Volatile: (group id, member id) of those who were told to join again, since which a timer runs."""
+        self._awaited: dict[tuple[str, str], int] = {}
+        """Volatile: (group id, member id) → epoch of those who were told to join again, since which a timer runs."""
 
     def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
         """Decide on JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5 for a group that the shard has, or
@@ -94,10 +98,10 @@ class ClassicMembers:
         response = joining.decide()
         if not response.error_code:
             group_id, member_id = edit.group_id, response.member_id
-            self._awaited.discard((group_id, member_id))
+            self._awaited.pop((group_id, member_id), None)
             edit.timer(("join", group_id, member_id), None)
             if joining.stays:
-                command = SyncExpired(group_id, member_id)
+                command = SyncExpired(group_id, member_id, response.generation_id)
                 edit.timer(("sync", group_id, member_id), joining.rebalance_timeout_ms, command)
         return edit.decision(response)
 
@@ -136,9 +140,9 @@ class ClassicMembers:
     def _await_join(self, edit: Edit, member: Member) -> None:
         """From the first time on that it is told: it can't put it off by asking again."""
         key = (edit.group_id, member.member_id)
-        if key not in self._awaited:
-            self._awaited.add(key)
-            edit.timer(("join", *key), member.rebalance_timeout_ms, JoinExpired(*key))
+        if self._awaited.get(key) != member.epoch:
+            self._awaited[key] = member.epoch
+            edit.timer(("join", *key), member.rebalance_timeout_ms, JoinExpired(*key, member.epoch))
 
     def _leave(self, request: LeaveGroupRequest, context: RequestContext, edit: Edit) -> Decision:
         batch = context.api_version >= BATCH_LEAVE_SINCE_VERSION
@@ -167,11 +171,11 @@ class ClassicMembers:
     ) -> Decision:
         key = (expired.group_id, expired.member_id)
         if isinstance(expired, JoinExpired):
-            if key not in self._awaited:
+            if self._awaited.get(key) != expired.epoch:
                 return Decision()
-            self._awaited.discard(key)
+            del self._awaited[key]
         member = None if group is None else group.members.get(expired.member_id)
-        if group is None or member is None or member.classic is None:
+        if group is None or member is None or member.classic is None or member.epoch != expired.epoch:
             return Decision()
         edit = Edit(group, now_ms)
         fence(edit, [member.member_id], self._shard)
