@@ -26,5 +26,5 @@ the group not been changing. Cooperative and KIP-848 promise that there is none.
 which nobody owned it.
 
 **CPU of a rebalance.** Of all the server's processes, from the event until the group has been stable for an interval,
-less what the server uses in as long a time at rest, as two intervals before the cell's first event show it.
+less what the server uses in as long a time at rest, as two intervals behind the cell's last event show it.
 """

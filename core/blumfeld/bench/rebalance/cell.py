@@ -69,14 +69,15 @@ class Cell:
         return (self._group.ownership.changed_ns - began) / SECOND_NS
 
     def run(self, variant: str, round_number: int, size: int, scenarios: Sequence[str]) -> list[Sample]:
-        """First nothing, then one scenario after the other, each until the group has been stable for an interval.
+        """One scenario after the other, each until the group has been stable for an interval; then nothing for a while.
 
         :param size: of the group as it was formed
         :raises DriverError: the group did not become stable again
         """
         known = {"variant": variant, "round": round_number, "protocol": self._protocol, "size": size}
+        samples = [self._scenario(scenario, size, known) for scenario in scenarios]
         rest_cpu = self._rest()
-        return [_less_rest(self._scenario(scenario, size, known), rest_cpu) for scenario in scenarios]
+        return [_less_rest(sample, rest_cpu) for sample in samples]
 
     def _scenario(self, scenario: str, size: int, known: dict[str, object]) -> Sample:
         """One; its ``cpu_s`` is still with what the server uses at rest."""
