@@ -423,7 +423,7 @@ def test_checkpoints_keep_what_was_not_opened_in_this_life(node: Node) -> None:
     node.stop()
     node.restart().open().fill(1)
     node.stop()
-    assert read(node, "/data/recovery-point-offset-checkpoint") == b"0\n2\nother 1 3\ntopic 0 4\n"
+    assert read(node, "/data/recovery-point-offset-checkpoint") == b"0\n2\ntopic 0 4\nother 1 3\n"
 
 
 def test_a_flush_in_flight_outlives_truncation_close_and_deletion(node: Node) -> None:

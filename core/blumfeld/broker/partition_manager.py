@@ -311,7 +311,7 @@ class PartitionManager:
     def high_watermarks(self) -> list[tuple[TopicPartition, int]]:
         """For the checkpoint; those that were never opened keep what was checkpointed."""
         known = [(p.partition, p.high_watermark) for p in self]
-        return sorted(known + list(self._high_watermarks.items()))
+        return known + list(self._high_watermarks.items())
 
     def stop(self) -> None:
         """Close every log, cleanly where it can be."""
