@@ -106,6 +106,8 @@ Effect: TypeAlias = Send | Own | WakeAt | Failed
 
 
 class Asked(msgspec.Struct):
+    """A request that waits for its answer."""
+
     name: str
     sent_ms: int
     request: Message
