@@ -13,7 +13,7 @@ SEEDS ?= 0-19
 HOURS ?= 1
 
 .PHONY: setup demo test test-all lint format bench compare transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
-  mutants crash oracle simulation wheel-test clean
+  mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean
 
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -96,6 +96,25 @@ mutants: setup  ## planted bugs, each of which must turn the tests red
 
 crash: setup  ## crashes of storage at every file operation, and kill -9 of a broker under load
 	$(BIN)/python -m blumfeld.testing.crash
+
+rebalance: setup  ## what a rebalance costs: eager, cooperative, KIP-848, this build beside Apache Kafka; 20 minutes, QUICK=1 for a look
+	mkdir -p $(RESULTS)
+	$(BIN)/blumfeld bench rebalance "kafka://127.0.0.1:0 --start '$(PEER) start {folder}/data {port} {settings}' --warm-up 10 --label kafka" \
+	  "default --label blumfeld" $(if $(QUICK),--quick) --out $(RESULTS)/rebalance.json
+	$(BIN)/blumfeld bench report $(RESULTS)/rebalance.json --out $(RESULTS)/rebalance
+
+group-load: setup  ## how long a killed node takes to have 10,000 groups of 100 offsets back, beside Apache Kafka
+	$(BIN)/python -m blumfeld.bench.group_load --groups 10000 --offsets 100 --rounds 3 $(if $(PEER),--peer $(PEER))
+
+assignment: setup  ## what heartbeats feel while 10,000 partitions are dealt to 1,000 members again and again
+	$(BIN)/python -m blumfeld.bench.assignment --members 1000 --partitions 10000
+
+groups: setup  ## members of both protocols on virtual time, by seed; a broker killed in the middle of rebalances and commits
+	$(BIN)/python -m blumfeld.testing.groups --seeds $(SEEDS) --minutes 10
+	$(BIN)/python -m blumfeld.testing.group_kills --seeds 0-9
+
+migration: setup  ## live groups of real clients roll from classic to KIP-848 and back
+	$(BIN)/python -m blumfeld.testing.clients.migration $(if $(PEER),--peer $(PEER))
 
 oracle: setup  ## Apache Kafka reads what we wrote, answers what we answer; needs Java and the references
 	$(BIN)/python -m pytest -q -m slow

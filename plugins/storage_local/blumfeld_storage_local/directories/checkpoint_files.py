@@ -85,6 +85,13 @@ class Checkpoints:
             offsets.pop(partition, None)
         self.moves.pop(partition, None)
 
+    def may_name(self, partition: TopicPartition) -> bool:
+        """Whether a file may say something of it, on the disk or when it is written next."""
+        if self._writing is not None:
+            return True
+        contents = [content for _, content in self._contents()]
+        return any(partition in content for content in [*contents, *self._written.values()])
+
     def save_recovery_points(self) -> None:
         """Durable when this returns. Raises ``OSError``."""
         self._save_now(RECOVERY_POINTS, self.recovery_points)

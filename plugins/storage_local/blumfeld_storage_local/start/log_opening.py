@@ -44,9 +44,10 @@ async def open_partition(
     created = looked is None
     if looked is None:
         looked = Looked(Found([], []), 0)
-        # what a deleted log of this name left there would cost this one its records
-        checkpoints.forget(partition)
-        await checkpoints.save_soon()
+        if checkpoints.may_name(partition):
+            # what a deleted log of this name left there would cost this one its records
+            checkpoints.forget(partition)
+            await checkpoints.save_soon()
     found = looked.found
     segments = _segments_of(home, directory, found.bases)
     recovery = Recovery(home, segments, config, listener)
