@@ -13,6 +13,7 @@ from blumfeld.broker.handlers import TABLE, Row
 from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld_groups_classic import ClassicGroupProtocol
+from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 
 ROOT = Path(__file__).resolve().parents[2]
 HANDLERS = ROOT / "core" / "blumfeld" / "broker" / "handlers"
@@ -31,7 +32,8 @@ class AnyBroker:
 def advertised() -> dict[int, tuple[int, int]]:
     """API key → versions of a build with every bundled plug-in."""
     found = {row.key: (row.min_version, row.max_version) for row in TABLE}
-    groups = group_handlers(cast("Any", AnyBroker()), [ClassicGroupProtocol()], cast("Any", AnyBroker()))
+    types = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
+    groups = group_handlers(cast("Any", AnyBroker()), types, cast("Any", AnyBroker()))
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
     return found
 

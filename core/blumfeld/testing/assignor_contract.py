@@ -153,6 +153,7 @@ class AssignorContract:
             assert deal(self.make_assignor(), spec) == dealt
             assert deal(self.make_assignor(), backward(spec)) == dealt, "it goes by the order of a set"
 
+        rule(large_spec(12, 12, 60, 6))
         self.every_group(rule)
 
     def test_two_groups_at_once_do_not_meet(self) -> None:
