@@ -89,6 +89,7 @@ def test_clients_get_what_it_deals(stranger: Stranger) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Stranger) -> None:
     assert " passed" in stranger.run("pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests"))
 

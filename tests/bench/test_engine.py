@@ -94,7 +94,11 @@ def test_a_turn_is_what_is_timed() -> None:
     assert stretch(Slow(), 7, lambda: clock[0]) == 3
 
 
-@pytest.mark.parametrize("shape", [SHAPES[2], *SHAPES[3:6]], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape",
+    [SHAPES[2], *(pytest.param(shape, marks=pytest.mark.slow) for shape in SHAPES[3:5]), SHAPES[5]],
+    ids=lambda shape: shape.name,
+)
 def test_every_kind_is_measured(shape: Shape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Briefly; and a table is made of it. Nothing is left in the folder."""
     monkeypatch.setattr("blumfeld.bench.engine.WARM_UP_TURNS", 2)

@@ -191,7 +191,7 @@ def test_a_torn_tail_is_cut(data: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-@pytest.mark.parametrize("harm", ["deleted", "garbage", "cut"])
+@pytest.mark.parametrize("harm", ["deleted", "garbage", pytest.param("cut", marks=pytest.mark.slow)])
 def test_an_index_is_rebuilt(data: Path, suffix: str, harm: str) -> None:
     victim = segments(data)[0].with_suffix(f".{suffix}")
     before = victim.read_bytes()

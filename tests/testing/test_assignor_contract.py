@@ -244,7 +244,7 @@ PLANTED = {
 )
 def test_a_planted_fault_is_found(planted: type[OneForAll], rule: str) -> None:
     class Contract(AssignorContract):
-        examples = 25
+        examples = 15
 
         def make_assignor(self) -> ConsumerAssignor:
             return planted()

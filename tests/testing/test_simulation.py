@@ -25,7 +25,7 @@ BUSY = Pace(producer_pause_s=2.0, member_pause_s=1.0, life_s=25.0, down_s=1.0, b
 CLEAN_SHUTDOWN = f"{DATA_DIR}/.kafka_cleanshutdown"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_acknowledged_and_flushed_is_lost(seed: int) -> None:
     """Nor doubled, reordered or changed; commits never go back. The oracle raises otherwise."""
     report = Simulation(seed, hours=0.1, pace=BUSY).run()

@@ -33,6 +33,7 @@ def test_a_stall_shows_in_its_tail_too() -> None:
     assert percentile_ms(outcome.produce_ack, 99) > 440
 
 
+@pytest.mark.slow
 def test_catching_up_ends_when_all_is_read() -> None:
     """All of it, by two groups, and no more."""
     step = Step(name="catch-up", consume=Consume(start="earliest", groups=2), warm_up_s=0, measure_s=20)

@@ -34,6 +34,7 @@ def test_a_stall_shows_in_the_tail() -> None:
     assert count(outcome.produce_ack) == pytest.approx(480, abs=2)
 
 
+@pytest.mark.slow
 def test_a_closed_loop_hides_the_same_stall() -> None:
     """So the test above can fail: this is what a driver would say that waits before it goes on."""
     step = Step(name="closed", produce=Produce(connections=2), warm_up_s=0.1, measure_s=1.2)
@@ -159,6 +160,7 @@ def test_idle_connections_stay_and_say_nothing() -> None:
     assert outcome.errors == 0
 
 
+@pytest.mark.slow
 def test_several_requests_in_flight_and_no_acks() -> None:
     """acks=0 has no answers; five in flight are answered in order."""
     with EmbeddedBroker() as broker:
