@@ -26,7 +26,7 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from blumfeld_groups_kip848.replay import RECORD_TYPES
+from blumfeld_groups_kip848.record_types import RECORD_TYPES
 from tests.coordinator.fakes import topic
 from tests.coordinator.groups import Groups
 from tests.plugins.classic_trace import GROUP, Client, code

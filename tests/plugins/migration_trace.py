@@ -31,7 +31,7 @@ from blumfeld.wire.messages.list_groups import ListGroupsRequest
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
-from blumfeld_groups_kip848.replay import RECORD_TYPES
+from blumfeld_groups_kip848.record_types import RECORD_TYPES
 from tests.coordinator.fakes import FakeLog, topic
 from tests.coordinator.groups import Groups
 from tests.plugins.classic_trace import GROUP, TYPES, Client, Script, code

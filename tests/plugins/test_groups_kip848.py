@@ -15,7 +15,7 @@ from blumfeld.wire.messages.consumer_group_describe import ConsumerGroupDescribe
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from blumfeld_groups_kip848 import subscriptions
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
-from blumfeld_groups_kip848.replay import RECORD_TYPES
+from blumfeld_groups_kip848.record_types import RECORD_TYPES
 from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.shard import ConsumerGroups
 from tests.coordinator.fakes import FakeContext, FakeImage, FakeLog, topic

@@ -11,9 +11,8 @@ from blumfeld.coordinator.group_handlers import authorized_operations, code_of
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import Submit
-from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     Assignment,
@@ -37,20 +36,10 @@ class DescribeConsumerGroup(msgspec.Struct, frozen=True):
 
 
 class DescribeApi:
-    """The handler."""
+    """What the handler does."""
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
-
-    def handler(self) -> ApiHandler:
-        """For the build."""
-        return ApiHandler(
-            key=ApiKey.CONSUMER_GROUP_DESCRIBE,
-            min_version=0,
-            max_version=1,
-            handle=self.describe,
-            error_response=_all_refused,
-        )
 
     def describe(self, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Completion[Any]:
         """Each group from its shard, in the order asked. Groups with a topic that may not be described are refused."""
@@ -69,6 +58,15 @@ class DescribeApi:
 
         gather(parts).when_done(merge)
         return whole
+
+    def failed(self, request: ConsumerGroupDescribeRequest, code: int, message: str | None) -> Message:
+        """Every group that was asked has the error."""
+        return ConsumerGroupDescribeResponse(
+            groups=[
+                DescribedGroup(group_id=group_id, error_code=code, error_message=message)
+                for group_id in request.group_ids
+            ]
+        )
 
     def _one(self, group_id: str, context: RequestContext) -> Completion[Any]:
         refused: Completion[Any] = Completion()
@@ -151,12 +149,3 @@ def _visible(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
 def _refused(group_id: str, error: BaseException) -> DescribedGroup:
     message = error.message if isinstance(error, BrokerError) else None
     return DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=message)
-
-
-def _all_refused(request: ConsumerGroupDescribeRequest, code: int, message: str | None) -> Message:
-    return ConsumerGroupDescribeResponse(
-        groups=[
-            DescribedGroup(group_id=group_id, error_code=code, error_message=message)
-            for group_id in request.group_ids
-        ]
-    )

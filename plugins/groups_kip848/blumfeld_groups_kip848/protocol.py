@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.context import ApiHandler
@@ -18,9 +19,10 @@ from blumfeld.wire.messages.leave_group import LeaveGroupResponse
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
 from blumfeld_groups_kip848.assignors import bundled_assignors
-from blumfeld_groups_kip848.describe import DescribeApi
-from blumfeld_groups_kip848.replay import RECORD_TYPES
-from blumfeld_groups_kip848.shard import ConsumerGroups
+from blumfeld_groups_kip848.record_types import RECORD_TYPES
+
+if TYPE_CHECKING:
+    from blumfeld_groups_kip848.describe import DescribeApi
 
 
 class ConsumerGroupProtocol:
@@ -40,11 +42,27 @@ class ConsumerGroupProtocol:
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
         """A shard without groups, by the broker's configuration."""
+        from blumfeld_groups_kip848.shard import ConsumerGroups  # only who coordinates groups pays for it
+
         return ConsumerGroups(surroundings, self._assignors)
 
     def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
         """ConsumerGroupDescribe: it names several groups."""
-        return (DescribeApi(submit).handler(),)
+
+        def api() -> DescribeApi:
+            from blumfeld_groups_kip848.describe import DescribeApi
+
+            return DescribeApi(submit)
+
+        return (
+            ApiHandler(
+                key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+                min_version=0,
+                max_version=1,
+                handle=lambda request, context: api().describe(request, context),
+                error_response=lambda request, code, message: api().failed(request, code, message),
+            ),
+        )
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The response with this error at its top."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -14,17 +14,10 @@ from blumfeld.wire.messages.group_coordinator_records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
     ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
-from blumfeld.wire.schema import Message
 from blumfeld_groups_kip848.group import (
     LEFT,
     ClassicMember,
@@ -34,18 +27,6 @@ from blumfeld_groups_kip848.group import (
     Owned,
     ResolvedRegex,
 )
-
-RECORD_TYPES: Mapping[int, tuple[type[Message], type[Message]]] = {
-    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-}
-GROUP_EPOCH = 3
-"""Its tombstone ends the group."""
 
 
 def replay(group: ConsumerGroup, key: Any, value: Any) -> None:

@@ -30,7 +30,8 @@ from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, Member, Memb
 from blumfeld_groups_kip848.heartbeat import heartbeat
 from blumfeld_groups_kip848.leaving import fence
 from blumfeld_groups_kip848.reconciliation import Reported, reconcile
-from blumfeld_groups_kip848.replay import GROUP_EPOCH, replay
+from blumfeld_groups_kip848.record_types import GROUP_EPOCH
+from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.targets import AssignmentDue, AssignSlice, Targets
 from blumfeld_groups_kip848.timers import (
