@@ -1,5 +1,5 @@
-"""The types of the records of KIP-848 groups (formats.md §10). On their own, since each start needs them, and most starts
-no more than them.
+"""The types of the records of KIP-848 groups (formats.md §10). On their own: each start needs them, and most starts need
+no more.
 """
 
 from __future__ import annotations
