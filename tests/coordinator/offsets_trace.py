@@ -253,16 +253,3 @@ class BothTypesScript(OffsetsScript, ConsumerScript):
 
     def _described(self, item: CoordinatorRecord) -> str:
         return ConsumerScript._described(self, item)
-
-
-def trace_of(text: str, make: Callable[[], OffsetsScript] = OffsetsScript) -> str:
-    """The script with everything that came of it put anew below each command."""
-    script = make()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            lines.append(line)
-            lines += [f"  {said}" for said in script.run(line[2:])]
-        elif not line.startswith("  "):
-            lines.append(line)
-    return "\n".join(lines) + "\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.offsets_trace import BothTypesScript, OffsetsScript, trace_of
+from tests.coordinator.offsets_trace import BothTypesScript, OffsetsScript
+from tests.plugins.classic_trace import trace_of
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 REWRITE = "BLUMFELD_REWRITE_TRACES"

@@ -276,9 +276,9 @@ def described(item: CoordinatorRecord) -> str:
     return f"group generation={value.generation} {value.protocol} leader={value.leader} [{members}]"
 
 
-def trace_of(text: str) -> str:
+def trace_of(text: str, make: Callable[[], Script] = Script) -> str:
     """The script with everything that came of it put anew below each command."""
-    script = Script()
+    script = make()
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("> "):

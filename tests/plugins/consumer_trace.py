@@ -198,16 +198,3 @@ class ConsumerScript(MigrationScript):
 def topics_of_none(options: dict[str, str]) -> bool:
     """Whether a script says that there is no list of topics at all."""
     return options.get("topics") == "null"
-
-
-def trace_of(text: str) -> str:
-    """The script with everything that came of it put anew below each command."""
-    script = ConsumerScript()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            lines.append(line)
-            lines += [f"  {said}" for said in script.run(line[2:])]
-        elif not line.startswith("  "):
-            lines.append(line)
-    return "\n".join(lines) + "\n"

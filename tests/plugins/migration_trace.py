@@ -313,17 +313,4 @@ class MigrationScript(Script):
         return str(value.epoch if number == 3 else value.assignment_epoch)
 
 
-def trace_of(text: str) -> str:
-    """The script with everything that came of it put anew below each command."""
-    script = MigrationScript()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            lines.append(line)
-            lines += [f"  {said}" for said in script.run(line[2:])]
-        elif not line.startswith("  "):
-            lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-__all__ = ["MigrationScript", "code", "trace_of"]
+__all__ = ["MigrationScript", "code"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.consumer_trace import trace_of
+from tests.plugins.classic_trace import trace_of
+from tests.plugins.consumer_trace import ConsumerScript
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 REWRITE = "BLUMFELD_REWRITE_TRACES"
@@ -17,7 +18,7 @@ REWRITE = "BLUMFELD_REWRITE_TRACES"
 def test_a_script_comes_to_its_trace(name: str) -> None:
     """Read the diff before you rewrite it."""
     path = TRACES / f"{name}.txt"
-    found = trace_of(path.read_text())
+    found = trace_of(path.read_text(), ConsumerScript)
     if os.environ.get(REWRITE):
         path.write_text(found)
     assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from tests.plugins.migration_trace import trace_of
+from tests.plugins.classic_trace import trace_of
+from tests.plugins.migration_trace import MigrationScript
 from tests.plugins.test_groups_classic_traces import REWRITE, TRACES
 
 
@@ -14,7 +15,7 @@ from tests.plugins.test_groups_classic_traces import REWRITE, TRACES
 def test_a_script_comes_to_its_trace(name: str) -> None:
     """Read the diff before you rewrite it."""
     path = TRACES / f"{name}.txt"
-    found = trace_of(path.read_text())
+    found = trace_of(path.read_text(), MigrationScript)
     if os.environ.get(REWRITE):
         path.write_text(found)
     assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"

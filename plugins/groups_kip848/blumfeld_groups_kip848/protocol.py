@@ -10,13 +10,8 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupShard, Submit, Surroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from blumfeld.wire.messages.leave_group import LeaveGroupResponse
-from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
 from blumfeld_groups_kip848.assignors import bundled_assignors
 from blumfeld_groups_kip848.record_types import RECORD_TYPES
@@ -65,15 +60,5 @@ class ConsumerGroupProtocol:
         )
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
-        """The response with this error at its top."""
-        match request:
-            case ConsumerGroupHeartbeatRequest():
-                return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
-            case JoinGroupRequest():
-                return JoinGroupResponse(error_code=code, member_id=request.member_id)
-            case SyncGroupRequest():
-                return SyncGroupResponse(error_code=code)
-            case HeartbeatRequest():
-                return HeartbeatResponse(error_code=code)
-            case _:
-                return LeaveGroupResponse(error_code=code)
+        """The heartbeat's; what guests ask is answered by the type that brings their APIs."""
+        return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)

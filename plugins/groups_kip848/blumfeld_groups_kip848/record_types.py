@@ -1,5 +1,5 @@
-"""The types of the records of KIP-848 groups (formats.md §10). On their own: each start needs them, and most starts need
-no more.
+"""The types of the records of KIP-848 groups (formats.md §10). On their own: each start needs them,
+and most need no more.
 """
 
 from __future__ import annotations
