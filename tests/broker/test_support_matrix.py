@@ -11,6 +11,7 @@ import pytest
 
 from blumfeld.broker.handlers import TABLE, Row
 from blumfeld.coordinator.group_handlers import group_handlers
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
@@ -32,7 +33,7 @@ class AnyBroker:
 def advertised() -> dict[int, tuple[int, int]]:
     """API key → versions of a build with every bundled plug-in."""
     found = {row.key: (row.min_version, row.max_version) for row in TABLE}
-    types = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
+    types: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
     groups = group_handlers(cast("Any", AnyBroker()), types, cast("Any", AnyBroker()))
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
     return found
