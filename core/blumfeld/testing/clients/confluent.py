@@ -140,7 +140,8 @@ class ConfluentKafka(Client):
         """By watermarks and offsets_for_times."""
         from confluent_kafka import TopicPartition
 
-        consumer = self._consumer(topic, f"{topic}-offsets")
+        # No member of a group: to close one while it joins can hang librdkafka 2.16 for ever, in the assignment's callback.
+        consumer = self._consumer(None, f"{topic}-offsets")
         partitions = list(consumer.list_topics(topic, WAIT_S).topics[topic].partitions)
         found = {}
         for n in partitions:
@@ -202,7 +203,7 @@ class ConfluentKafka(Client):
     def _topic_resource(self, topic: str) -> Any:
         return _admin_module().ConfigResource(_admin_module().ResourceType.TOPIC, topic)
 
-    def _consumer(self, topic: str, group: str) -> Any:
+    def _consumer(self, topic: str | None, group: str) -> Any:
         from confluent_kafka import Consumer
 
         settings = {
@@ -216,7 +217,8 @@ class ConfluentKafka(Client):
         if self.protocol == "classic":
             settings["session.timeout.ms"] = SESSION_TIMEOUT_MS
         consumer = Consumer(settings)
-        consumer.subscribe([topic])
+        if topic is not None:
+            consumer.subscribe([topic])
         return consumer
 
 
