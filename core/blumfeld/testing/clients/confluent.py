@@ -140,7 +140,7 @@ class ConfluentKafka(Client):
         """By watermarks and offsets_for_times."""
         from confluent_kafka import TopicPartition
 
-        # No member of a group: to close one while it joins can hang librdkafka 2.16 for ever, in the assignment's callback.
+        # In no group: librdkafka 2.16 can hang for ever, in its assignment callback, if it is closed while it joins.
         consumer = self._consumer(None, f"{topic}-offsets")
         partitions = list(consumer.list_topics(topic, WAIT_S).topics[topic].partitions)
         found = {}
