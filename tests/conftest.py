@@ -1,0 +1,16 @@
+"""For all tests."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_others_left() -> None:
+    """Out of the collector's sight: with the heap of thousands of tests each collection takes a second, and some tests
+    ask for many.
+    """
+    gc.collect()
+    gc.freeze()
