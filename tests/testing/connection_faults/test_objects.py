@@ -17,6 +17,7 @@ from blumfeld.testing.connection_faults.killed import connection_reset, points
 from blumfeld.testing.embedded import EmbeddedBroker
 
 POINTS = {point.title: point for point in points()}
+TIMES_MAX = 4
 PATIENCE_S = 5.0
 BIG_BATCHES = 4
 
@@ -83,16 +84,23 @@ def eventually(condition: Callable[[], bool]) -> bool:
 def test_nothing_is_left_in_memory_of_a_client_that_died(
     title: str, broker: EmbeddedBroker, scene: Any
 ) -> None:
-    """After a first time, which may make what is kept for good; and without the collector, which servers run rarely."""
+    """After a first time, which may make what is kept for good; and without the collector, which servers run rarely.
+
+    A partition may hold its last batch until the next: what is left each time is a leak.
+    """
     act = connection_reset(POINTS[title])
     act(scene)
     assert settles(broker)
     gc.disable()
     try:
         before = objects(broker)
-        act(scene)
-        assert settles(broker)
-        assert objects(broker) - before == Counter()
+        for _ in range(TIMES_MAX):
+            act(scene)
+            assert settles(broker)
+            left = objects(broker) - before
+            if not left:
+                break
+        assert left == Counter()
     finally:
         gc.enable()
 
