@@ -87,7 +87,7 @@ def _coordinator(key: str, key_type: int) -> Callable[[Target], str]:
 
 def _join(group: str, session_timeout_ms: int = 10_000, member: str = "") -> Callable[[Target], str]:
     def act(target: Target) -> str:
-        _group_is_loaded(target)
+        _group_is_loaded(target, group or f"{target.tag}-group")
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_timeout_ms,
@@ -102,17 +102,19 @@ def _join(group: str, session_timeout_ms: int = 10_000, member: str = "") -> Cal
 
 
 def _heartbeat(target: Target) -> str:
-    _group_is_loaded(target)
-    request = HeartbeatRequest(group_id=f"{target.tag}-nobody", generation_id=5, member_id="nobody")
+    group = f"{target.tag}-nobody"
+    _group_is_loaded(target, group)
+    request = HeartbeatRequest(group_id=group, generation_id=5, member_id="nobody")
     return name_of(target.ask(request, 4, HeartbeatResponse).error_code)
 
 
 def _commit(metadata: str = "", generation: int = -1, member: str = "") -> Callable[[Target], str]:
     def act(target: Target) -> str:
-        _group_is_loaded(target)
+        group = f"{target.tag}-group"
+        _group_is_loaded(target, group)
         partition = OffsetCommitRequestPartition(committed_offset=1, committed_metadata=metadata)
         request = OffsetCommitRequest(
-            group_id=f"{target.tag}-group",
+            group_id=group,
             generation_id_or_member_epoch=generation,
             member_id=member,
             topics=[OffsetCommitRequestTopic(name=target.topic, partitions=[partition])],
@@ -123,12 +125,12 @@ def _commit(metadata: str = "", generation: int = -1, member: str = "") -> Calla
     return act
 
 
-def _group_is_loaded(target: Target) -> None:
-    """The first question for a coordinator makes ``__consumer_offsets``: ask until it is there."""
+def _group_is_loaded(target: Target, group: str) -> None:
+    """The first question for a coordinator makes ``__consumer_offsets``: ask until the group's own partition is led."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        request = HeartbeatRequest(group_id=f"{target.tag}-group", generation_id=0, member_id="x")
-        if _coordinator(f"{target.tag}-group", 0)(target) == "NONE":
+        request = HeartbeatRequest(group_id=group, generation_id=0, member_id="x")
+        if _coordinator(group, 0)(target) == "NONE":
             found = name_of(target.ask(request, 4, HeartbeatResponse).error_code)
             if found not in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"):
                 return
