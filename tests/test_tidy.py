@@ -43,7 +43,11 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/worker_main.py": "is a process of its own",
     "core/blumfeld/kernel/worker_process.py": "starts it, and waits for it in a thread",
 }
-EDGE_PLUGINS = {"net_asyncio": "sockets", "net_uring": "sockets, and the ring"}
+EDGE_PLUGINS = {
+    "net_asyncio": "sockets",
+    "net_uring": "sockets, and the ring",
+    "sink_spark": "Spark, files, object stores",
+}
 
 LINES_MAX = 400  # a longer module is two rooms
 FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea

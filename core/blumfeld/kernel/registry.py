@@ -23,6 +23,7 @@ ROLES = (
     "transactions",
     "security",
     "sink",
+    "decoders",
 )
 """What a plug-in may say it fills, in the order in which parts are made."""
 

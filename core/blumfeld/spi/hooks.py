@@ -25,6 +25,7 @@ from blumfeld.spi.transport import Listener, LoopFactory, Transport
 
 if TYPE_CHECKING:
     from blumfeld.spi.config import BrokerConfig
+    from blumfeld.spi.decoders import Decoder
 
 hookspec = pluggy.HookspecMarker("blumfeld")
 hookimpl = pluggy.HookimplMarker("blumfeld")
@@ -161,7 +162,7 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``sink``.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``sink``, ``decoders``.
     """
 
 
@@ -197,6 +198,15 @@ class Hooks:
         A plug-in that brings nothing else is named in ``[groups] assignors``.
 
         :return: the assignors; ``group.consumer.assignors`` says which of them the broker offers
+        """
+
+    @hookspec
+    def blumfeld_decoders(self) -> Sequence[Decoder]:  # type: ignore[empty-body]
+        """Called by an archive for each plug-in that its settings name: decoders of message formats.
+
+        Called in Spark's workers too; must import nothing heavy at the top of its module.
+
+        :return: the decoders, by whose names the settings choose
         """
 
     @hookspec(firstresult=True)

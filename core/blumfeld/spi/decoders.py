@@ -1,0 +1,84 @@
+"""Decoders of an archive: from the bytes of a topic to the rows of its tables.
+
+A decoder is a pure function on Arrow batches. It reads no clock and draws nothing from chance: the same bytes
+give the same rows, in the same order, for ever; where they must change, its version is raised.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Continuity(enum.Enum):
+    """How the ids of consecutive messages of one stream (venue, symbol, stream) relate when none is missing."""
+
+    CONSECUTIVE = "consecutive"
+    """``first_id`` is the ``last_id`` before it plus one (trade ids, spot depth)."""
+    CHAINED = "chained"
+    """``prev_id`` is the ``last_id`` before it (USD-M depth)."""
+    MONOTONE = "monotone"
+    """``last_id`` grows; nothing is said about what lies between (best bid and ask)."""
+    NONE = "none"
+    """The venue numbers nothing."""
+
+
+@attrs.frozen
+class Rejected:
+    """A message that isn't what the decoder reads."""
+
+    row: int
+    """Its place in the batch."""
+    error: str
+    """What was found, in one line, without the message itself."""
+
+
+@attrs.frozen
+class Decoded:
+    """What became of a batch."""
+
+    tables: Mapping[str, pa.Table]
+    """By the table's name (``trades``, ``bbo``, ``book_deltas``…). Each has a column ``row`` (int32: the
+    message's place in the batch, not falling) and the columns of its table without ``ts_recv``,
+    ``k_partition`` and ``k_offset``, which the archive fills in from the message; a decoder that knows the
+    time of receipt brings ``ts_recv`` itself. A column of the table that is left out is null.
+    """
+    sequences: pa.Table | None = None
+    """What the exchange numbers, a row for each message: ``row`` int32, ``venue``, ``symbol``, ``stream``
+    strings, ``first_id``, ``last_id``, ``prev_id`` int64 (``prev_id`` null where there is none), ``ts_event``
+    int64 ns. Messages without ids are left out.
+    """
+    rejected: Sequence[Rejected] = ()
+    """Goes to ``quarantine`` with topic, partition, offset and bytes. A message is rejected whole or not at all.
+    """
+
+
+class Decoder(Protocol):
+    """Made by a plug-in's ``blumfeld_decoders``, used in Spark's workers: must pickle, opens nothing until it
+    decodes.
+    """
+
+    name: str
+    """As the settings name it (``binance-usdm``)."""
+    version: int
+    """Is written into every commit; raised when the same bytes would give other rows."""
+    tables: Sequence[str]
+    """What it fills."""
+    continuity: Mapping[str, Continuity]
+    """Of each stream that it numbers: the rule. A stream that isn't named is ``NONE``."""
+
+    def decode(self, rows: pa.RecordBatch) -> Decoded:
+        """Rows of a batch of messages, which has the columns of Spark's Kafka source: ``key`` and ``value``
+        binary, ``topic`` string, ``partition`` int32, ``offset`` int64, ``timestamp`` timestamp[us, UTC],
+        ``timestampType`` int32 and, if asked for, ``headers`` list<struct<key: string, value: binary>>. All
+        of one topic and partition, in the order of the offsets.
+
+        A null value (a tombstone) gives no row and no rejection. Never raises for what a message holds.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The archive beside Spark's own way, on the same feed and cores."""

@@ -1,0 +1,1 @@
+"""The order book, rebuilt from the archive's deltas. Pure."""

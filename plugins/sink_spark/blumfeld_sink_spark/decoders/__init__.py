@@ -1,0 +1,1 @@
+"""Decoders: bytes of a topic to rows of tables. Pure."""

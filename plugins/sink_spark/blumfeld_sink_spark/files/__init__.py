@@ -1,0 +1,1 @@
+"""Parquet files: written by tasks, merged by compaction."""

@@ -1,0 +1,1 @@
+"""Reading the archive back: views, exports, plots, replay."""

@@ -1,0 +1,108 @@
+"""The values that go between Spark's tasks, the driver and the ledger. All of them are data: what is decided is
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class OffsetRange(msgspec.Struct, frozen=True, order=True):
+    """Offsets of one partition, ``start`` inside, ``end`` outside. As planned: a compacted or transactional log
+    has fewer rows.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task wrote and synced under ``_staging``, seen by nobody yet."""
+
+    table: str
+    date: str
+    """``YYYY-MM-DD``, UTC, of the event."""
+    symbol: str
+    """Empty for tables that aren't partitioned by symbol (``raw``, ``quarantine``)."""
+    topic: str
+    partition: int
+    staged: str
+    """Path relative to the archive's root."""
+    rows: int
+    bytes: int
+    sha256: str
+    ts_min: int
+    ts_max: int
+    """Of the table's time column, ns."""
+
+
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task made of the rows of one partition: a commit message that Spark carries to the driver."""
+
+    topic: str
+    partition: int
+    messages: int
+    first_offset: int
+    last_offset: int
+    """Of the rows seen, both inside; -1 where there was none."""
+    bytes_in: int
+    """Keys and values."""
+    files: tuple[StagedFile, ...]
+    sequences: dict[str, Any]
+    """What ``quality`` made of the sequences of this range alone: builtins only, so that it goes through JSON.
+    """
+    quarantined: int
+    decoders: dict[str, int]
+    """Name → version of each that was used."""
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A published file, as a commit record names it."""
+
+    path: str
+    """Relative to the root, with ``/``."""
+    table: str
+    date: str
+    symbol: str = ""
+    topic: str = ""
+    partition: int = -1
+    """-1 for files that cover several (compacted ones, ``gaps``)."""
+    rows: int
+    bytes: int
+    sha256: str
+    ts_min: int = 0
+    ts_max: int = 0
+
+
+class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch, wholly published. The file that holds it is the commit: what no record names isn't in the
+    archive.
+    """
+
+    version: int = 1
+    query: str
+    """Of the checkpoint: a new checkpoint is another query."""
+    batch: int
+    """Spark's batch id, from 0."""
+    ranges: tuple[OffsetRange, ...]
+    """Planned, from Spark's offset log; sorted. Empty ranges are left out."""
+    lost: tuple[OffsetRange, ...] = ()
+    """What the topic no longer had when it was to be read, where ``fail_on_data_loss`` is off."""
+    files: tuple[FileEntry, ...]
+    removed: tuple[str, ...] = ()
+    """Paths of files that this record replaces (compaction)."""
+    messages: int
+    bytes_in: int
+    quarantined: int
+    gaps: int
+    decoders: dict[str, int]
+    state: dict[str, Any]
+    """What ``quality`` carries into the next batch of this query: builtins only."""
+    committed_ms: int
+    """Wall clock, for people."""
+    seconds: float = 0.0
+    """What the batch took, for people."""

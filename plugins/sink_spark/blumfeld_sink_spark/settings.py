@@ -1,0 +1,123 @@
+"""What an archive is told, checked before anything opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from blumfeld_sink_spark.errors import SettingsError
+
+READERS = ("auto", "jvm", "python", "direct")
+
+
+class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[archive]`` of a TOML file, or options of the command line; the same names."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """``bootstrap.servers``."""
+    topics: tuple[str, ...] = ()
+    """Names; or one ``topic_pattern``."""
+    topic_pattern: str = ""
+    root: str = "archive"
+    """A folder, or the URL of an object store (``s3://bucket/prefix``)."""
+    checkpoint: str = ""
+    """Spark's checkpoint; ``_checkpoints/<name>`` under a local root if empty. Its query id is the ledger's
+    ``query``.
+    """
+    name: str = "archive"
+    reader: Literal["auto", "jvm", "python", "direct"] = "auto"
+    decoders: tuple[str, ...] = ("raw",)
+    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables."""
+    decoder_plugins: tuple[str, ...] = ()
+    """Plug-ins that bring decoders, by their entry point."""
+    starting: str = "earliest"
+    """``earliest``, ``latest``, ``timestamp:MS``, or Spark's JSON ``{"topic": {"0": 5}}``. Of a new checkpoint
+    only.
+    """
+    ending: str = ""
+    """For ``backfill``: ``timestamp:MS`` or JSON; empty is the end as it is at the start."""
+    max_offsets_per_trigger: int = 0
+    """0 is no limit."""
+    trigger_ms: int = 10_000
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    headers: bool = False
+    """Read and keep headers (table ``raw``)."""
+    recv_header: str = ""
+    """The header with the time of receipt, ns in ASCII; without it ``ts_recv`` is the record's timestamp. Turns
+    headers on.
+    """
+    fail_on_data_loss: bool = True
+    kafka: dict[str, str] = {}
+    """Client configuration, Kafka's names (``security.protocol``…)."""
+    master: str = "local[*]"
+    spark: dict[str, str] = {}
+    jars: str = ""
+    """A folder with the connector's jars; empty looks in the usual places."""
+    decimal: str = "38,18"
+    """Precision and scale of prices and sizes."""
+    compression: str = "zstd:3"
+    row_group_rows: int = 1_048_576
+    schema_registry: str = ""
+    """URL, or a folder with ``<id>.avsc`` and ``<id>.proto`` files."""
+    skew_ms: int = 10_000
+    """``ts_recv`` further than this from ``ts_event`` is a gap of the kind ``skew``; 0 is off."""
+    delta: bool = False
+    """Also commit each batch to Delta tables under the root."""
+    iceberg: str = ""
+    """A pyiceberg catalog URI (``sqlite:///…``) to also commit each batch to."""
+
+    @property
+    def with_headers(self) -> bool:
+        """Whether rows carry headers."""
+        return self.headers or bool(self.recv_header)
+
+    @property
+    def price_type(self) -> tuple[int, int]:
+        """(precision, scale) of prices and sizes."""
+        precision, scale = self.decimal.split(",")
+        return int(precision), int(scale)
+
+    @property
+    def checkpoint_location(self) -> str:
+        """Where Spark keeps its offsets."""
+        return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
+
+
+def load(path: str | None, overrides: dict[str, Any]) -> ArchiveSettings:
+    """Settings of a TOML file's ``[archive]``, with what the command line says on top (``None`` says nothing).
+
+    :raises SettingsError: no such file, an unknown key, a wrong type or value; the message has the path
+    """
+    given: dict[str, Any] = {}
+    if path is not None:
+        try:
+            document = msgspec.toml.decode(Path(path).read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.DecodeError) as error:
+            raise SettingsError(f"{path}: {error}") from error
+        given = document.get("archive", {})
+    given = {**given, **{key: value for key, value in overrides.items() if value is not None}}
+    try:
+        settings = msgspec.convert(given, ArchiveSettings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path or 'options'}: [archive] {error}") from error
+    return check(settings)
+
+
+def check(settings: ArchiveSettings) -> ArchiveSettings:
+    """The settings themselves.
+
+    :raises SettingsError: what can't be, with the key and what is allowed
+    """
+    if bool(settings.topics) == bool(settings.topic_pattern):
+        raise SettingsError("archive.topics: give topics, or one topic_pattern, and not both")
+    if not settings.decoders:
+        raise SettingsError("archive.decoders: none given; allowed: NAME or TOPIC=NAME, raw at least")
+    if settings.max_offsets_per_trigger < 0:
+        raise SettingsError("archive.max_offsets_per_trigger: negative; allowed: 0 (no limit) or more")
+    if "://" in settings.root and not settings.checkpoint:
+        raise SettingsError(
+            "archive.checkpoint: is needed where the root is an object store; allowed: a local folder"
+        )
+    return settings

@@ -1,0 +1,207 @@
+"""The tables of an archive: columns, types, partitioning, and how each column is encoded in Parquet.
+
+Times are int64 nanoseconds since the epoch, UTC. Prices and sizes are exact decimals. Every row of a table
+that is decoded from messages ends with its lineage: ``k_partition``, ``k_offset`` of the message (the topic
+is in the file's name).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import attrs
+import pyarrow as pa
+
+TRADES, BOOK_DELTAS, BBO = "trades", "book_deltas", "bbo"
+BOOK_SNAPSHOTS, BARS, GAPS = "book_snapshots", "bars", "gaps"
+QUARANTINE, RAW = "quarantine", "raw"
+
+DERIVED = (BOOK_SNAPSHOTS, BARS)
+"""Made from other tables by their own commands, at any time again."""
+
+
+@attrs.frozen
+class Table:
+    """One table. Partitioned by ``date`` (in the path only), then by ``symbol`` where it has that column (in
+    path and file).
+    """
+
+    name: str
+    schema: pa.Schema
+    time_column: str
+    """Its UTC date is the partition."""
+    delta: tuple[str, ...]
+    """Columns that grow: DELTA_BINARY_PACKED. All others take a dictionary where it pays."""
+    plain: tuple[str, ...] = ()
+    """Columns whose values rarely repeat: no dictionary is tried."""
+
+    @property
+    def by_symbol(self) -> bool:
+        """Whether it has a folder for each symbol."""
+        return "symbol" in self.schema.names
+
+
+BUY, SELL, UNKNOWN = 1, -1, 0
+"""``side`` of a trade is the aggressor's; of a book level 1 is a bid and -1 an ask."""
+
+_LINEAGE = [
+    pa.field("k_partition", pa.int32(), nullable=False),
+    pa.field("k_offset", pa.int64(), nullable=False),
+]
+_STAMPS = [pa.field("ts_event", pa.int64(), nullable=False), pa.field("ts_recv", pa.int64(), nullable=False)]
+_WHERE = [pa.field("venue", pa.string(), nullable=False), pa.field("symbol", pa.string(), nullable=False)]
+
+
+@lru_cache
+def tables(precision: int = 38, scale: int = 18) -> dict[str, Table]:
+    """All tables by name, with prices and sizes of this precision and scale."""
+    number = pa.decimal128(precision, scale)
+    made = (
+        Table(
+            name=TRADES,
+            schema=pa.schema(
+                [
+                    *_STAMPS,
+                    *_WHERE,
+                    pa.field("trade_id", pa.int64()),
+                    pa.field("side", pa.int8(), nullable=False),
+                    pa.field("price", number, nullable=False),
+                    pa.field("size", number, nullable=False),
+                    pa.field("flags", pa.int32()),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_event",
+            delta=("ts_event", "ts_recv", "trade_id", "k_offset"),
+        ),
+        Table(
+            name=BOOK_DELTAS,
+            schema=pa.schema(
+                [
+                    *_STAMPS,
+                    *_WHERE,
+                    pa.field("first_id", pa.int64()),
+                    pa.field("last_id", pa.int64()),
+                    pa.field("prev_id", pa.int64()),
+                    pa.field("side", pa.int8(), nullable=False),
+                    pa.field("price", number, nullable=False),
+                    pa.field("size", number, nullable=False),  # 0 takes the level away
+                    pa.field("is_snapshot", pa.bool_(), nullable=False),
+                    pa.field("flags", pa.int32()),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_event",
+            delta=(),
+        ),
+        Table(
+            name=BBO,
+            schema=pa.schema(
+                [
+                    *_STAMPS,
+                    *_WHERE,
+                    pa.field("update_id", pa.int64()),
+                    pa.field("bid", number),  # null: that side is empty
+                    pa.field("bid_size", number),
+                    pa.field("ask", number),
+                    pa.field("ask_size", number),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_event",
+            delta=("ts_event", "ts_recv", "update_id", "k_offset"),
+        ),
+        Table(
+            name=BOOK_SNAPSHOTS,
+            schema=pa.schema(
+                [
+                    pa.field("ts", pa.int64(), nullable=False),
+                    *_WHERE,
+                    pa.field("last_id", pa.int64()),
+                    pa.field("level", pa.int32(), nullable=False),  # 0 is the best
+                    pa.field("side", pa.int8(), nullable=False),
+                    pa.field("price", number, nullable=False),
+                    pa.field("size", number, nullable=False),
+                ]
+            ),
+            time_column="ts",
+            delta=("ts",),
+        ),
+        Table(
+            name=BARS,
+            schema=pa.schema(
+                [
+                    pa.field("ts", pa.int64(), nullable=False),  # where the bar begins
+                    pa.field("interval_ns", pa.int64(), nullable=False),
+                    *_WHERE,
+                    pa.field("open", number, nullable=False),
+                    pa.field("high", number, nullable=False),
+                    pa.field("low", number, nullable=False),
+                    pa.field("close", number, nullable=False),
+                    pa.field("volume", number, nullable=False),
+                    pa.field("buy_volume", number, nullable=False),
+                    pa.field("vwap", pa.float64(), nullable=False),
+                    pa.field("trades", pa.int64(), nullable=False),
+                ]
+            ),
+            time_column="ts",
+            delta=("ts",),
+        ),
+        Table(
+            name=GAPS,
+            schema=pa.schema(
+                [
+                    pa.field("ts_event", pa.int64(), nullable=False),
+                    *_WHERE,
+                    pa.field("stream", pa.string(), nullable=False),
+                    pa.field("kind", pa.string(), nullable=False),
+                    pa.field("expected", pa.int64()),
+                    pa.field("got", pa.int64()),
+                    pa.field("missing", pa.int64()),  # how many ids, where the venue numbers without holes
+                    pa.field("ts_before", pa.int64()),
+                    pa.field("topic", pa.string(), nullable=False),
+                    pa.field("offset_before", pa.int64()),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_event",
+            delta=(),
+        ),
+        Table(
+            name=QUARANTINE,
+            schema=pa.schema(
+                [
+                    pa.field("ts_recv", pa.int64(), nullable=False),
+                    pa.field("decoder", pa.string(), nullable=False),
+                    pa.field("error", pa.string(), nullable=False),
+                    pa.field("schema_id", pa.int32()),
+                    pa.field("key", pa.binary()),
+                    pa.field("value", pa.binary()),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_recv",
+            delta=("ts_recv", "k_offset"),
+            plain=("value",),
+        ),
+        Table(
+            name=RAW,
+            schema=pa.schema(
+                [
+                    pa.field("ts_recv", pa.int64(), nullable=False),  # the record's timestamp
+                    pa.field("timestamp_type", pa.int8(), nullable=False),
+                    pa.field("key", pa.binary()),
+                    pa.field("value", pa.binary()),
+                    pa.field(
+                        "headers",
+                        pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+                    ),
+                    *_LINEAGE,
+                ]
+            ),
+            time_column="ts_recv",
+            delta=("ts_recv", "k_offset"),
+            plain=("value",),
+        ),
+    )
+    return {table.name: table for table in made}
