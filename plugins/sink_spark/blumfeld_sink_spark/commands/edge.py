@@ -1,0 +1,67 @@
+"""The edge of every command: what was refused becomes a line and an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FAILED, BAD_SETTINGS, INTERRUPTED = 1, 2, 130
+"""Exit statuses beside 0."""
+
+EXTRA = frozenset(
+    {
+        "confluent_kafka",
+        "deltalake",
+        "duckdb",
+        "fastavro",
+        "google",
+        "matplotlib",
+        "numpy",
+        "obstore",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "pyiceberg",
+        "pyspark",
+    }
+)
+"""Top-level modules that the extra ``archive`` brings."""
+
+
+def edge(command: Callable[P, R]) -> Callable[P, R]:
+    """The command, with refusals told in one line on stderr instead of a traceback.
+
+    :class:`ArchiveError` exits with 1, :class:`SettingsError` with 2, Ctrl-C with 130 after the command's own
+    clean-up; a module of the extra that isn't installed is an error whose message says what to install.
+    """
+
+    @wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except SettingsError as error:
+            raise _told(str(error), BAD_SETTINGS) from error
+        except ArchiveError as error:
+            raise _told(str(error), FAILED) from error
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in EXTRA:
+                raise
+            raise _told(f"{missing} is not installed: pip install 'blumfeld[archive]'", FAILED) from error
+        except KeyboardInterrupt as error:
+            raise _told("interrupted", INTERRUPTED) from error
+
+    return guarded
+
+
+def _told(message: str, status: int) -> typer.Exit:
+    typer.echo(f"blumfeld archive: {message}", err=True)
+    return typer.Exit(status)
