@@ -37,6 +37,8 @@ class Rejected:
     """Its place in the batch."""
     error: str
     """What was found, in one line, without the message itself."""
+    schema_id: int | None = None
+    """Of the schema that the message names, where its format has one."""
 
 
 @attrs.frozen

@@ -1,0 +1,257 @@
+"""Decoders put to work on a batch of messages: tables in the archive's types, lineage, quarantine.
+
+Works on whole columns: what it adds to the decoders' own work is a few percent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld.spi.decoders import Decoded, Decoder, Rejected
+from blumfeld_sink_spark import fitting, stamps
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.tables import DERIVED, QUARANTINE, RAW, tables
+
+SEQUENCES = pa.schema(
+    [
+        pa.field("row", pa.int32(), nullable=False),
+        pa.field("venue", pa.string(), nullable=False),
+        pa.field("symbol", pa.string(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("first_id", pa.int64()),
+        pa.field("last_id", pa.int64()),
+        pa.field("prev_id", pa.int64()),
+        pa.field("ts_event", pa.int64(), nullable=False),
+        pa.field("ts_recv", pa.int64(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+    ]
+)
+"""Of ``Applied.sequences``."""
+
+NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError, OSError)
+"""What a decoder may raise: it says nothing about a message, so nothing is quarantined; the batch is retried."""
+
+_TOPIC_ENTRY = re.compile(r"([A-Za-z0-9._-]+)=(.+)", re.DOTALL)
+
+
+@attrs.frozen
+class Applied:
+    """What became of a batch."""
+
+    tables: dict[str, pa.Table]
+    """By name, in the order of the names, with exactly the columns and types of the archive's tables, in the order
+    of the offsets. Tables without a row are left out. ``quarantine`` is one of them.
+    """
+    sequences: pa.Table
+    """``SEQUENCES``, in the order of the offsets."""
+    decoders: dict[str, int]
+    """Name → version of each."""
+
+
+def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
+    """The decoders that the settings name for a topic: each ``NAME``, and each ``TOPIC=NAME`` of this topic, in the
+    order of the settings, each once.
+
+    A name with arguments (``confluent:trades?venue=x``) is no ``TOPIC=NAME``: no topic has a colon. A decoder that
+    has a method ``configured(settings)`` is replaced by what that returns.
+
+    :raises SettingsError: no such decoder, or none for this topic
+    """
+    from blumfeld_sink_spark.decoders import catalog
+
+    names: dict[str, None] = {}
+    for entry in settings.decoders:
+        match = _TOPIC_ENTRY.fullmatch(entry)
+        if match is None:
+            names[entry] = None
+        elif match[1] == topic:
+            names[match[2]] = None
+    if not names:
+        raise SettingsError(
+            f"archive.decoders: none for the topic {topic}; allowed: NAME for all topics, or {topic}=NAME"
+        )
+    found = [catalog.find(name, settings.decoder_plugins) for name in names]
+    return [_configured(decoder, settings) for decoder in found]
+
+
+def _configured(decoder: Decoder, settings: ArchiveSettings) -> Decoder:
+    configured = getattr(decoder, "configured", None)
+    made: Decoder = decoder if configured is None else configured(settings)
+    return made
+
+
+def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: ArchiveSettings) -> Applied:
+    """Runs each decoder on ``rows``, which are of one topic and partition, in the order of the offsets.
+
+    ``ts_recv`` is what the decoder brings, else the header ``settings.recv_header`` (ns in ASCII), else the Kafka
+    timestamp; of ``raw`` it is always the Kafka timestamp. A message with a value that the table can't hold is
+    rejected whole. One that several decoders read is in ``quarantine`` once for each that rejects it. A decoder
+    that raises is given the batch again by halves, so that only the messages on which it raises are rejected.
+
+    :raises ArchiveError: the decoder itself is wrong (an unknown table or column), or can't work now (its schema
+        registry is away): nothing is quarantined, the batch may be tried again
+    """
+    frame = _Frame.of(rows, settings)
+    parts: dict[str, list[pa.Table]] = {}
+    sequences = []
+    for decoder in decoders:
+        for start, decoded in _decode(decoder, rows, 0):
+            made = _make(decoder, decoded, start, frame)
+            for name, table in made.tables:
+                parts.setdefault(name, []).append(table)
+            sequences.append(made.sequences)
+    return Applied(
+        tables={name: _in_order(parts[name]).drop_columns("row") for name in sorted(parts)},
+        sequences=_in_order(sequences) if sequences else SEQUENCES.empty_table(),
+        decoders={decoder.name: decoder.version for decoder in decoders},
+    )
+
+
+def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tuple[int, Decoded]]:
+    """(place of its first row, what became of it) for each piece; one piece if nothing is raised."""
+    try:
+        decoded = decoder.decode(rows)
+    except NOT_THE_MESSAGE as error:
+        raise _told(decoder, error) from error
+    except Exception as error:
+        if rows.num_rows <= 1:
+            yield start, Decoded({}, None, [Rejected(0, f"the decoder raised {type(error).__name__}")])
+            return
+    else:
+        yield start, decoded
+        return
+    half = rows.num_rows // 2
+    yield from _decode(decoder, rows.slice(0, half), start)
+    yield from _decode(decoder, rows.slice(half), start + half)
+
+
+def _told(decoder: Decoder, error: BaseException) -> BaseException:
+    if isinstance(error, ArchiveError):
+        return type(error)(f"decoder {decoder.name}: {error}")
+    if isinstance(error, ImportError):
+        return ArchiveError(f"decoder {decoder.name}: {error}; install what it needs")
+    return error
+
+
+@attrs.frozen
+class _Frame:
+    """What the archive knows of a batch, whatever the decoder."""
+
+    rows: pa.RecordBatch
+    schemas: dict[str, pa.Schema]
+    received: pa.Array
+    stamped: pa.Array
+    partition: int
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, settings: ArchiveSettings) -> _Frame:
+        stamped = stamps.kafka_ns(rows)
+        received = stamps.received_ns(rows, stamped, settings.recv_header)
+        partition = rows.column("partition")[0].as_py() if rows.num_rows else 0
+        schemas = {table.name: table.schema for table in tables(*settings.price_type).values()}
+        return cls(rows, schemas, received, stamped, partition)
+
+    def schema(self, name: str) -> pa.Schema:
+        """Of a table that a decoder may fill."""
+        if name not in self.schemas or name == QUARANTINE:
+            allowed = sorted(self.schemas.keys() - {QUARANTINE, *DERIVED})
+            raise ArchiveError(f"there is no table {name} for it to fill; allowed: {', '.join(allowed)}")
+        return self.schemas[name]
+
+
+@attrs.frozen
+class _Made:
+    """What one decoder made of one piece of a batch, made to fit. Rows count from the batch's first."""
+
+    tables: list[tuple[str, pa.Table]]
+    """Name, and the table with ``row`` in front; quarantine last."""
+    sequences: pa.Table
+
+
+def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Made:
+    """
+    :raises ArchiveError: the decoder's own fault
+    """
+    faults: fitting.Faults = {}
+    try:
+        fitted = [
+            (name, _fitted(name, given, frame.schema(name), start, frame, faults))
+            for name, given in decoded.tables.items()
+        ]
+        sequences = SEQUENCES.empty_table()
+        if decoded.sequences is not None and decoded.sequences.num_rows:
+            sequences = _fitted("sequences", decoded.sequences, SEQUENCES, start, frame, faults)
+        rejected = _rejected(decoded, start, frame, faults)
+    except ArchiveError as error:
+        raise ArchiveError(f"decoder {decoder.name} is wrong: {error}") from error
+    tables = [(name, _without(rejected, table)) for name, table in fitted]
+    if rejected:
+        tables.append((QUARANTINE, _quarantine(decoder, rejected, frame)))
+    return _Made([(name, table) for name, table in tables if table.num_rows], _without(rejected, sequences))
+
+
+def _fitted(
+    name: str, given: pa.Table, schema: pa.Schema, start: int, frame: _Frame, faults: fitting.Faults
+) -> pa.Table:
+    """``schema`` with ``row`` in front. The rows of ``faults`` are those of the piece."""
+    row = fitting.row_column(name, given, frame.rows.num_rows - start)
+    place = row.combine_chunks().cast(pa.int32())
+    place = pc.add(place, pa.scalar(start, pa.int32())) if start else place
+    columns = fitting.fit(name, given, schema, faults)
+    columns["row"] = place
+    columns["k_partition"] = pa.repeat(pa.scalar(frame.partition, pa.int32()), len(place))
+    columns["k_offset"] = columns["offset"] = frame.rows.column("offset").take(place)
+    known = (frame.stamped if name == RAW else frame.received).take(place)
+    if name != RAW and "ts_recv" in given.column_names:
+        known = fitting.known_or(columns["ts_recv"], known)
+    columns["ts_recv"] = known
+    wanted = schema if name == "sequences" else schema.insert(0, SEQUENCES.field("row"))
+    return pa.Table.from_arrays([columns[field.name] for field in wanted], schema=wanted)
+
+
+def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Faults) -> dict[int, Rejected]:
+    """By place in the batch, the first of each message."""
+    first: dict[int, Rejected] = {}
+    for rejected in (*decoded.rejected, *(Rejected(row, faults[row]) for row in sorted(faults))):
+        if not 0 <= rejected.row < frame.rows.num_rows - start:
+            raise ArchiveError("it rejects messages that there are not")
+        first.setdefault(start + rejected.row, rejected)
+    return first
+
+
+def _without(rejected: dict[int, Rejected], table: pa.Table) -> pa.Table:
+    """A message is rejected whole or not at all."""
+    if not rejected:
+        return table
+    return table.filter(pc.invert(pc.is_in(table.column("row"), pa.array(list(rejected), pa.int32()))))
+
+
+def _quarantine(decoder: Decoder, rejected: dict[int, Rejected], frame: _Frame) -> pa.Table:
+    place = pa.array(sorted(rejected), pa.int32())
+    found = [rejected[nth] for nth in place.to_pylist()]
+    columns = {
+        "row": place,
+        "ts_recv": frame.received.take(place),
+        "decoder": pa.repeat(decoder.name, len(place)),
+        "error": pa.array([one.error for one in found], pa.string()),
+        "schema_id": pa.array([one.schema_id for one in found], pa.int32()),
+        "key": frame.rows.column("key").take(place),
+        "value": frame.rows.column("value").take(place),
+        "k_partition": pa.repeat(pa.scalar(frame.partition, pa.int32()), len(place)),
+        "k_offset": frame.rows.column("offset").take(place),
+    }
+    return pa.table(columns, schema=frame.schemas[QUARANTINE].insert(0, SEQUENCES.field("row")))
+
+
+def _in_order(parts: list[pa.Table]) -> pa.Table:
+    """By message; rows of one message in the order of the decoders. So it doesn't matter how batches were cut."""
+    if len(parts) == 1:
+        return parts[0]
+    merged = pa.concat_tables(parts)
+    return merged.take(pc.sort_indices(merged.column("row")))

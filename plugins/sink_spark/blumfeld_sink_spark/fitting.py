@@ -1,0 +1,141 @@
+"""A decoder's table made to fit the archive's: types, columns that may not be null, symbols that name a folder.
+
+Whole columns are cast at once. Only where one doesn't fit are the values looked at, and the messages that they
+came from are given back to be rejected whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark.errors import ArchiveError
+
+FILLED_IN = ("row", "k_partition", "k_offset", "offset")
+"""Columns that the archive brings; ``ts_recv`` too where the decoder doesn't."""
+SYMBOL_BYTES_MAX = 80
+"""Percent-encoded in a path a byte takes three characters, and the name of a folder has 255."""
+
+Faults = dict[int, str]
+"""Row of the batch → the first thing in it that doesn't fit."""
+
+
+def fit(name: str, given: pa.Table, schema: pa.Schema, faults: Faults) -> dict[str, Any]:
+    """The columns of ``schema`` that ``given`` has or may leave out, cast; ``faults`` grows by the messages that
+    hold what doesn't fit, whose values are null in what is returned.
+
+    :raises ArchiveError: a column that the table hasn't, one that must be there and isn't, a type that can't
+        become the table's: the decoder's own fault, whatever the message
+    """
+    unknown = sorted(set(given.column_names) - set(schema.names) - {"row"})
+    if unknown:
+        raise ArchiveError(
+            f"table {name} has no columns {', '.join(unknown)}; allowed: {', '.join(schema.names)}"
+        )
+    row = given.column("row")
+    fitted = {}
+    for field in schema:
+        if field.name in FILLED_IN:
+            continue
+        if field.name == "ts_recv":
+            if field.name in given.column_names:
+                fitted[field.name] = cast("ts_recv", given.column(field.name), field.type, row, faults)
+            continue
+        if field.name not in given.column_names:
+            if not field.nullable and given.num_rows:
+                raise ArchiveError(f"table {name} needs the column {field.name}, which may not be null")
+            fitted[field.name] = pa.nulls(given.num_rows, field.type)
+            continue
+        fitted[field.name] = _column(f"{name}.{field.name}", given.column(field.name), field, row, faults)
+    return fitted
+
+
+def row_column(name: str, given: pa.Table, messages: int) -> Any:
+    """Of a table that a decoder gave for so many messages.
+
+    :raises ArchiveError: there is none, or it names messages that there are not
+    """
+    if "row" not in given.column_names:
+        raise ArchiveError(f"table {name} has no column row")
+    row = given.column("row")
+    found = pc.min_max(row).as_py()
+    if row.null_count or (len(row) and not 0 <= found["min"] <= found["max"] < messages):
+        raise ArchiveError(f"table {name} has rows of no message")
+    return row
+
+
+def known_or(brought: Any, known: pa.Array) -> Any:
+    """``brought`` where it isn't null."""
+    return pc.coalesce(brought, known) if brought.null_count else brought
+
+
+def _column(place: str, column: Any, field: pa.Field, row: Any, faults: Faults) -> Any:
+    column = cast(place, column, field.type, row, faults)
+    if not field.nullable and column.null_count:
+        _blame(row.filter(column.is_null()), f"{place} is missing", faults)
+    if field.name == "symbol":
+        _check_symbols(place, column, row, faults)
+    return column
+
+
+def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults) -> Any:
+    """``column`` as ``wanted``; what doesn't fit is null, and its row in ``faults``."""
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowNotImplementedError as error:
+        raise ArchiveError(f"{place}: {column.type} can't become {wanted}") from error
+    except pa.ArrowInvalid:
+        fits = _fits(column, wanted)
+        _blame(row.filter(pc.invert(fits)), f"{place} does not fit {wanted}", faults)
+        return pc.if_else(fits, column, pa.scalar(None, column.type)).cast(wanted)
+
+
+def _fits(column: Any, wanted: pa.DataType) -> Any:
+    """Which values can be cast."""
+    if pa.types.is_decimal(column.type) and pa.types.is_decimal(wanted):
+        wide = column.cast(pa.decimal256(76, column.type.scale))
+        whole_digits = wanted.precision - wanted.scale
+        limit = pa.scalar(Decimal(10) ** whole_digits, pa.decimal256(whole_digits + 1, 0))
+        fits = pc.and_(pc.less(pc.abs(wide), limit), pc.equal(pc.round(wide, ndigits=wanted.scale), wide))
+        return pc.fill_null(fits, True)
+    return pa.chunked_array([pa.array(list(_each_fits(column, wanted)), pa.bool_())])
+
+
+def _each_fits(column: Any, wanted: pa.DataType) -> Iterator[bool]:
+    """By halves, so that one bad value among many costs little."""
+    try:
+        column.cast(wanted)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            yield False
+            return
+        half = len(column) // 2
+        yield from _each_fits(column.slice(0, half), wanted)
+        yield from _each_fits(column.slice(half), wanted)
+    else:
+        for _ in range(len(column)):
+            yield True
+
+
+def _check_symbols(place: str, column: Any, row: Any, faults: Faults) -> None:
+    length = pc.binary_length(column)
+    found = pc.min_max(length).as_py()
+    if found["min"] is None or (found["min"] > 0 and found["max"] <= SYMBOL_BYTES_MAX):
+        return
+    bad = pc.or_(pc.equal(length, 0), pc.greater(length, SYMBOL_BYTES_MAX))
+    _blame(
+        row.filter(pc.fill_null(bad, False)),
+        f"{place} is empty or longer than {SYMBOL_BYTES_MAX} bytes",
+        faults,
+    )
+
+
+def _blame(rows: Any, error: str, faults: Faults) -> None:
+    for row in pc.unique(rows).to_pylist():
+        faults.setdefault(row, error)

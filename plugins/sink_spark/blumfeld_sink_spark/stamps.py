@@ -1,0 +1,35 @@
+"""When a message was received: from its header, else by Kafka's timestamp, in ns since the epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NS_MAX = 2**63 - 1
+_US_MAX = NS_MAX // 1000
+
+
+def kafka_ns(rows: pa.RecordBatch) -> pa.Array:
+    """The records' timestamps. One that 64 bits of ns can't hold is the nearest that they can; none is 0."""
+    micros = rows.column("timestamp").cast(pa.int64())
+    held = pc.max_element_wise(pc.min_element_wise(pc.fill_null(micros, 0), _US_MAX), -_US_MAX)
+    return pc.multiply(held, 1000)
+
+
+def received_ns(rows: pa.RecordBatch, stamped: pa.Array, header: str) -> pa.Array:
+    """What ``header`` says in ASCII digits, the last one if there are several; ``stamped`` where there is none, or
+    none that is a number of 64 bits.
+    """
+    if not header or "headers" not in rows.schema.names:
+        return stamped
+    headers = rows.column("headers")
+    message, pairs = pc.list_parent_indices(headers), pc.list_flatten(headers)
+    key, value = pc.struct_field(pairs, 0), pc.struct_field(pairs, 1)
+    named = pc.and_(pc.equal(key, header), pc.match_substring_regex(value, r"\A[0-9]{1,19}\z"))
+    message, value = message.filter(named), value.filter(named)
+    ns = value.cast(pa.string()).cast(pa.uint64())
+    fits = pc.less_equal(ns, pa.scalar(NS_MAX, pa.uint64()))
+    received = np.array(stamped)
+    received[message.filter(fits).to_numpy()] = ns.filter(fits).to_numpy(zero_copy_only=False)
+    return pa.array(received)
