@@ -1,0 +1,113 @@
+"""Capture files of exchange feeds: what one line holds, and whose it is.
+
+Two forms are known. ``<ns since the epoch> <JSON>`` is what came in, with the nanosecond of its receipt. The other
+names the connection: ``[<URL> -> ]<seconds>: <JSON>`` is what came in (by REST with its URL), ``<URL> <- …`` what was
+sent and ``<URL> <-> …`` a connection's start; the last two are no data.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from blumfeld_sink_spark.errors import ArchiveError
+
+_NANOSECONDS = re.compile(rb"(\d{18,19}) ")
+_SECONDS = re.compile(rb"(?:(\S+) -> )?(\d{9,10})(?:\.(\d{1,9}))?: ?")
+_SENT = re.compile(rb"\S+ <-")
+_STREAM = re.compile(rb'"stream" ?: ?"([^"]*)"')
+_KIND = re.compile(rb'"(?:e|channel|type|event)" ?: ?"([^"]*)"')
+_SYMBOL = re.compile(rb'"(?:s|product_id|instId|coin|pair|symbol)" ?: ?"([^"]*)"')
+_AT_THE_END = re.compile(
+    rb'"([a-z]+)[^"]*","([A-Z0-9.]+/[A-Z0-9.]+)"\]$|"channel":"([a-z_]+)_([a-z0-9]+)"[^{}\[\]]*\}$'
+)
+"""Kraken and Bitstamp name stream and symbol behind the data."""
+_SYMBOL_IN_URL = re.compile(rb"[?&](?:symbol|pair)=([^&\s]+)|/([^/?\s]+)$")
+_HEAD_BYTES, _TAIL_BYTES = 400, 100
+"""Names stand at the front of a message; a book of a thousand levels isn't searched to its end."""
+SNAPSHOT = "rest-snapshot"
+
+
+class CapturedMessage(NamedTuple):
+    """One message as it came in."""
+
+    received_ns: int
+    value: bytes
+    """The JSON, byte for byte."""
+    url: bytes
+    """Of a REST answer; else empty."""
+
+
+def messages(path: Path) -> Iterator[CapturedMessage]:
+    """The messages of a capture file (``.gz`` or plain), in its order. Memory: one line.
+
+    :raises ArchiveError: no such file, it is cut off, or a line is in neither form; the message has the line's number
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, 1):
+                message = parse(line)
+                if message is not None:
+                    yield message
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{path}: no such file") from error
+    except (OSError, EOFError, ValueError) as error:
+        raise ArchiveError(f"{path}, after line {number}: {error}") from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def parse(line: bytes) -> CapturedMessage | None:
+    """What a line holds; None where that isn't data.
+
+    :raises ValueError: it is in neither form
+    """
+    line = line.rstrip(b"\r\n")
+    if not line or _SENT.match(line):
+        return None
+    stamped = _NANOSECONDS.match(line)
+    if stamped:
+        return CapturedMessage(int(stamped[1]), line[stamped.end() :], b"")
+    stamped = _SECONDS.match(line)
+    if stamped is None:
+        raise ValueError("a line begins with neither nanoseconds nor seconds since the epoch")
+    fraction = (stamped[3] or b"").ljust(9, b"0")
+    return CapturedMessage(int(stamped[2] + fraction), line[stamped.end() :], stamped[1] or b"")
+
+
+def stream_of(value: bytes) -> str:
+    """What to count a message under: the exchange's own name of the stream or kind, as far as it says one."""
+    head = value[:_HEAD_BYTES]
+    at_the_end = _AT_THE_END.search(value[-_TAIL_BYTES:])
+    if at_the_end:
+        return (at_the_end[1] or at_the_end[3]).decode("utf-8", "replace")
+    found = _STREAM.search(head) or _KIND.search(head)
+    if found:
+        return found[1].decode("utf-8", "replace")
+    return SNAPSHOT if b'"bids"' in head else "other"
+
+
+def symbol_of(message: CapturedMessage) -> bytes | None:
+    """The instrument, as the message or its URL names it; None where neither does."""
+    if message.url:
+        in_url = _SYMBOL_IN_URL.search(message.url)
+        if in_url:
+            return (in_url[1] or in_url[2]).upper()
+    at_the_end = _AT_THE_END.search(message.value[-_TAIL_BYTES:])
+    if at_the_end:
+        return at_the_end[2] or at_the_end[4].upper()
+    found = _SYMBOL.search(message.value, 0, _HEAD_BYTES)
+    if found:
+        return found[1]
+    stream = _STREAM.search(message.value, 0, _HEAD_BYTES)
+    if stream and b"@" in stream[1]:
+        return stream[1].split(b"@")[0].upper()
+    return None
