@@ -1,0 +1,107 @@
+"""One file in the making: rows of one table, date and symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.files.parquet import file_schema, open_writer, row_group_rows
+from blumfeld_sink_spark.files.sink import HashedFile
+from blumfeld_sink_spark.files.spill import Spilled, SpillFile
+from blumfeld_sink_spark.tables import Table
+
+
+class Output:
+    """Collects rows until a row group is full, then writes it; opens its file with the first row group.
+
+    Which bytes come out depends on the rows and their order alone: not on how they were handed in, nor on what was
+    spilled when.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        create: Callable[[], BinaryIO],
+        *,
+        group_rows: int,
+        compression: str,
+        spill: SpillFile,
+    ) -> None:
+        self.table = table
+        self.rows = 0
+        self.buffered_bytes = 0
+        self.ts_min = self.ts_max = 0
+        self.file: HashedFile | None = None
+        self._create = create
+        self._group_rows = row_group_rows(table, group_rows)
+        self._compression = compression
+        self._spill = spill
+        self._waiting: list[pa.Table | Spilled] = []
+        self._waiting_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Takes rows behind those that it has.
+
+        :raises OSError: the file couldn't be written
+        """
+        bounds = pc.min_max(rows[self.table.time_column])
+        least, most = bounds["min"].as_py(), bounds["max"].as_py()
+        self.ts_min, self.ts_max = (
+            (min(self.ts_min, least), max(self.ts_max, most)) if self.rows else (least, most)
+        )
+        self.rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self.buffered_bytes += rows.nbytes
+        if self._waiting_rows >= self._group_rows:
+            self._write_groups(whole=False)
+
+    def spill(self) -> None:
+        """Moves what waits in memory to the disk."""
+        kept: list[pa.Table | Spilled] = [piece for piece in self._waiting if isinstance(piece, Spilled)]
+        loose = [piece for piece in self._waiting if not isinstance(piece, Spilled)]
+        if loose:  # they are the youngest: what was spilled before lies in front of them
+            kept.append(self._spill.write(pa.concat_tables(loose).combine_chunks()))
+        self._waiting, self.buffered_bytes = kept, 0
+
+    def finish(self) -> HashedFile:
+        """Writes what waits and closes the file, which is synced then."""
+        self._write_groups(whole=True)
+        writer, file = self._open()
+        writer.close()
+        file.close()
+        return file
+
+    def abandon(self) -> None:
+        """Closes what is open; what is in the file is worth nothing."""
+        self._waiting = []
+        if self.file is not None:
+            self.file.drop()
+        if self._writer is not None:
+            self._writer.close()  # else it would try when it is collected
+
+    def _open(self) -> tuple[pq.ParquetWriter, HashedFile]:
+        if self.file is None:
+            self.file = HashedFile(self._create())
+        if self._writer is None:
+            self._writer = open_writer(self.file, self.table, self._compression)
+        return self._writer, self.file
+
+    def _write_groups(self, *, whole: bool) -> None:
+        """Writes full row groups, and with ``whole`` what is left as well."""
+        pieces = [self._spill.read(piece) if isinstance(piece, Spilled) else piece for piece in self._waiting]
+        rows = pa.concat_tables(pieces) if pieces else file_schema(self.table).empty_table()
+        done = 0
+        while rows.num_rows - done >= (1 if whole else self._group_rows):
+            writer, _ = self._open()
+            group = rows.slice(done, self._group_rows).combine_chunks()
+            writer.write_table(group, row_group_size=self._group_rows)
+            done += group.num_rows
+        rest = rows.slice(done)
+        self._waiting = [rest] if rest.num_rows else []
+        self._waiting_rows, self.buffered_bytes = rest.num_rows, rest.nbytes
