@@ -1,0 +1,81 @@
+"""``python -m blumfeld.testing.archive golden|oracle|kills|round-trip|bad-input``: a table; 1 if anything is not as it
+must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from blumfeld.testing.archive.golden import golden
+from blumfeld.testing.archive.report import Report
+from blumfeld.testing.archive.tallies import READERS
+
+Act = Callable[[Path, Report, argparse.Namespace, Console], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if all was as it must be, 1 if something wasn't or nothing was looked at."""
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    report = Report(given.title)
+    if given.keep:
+        folder = Path(tempfile.mkdtemp(prefix="blumfeld-archive-"))
+        console.print(f"everything stays in {folder}", highlight=False)
+        given.act(folder, report, given, console)
+    else:
+        with tempfile.TemporaryDirectory(prefix="blumfeld-archive-", ignore_cleanup_errors=True) as name:
+            given.act(Path(name), report, given, console)
+    report.show(console)
+    if given.json is not None:
+        report.save(given.json)
+    return 0 if report.good else 1
+
+
+def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    golden(
+        folder,
+        report,
+        capture=given.capture,
+        decoder=given.decoder,
+        reader=given.reader,
+        readers=tuple(given.only.split(",")),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m blumfeld.testing.archive",
+        description="The archive from outside: real processes, and readers that know nothing of it.",
+    )
+    verbs = parser.add_subparsers(required=True, metavar="WHAT")
+    add_golden(verbs)
+    return parser
+
+
+def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``golden``."""
+    verb = _verb(verbs, "golden", "counts and sums of one feed, by four readers", _golden)
+    verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
+    verb.add_argument("--decoder", default="binance-usdm")
+    verb.add_argument("--only", default=",".join(READERS), help="readers of the files, by comma")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, title: str, act: Act
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=title)
+    verb.set_defaults(act=act, title=f"{name}: {title}")
+    verb.add_argument("--reader", default="python", choices=("python", "jvm", "direct", "auto"))
+    verb.add_argument("--json", type=Path, metavar="FILE", help="the summary, for programs")
+    verb.add_argument("--keep", action="store_true", help="leave the folder with data, archive and logs")
+    return verb
+
+
+if __name__ == "__main__":
+    sys.exit(main())

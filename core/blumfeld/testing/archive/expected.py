@@ -1,0 +1,112 @@
+"""What the tables of a feed must hold, worked out from its JSON alone: the archive's decoders have no part in it.
+
+A tally is a number of rows and sums of columns, exact; ``ts_event_ms`` is the sum of the events' times in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from blumfeld.testing.archive.feed import Message
+
+Tally = dict[str, Decimal]
+"""``rows`` and the sum of each column."""
+Tallies = dict[str, Tally]
+"""By table."""
+
+SUMMED: Mapping[str, tuple[str, ...]] = {
+    "trades": ("trade_id", "side", "price", "size", "k_offset"),
+    "bbo": ("update_id", "bid", "bid_size", "ask", "ask_size", "k_offset"),
+    "book_deltas": ("last_id", "side", "price", "size", "k_offset"),
+}
+"""The columns that are summed; of ``book_deltas`` the rows that aren't of a snapshot."""
+WORDS = {"trades": "trades", "bbo": "bbo", "book_deltas": "levels"}
+
+
+def expected_of(messages: Iterable[Message], first_offset: int = 0) -> Tallies:
+    """Of a Binance feed in one partition, each message a record, offsets from ``first_offset``."""
+    found: Tallies = {table: _empty(table) for table in SUMMED}
+    timeless = set()
+    for offset, message in enumerate(messages, first_offset):
+        data = message.parsed()
+        data = data.get("data", data)
+        table, rows = rows_of(data)
+        time = data.get("T", data.get("E"))
+        if table and time is None:
+            timeless.add(table)
+        for row in rows:
+            tally = found[table]
+            tally["rows"] += 1
+            tally["k_offset"] += offset
+            tally["ts_event_ms"] += time or 0
+            for column, value in row.items():
+                tally[column] += value
+    for table in timeless:
+        del found[table]["ts_event_ms"]
+    return found
+
+
+def rows_of(data: Mapping[str, Any]) -> tuple[str, list[Tally]]:
+    """(table, its rows without times and offsets) of one message; a REST snapshot has none that count."""
+    if "lastUpdateId" in data:
+        return "", []
+    kind = data.get("e", "bookTicker")
+    if kind == "trade":
+        row = {
+            "trade_id": data["t"],
+            "side": -1 if data["m"] else 1,
+            "price": data["p"],
+            "size": data["q"],
+        }
+        return "trades", [_exact(row)]
+    if kind == "bookTicker":
+        best = {
+            "update_id": data["u"],
+            "bid": data["b"],
+            "bid_size": data["B"],
+            "ask": data["a"],
+            "ask_size": data["A"],
+        }
+        return "bbo", [_exact(best)]
+    if kind != "depthUpdate":
+        raise ValueError(f"a message of a kind that is not known here: {kind}")
+    return "book_deltas", [
+        _exact({"last_id": data["u"], "side": side, "price": price, "size": size})
+        for side, levels in ((1, data["b"]), (-1, data["a"]))
+        for price, size in levels
+    ]
+
+
+def added(many: Iterable[Tallies]) -> Tallies:
+    """The sums of sums: of several partitions."""
+    found: Tallies = {table: _empty(table) for table in SUMMED}
+    for tallies in many:
+        for table, tally in tallies.items():
+            for column, value in tally.items():
+                found[table][column] += value
+    return found
+
+
+def differences(expected: Tallies, found: Tallies, who: str) -> list[str]:
+    """Where they differ, a line each; columns that aren't expected aren't compared."""
+    wrong = []
+    for table, tally in expected.items():
+        for column, value in tally.items():
+            got = found.get(table, {}).get(column)
+            if got != value:
+                wrong.append(f"{who}: {table}.{column} is {_short(got)}, expected {_short(value)}")
+    return wrong
+
+
+def _exact(row: Mapping[str, Any]) -> Tally:
+    return {column: Decimal(value) for column, value in row.items()}
+
+
+def _empty(table: str) -> Tally:
+    return {column: Decimal(0) for column in ("rows", "ts_event_ms", *SUMMED[table])}
+
+
+def _short(value: Decimal | None) -> str:
+    return "missing" if value is None else f"{value.normalize():f}"

@@ -1,0 +1,137 @@
+"""Faults planted in a feed, and what ``gaps`` must say of each. Pure.
+
+A feed in one partition: the offset of a message is its place. Faults are planted in streams whose messages the exchange
+numbers without holes (trades by id, diffs by ``pu``); a best bid and ask that is missing can't be told.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from blumfeld.testing.archive.feed import Message
+
+Kind = Literal["dropped", "doubled", "swapped"]
+KINDS: tuple[Kind, ...] = ("dropped", "doubled", "swapped")
+
+
+@attrs.frozen
+class Fault:
+    """What was done to a message, and the offsets that ``gaps`` must name for it, in the feed as it is then."""
+
+    kind: Kind
+    stream: str
+    named: tuple[int, ...]
+
+
+def stream_of(data: Mapping[str, Any]) -> str:
+    """``trade`` or ``depth`` of a message whose ids have no holes, else empty."""
+    kind = str(data.get("data", data).get("e", ""))
+    return {"trade": "trade", "depthUpdate": "depth"}.get(kind, "")
+
+
+def streams(messages: Sequence[Message]) -> dict[str, list[int]]:
+    """Places of the numbered streams' messages."""
+    found: dict[str, list[int]] = {"trade": [], "depth": []}
+    for place, message in enumerate(messages):
+        if stream := stream_of(message.parsed()):
+            found[stream].append(place)
+    return found
+
+
+def breaks(messages: Sequence[Message]) -> list[int]:
+    """Offsets at which the feed itself is not continuous, by the exchange's rules: what ``gaps`` must name of it
+    anyway.
+    """
+    last: dict[str, int] = {}
+    found = []
+    for offset, message in enumerate(messages):
+        whole = message.parsed()
+        data = whole.get("data", whole)
+        if not (stream := stream_of(whole)):
+            continue
+        if stream == "trade":
+            after, now = data["t"] - 1, data["t"]
+        else:
+            after, now = data.get("pu", data["U"] - 1), data["u"]
+        if stream in last and after != last[stream]:
+            found.append(offset)
+        last[stream] = max(now, last.get(stream, now))
+    return found
+
+
+def plant(
+    messages: Sequence[Message], count: int, seed: int, border: int = 0
+) -> tuple[list[Message], list[Fault]]:
+    """The feed with ``count`` faults, of all kinds and both streams in turn. With ``border`` every other fault is laid
+    where offsets are a multiple of it: the message that tells of it is the first of a batch.
+
+    :raises ValueError: the feed is too short for so many
+    """
+    chosen = random.Random(seed)
+    planted = list(messages)
+    faults: list[Fault] = []
+    combinations = [(kind, stream) for kind in KINDS for stream in ("trade", "depth")]
+    room = len(planted) // (count + 1)
+    if room < max(20, 2 * border):
+        raise ValueError(f"{len(planted)} messages are too few for {count} faults at borders of {border}")
+    for number in range(count):
+        kind, stream = combinations[number % len(combinations)]
+        at = room * (number + 1) + chosen.randrange(max(1, room // 4))
+        if border and (number // len(combinations)) % 2 == (number % 2):
+            at -= at % border
+            fault = _at_border(planted, kind, stream, at)
+        else:
+            fault = _anywhere(planted, kind, stream, at)
+        faults.append(fault)
+    return planted, faults
+
+
+def _anywhere(planted: list[Message], kind: Kind, stream: str, at: int) -> Fault:
+    """The first message of the stream at ``at`` or behind; all changes are behind the faults before it."""
+    places = _next_places(planted, stream, at, 2)
+    first, second = places
+    if kind == "dropped":
+        del planted[first]
+        return Fault(kind, stream, (second - 1,))
+    if kind == "doubled":
+        planted.insert(first + 1, planted[first])
+        return Fault(kind, stream, (first + 1,))
+    planted[first], planted[second] = planted[second], planted[first]
+    return Fault(kind, stream, (first, second))
+
+
+def _at_border(planted: list[Message], kind: Kind, stream: str, border: int) -> Fault:
+    """So that what tells of it is the first message of a batch, and what it is told by ends the batch before."""
+    if kind == "dropped":
+        first, second = _next_places(planted, stream, border, 2)
+        later = planted.pop(second)
+        del planted[first]
+        planted.insert(border, later)
+        return Fault(kind, stream, (border,))
+    before = _place_before(planted, stream, border)
+    if kind == "doubled":
+        planted.insert(border, planted[before])
+        return Fault(kind, stream, (border,))
+    (after,) = _next_places(planted, stream, border, 1)
+    later = planted.pop(after)
+    planted.insert(border, planted[before])
+    planted[before] = later
+    return Fault(kind, stream, (before, border))
+
+
+def _place_before(planted: Sequence[Message], stream: str, border: int) -> int:
+    return next(place for place in range(border - 1, -1, -1) if stream_of(planted[place].parsed()) == stream)
+
+
+def _next_places(planted: Sequence[Message], stream: str, at: int, count: int) -> list[int]:
+    found = []
+    for place in range(at, len(planted)):
+        if stream_of(planted[place].parsed()) == stream:
+            found.append(place)
+            if len(found) == count:
+                return found
+    raise ValueError(f"no {count} messages of {stream} behind {at}: the feed is too short for so many faults")

@@ -1,0 +1,48 @@
+"""The commit records as any tool may read them: JSON files under ``_commits``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def records(root: Path) -> Iterator[Mapping[str, Any]]:
+    """Of all queries, each query's in the order of its batches."""
+    for path in sorted((root / "_commits").glob("*/*.json")):
+        yield json.loads(path.read_bytes())
+
+
+def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """By topic and partition the (start, end) of all commits, sorted."""
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for record in records(root):
+        for item in record["ranges"]:
+            found.setdefault((item["topic"], item["partition"]), []).append((item["start"], item["end"]))
+    return {place: sorted(ranges) for place, ranges in found.items()}
+
+
+def incomplete(root: Path, topic: str, ends: Mapping[int, int]) -> list[str]:
+    """Where the commits overlap, leave a hole, or don't reach from 0 to the end; a line each."""
+    wrong = []
+    all_ranges = covered(root)
+    for partition, end in ends.items():
+        at = 0
+        for start, stop in all_ranges.get((topic, partition), []):
+            if start != at:
+                wrong.append(f"{topic}-{partition}: a commit begins at {start}, the one before ends at {at}")
+            at = stop
+        if at != end:
+            wrong.append(f"{topic}-{partition}: commits reach {at}, the partition {end}")
+    return wrong
+
+
+def borders(root: Path, topic: str, partition: int = 0) -> list[int]:
+    """Offsets at which batches begin."""
+    return [start for start, _ in covered(root).get((topic, partition), [])]
+
+
+def commits(root: Path) -> int:
+    """How many there are."""
+    return sum(1 for _ in (root / "_commits").glob("*/*.json"))

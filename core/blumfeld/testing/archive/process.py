@@ -1,0 +1,181 @@
+"""``blumfeld archive …`` and other commands as processes of their own, with all that they start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+END_S = 20.0
+
+
+@attrs.frozen
+class Outcome:
+    """How a command ended."""
+
+    status: int | None
+    """None: it did not end in time, and was killed."""
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def said(self) -> str:
+        """The last of what it printed, for a person."""
+        lines = [line for line in (self.err or self.out).splitlines() if line.strip()]
+        return " | ".join(lines[-3:])[-400:]
+
+
+class Command:
+    """A command in a session of its own: ``kill_all`` ends whatever it started, and nothing else."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        self._out, self._err = log.with_suffix(".out"), log.with_suffix(".err")
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                list(arguments),
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=None if env is None else dict(env),
+            )
+        self._began = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """Of the command itself, which is its session's too."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the command itself goes on."""
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Until it ends; one that doesn't is killed with all that it started."""
+        status: int | None
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill_all()
+            status = None
+        return Outcome(status, _text(self._out), _text(self._err), time.monotonic() - self._began)
+
+    def kill(self) -> None:
+        """SIGKILL to the command alone: what it started finds out by itself."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM to the command alone."""
+        self._process.terminate()
+
+    def kill_all(self) -> None:
+        """SIGKILL to all of its session."""
+        for pid, _ in self.family():
+            _kill(pid)
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+
+    def family(self) -> list[tuple[int, str]]:
+        """(pid, command line) of all living processes of its session."""
+        return [(pid, line) for pid, line in _processes(self.pid)]
+
+
+def kill_process(pid: int) -> bool:
+    """SIGKILL; whether it was there."""
+    return _kill(pid)
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _processes(session: int) -> list[tuple[int, str]]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended while we looked
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append((int(folder.name), line))
+    return sorted(found)
+
+
+class Archive:
+    """One archive under test: its settings file, and ``blumfeld archive`` on it."""
+
+    def __init__(self, folder: Path, bootstrap: str, topics: Sequence[str], **settings: object) -> None:
+        """``settings`` are those of ``[archive]``, by their names."""
+        self.folder = folder
+        self.root = folder / "archive"
+        self.settings: dict[str, object] = {
+            "bootstrap": bootstrap,
+            "topics": list(topics),
+            "root": str(self.root),
+            "master": "local[2]",
+            "spark": {"spark.driver.memory": "1g"},
+            **settings,
+        }
+        self.env: dict[str, str] | None = None
+        self._runs = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def start(self, verb: str, *arguments: str, **settings: object) -> Command:
+        """The verb with the settings file; ``settings`` are laid over those of this archive, for this run."""
+        self._runs += 1
+        config = self.folder / f"{self._runs:03d}-{verb}.toml"
+        config.write_text(_toml({**self.settings, **settings}))
+        return self._launch(verb, "--config", str(config), *arguments)
+
+    def run(self, verb: str, *arguments: str, timeout_s: float = 180.0, **settings: object) -> Outcome:
+        """The same, to its end."""
+        return self.start(verb, *arguments, **settings).wait(timeout_s)
+
+    def look(self, verb: str, *arguments: str, timeout_s: float = 120.0) -> Outcome:
+        """A verb that only reads the archive: ``--root`` is all that it needs."""
+        self._runs += 1
+        return self._launch(verb, "--root", str(self.settings["root"]), *arguments).wait(timeout_s)
+
+    def _launch(self, verb: str, *arguments: str) -> Command:
+        return Command(
+            [*archive_command(verb), *arguments], self.folder / f"{self._runs:03d}-{verb}.log", self.env
+        )
+
+
+def archive_command(verb: str) -> list[str]:
+    """``blumfeld archive VERB`` of this build."""
+    return [sys.executable, "-m", "blumfeld.cli.main", "archive", verb]
+
+
+def _toml(settings: Mapping[str, object]) -> str:
+    lines = [f"{key} = {_value(value)}" for key, value in settings.items()]
+    return "\n".join(["[archive]", *lines, ""])
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)  # strings, numbers, booleans and lists of them are written alike
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace")

@@ -1,0 +1,76 @@
+"""What was looked at, and whether it is as it must be: the one shape that all subcommands report in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+@attrs.frozen
+class Check:
+    """One row: what was looked at, what was found, and what is wrong with it (empty: nothing)."""
+
+    title: str
+    found: str
+    wrong: str = ""
+    seconds: float | None = None
+
+
+@attrs.define
+class Report:
+    """What a subcommand came to."""
+
+    title: str
+    checks: list[Check] = attrs.field(factory=list)
+    numbers: dict[str, Any] = attrs.field(factory=dict)
+    """For people and for ``--json``."""
+
+    def add(self, title: str, found: object, wrong: Iterable[str] = (), seconds: float | None = None) -> None:
+        """A check; ``wrong`` are the reasons why it isn't as it must be."""
+        self.checks.append(Check(title, str(found), "; ".join(wrong), seconds))
+
+    @property
+    def good(self) -> bool:
+        """Whether something was looked at, and all of it is as it must be."""
+        return bool(self.checks) and not any(check.wrong for check in self.checks)
+
+    def show(self, console: Console) -> None:
+        """The table, the numbers, and the closing line."""
+        table = Table(title=self.title, title_justify="left")
+        for column in ("", "what", "found", "s"):
+            table.add_column(column, overflow="fold", justify="right" if column == "s" else "left")
+        for check in self.checks:
+            found = escape(check.found) + (f"\n[red]{escape(check.wrong)}[/]" if check.wrong else "")
+            table.add_row(
+                "[red]✗[/]" if check.wrong else "[green]✓[/]",
+                escape(check.title),
+                found,
+                "" if check.seconds is None else f"{check.seconds:.1f}",
+            )
+        console.print(table)
+        for name, value in self.numbers.items():
+            console.print(f"{name}: {value}", highlight=False, markup=False)
+        bad = sum(bool(check.wrong) for check in self.checks)
+        console.print(f"{len(self.checks)} checks, {len(self.checks) - bad} as they must be, {bad} not")
+
+    def save(self, path: Path) -> None:
+        """As JSON."""
+        path.write_text(
+            json.dumps(
+                {
+                    "title": self.title,
+                    "good": self.good,
+                    "numbers": self.numbers,
+                    "checks": [attrs.asdict(check) for check in self.checks],
+                },
+                indent=1,
+                default=str,
+            )
+        )

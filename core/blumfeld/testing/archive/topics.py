@@ -1,0 +1,88 @@
+"""Topics of the broker under test: made, filled, asked for their ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blumfeld.testing.archive.feed import Message
+
+PATIENCE_S = 60.0
+PRODUCER = {
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "message.timeout.ms": 0,
+    "log_level": 0,
+}
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """One that keeps what is old: the feeds' records are of 2024.
+
+    :raises RuntimeError: the broker refuses it
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    made = admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic]
+    try:
+        made.result(PATIENCE_S)
+    except KafkaException as error:
+        raise RuntimeError(f"{topic} can't be made: {error}") from error
+
+
+def fill(
+    bootstrap: str, topic: str, messages: Iterable[Message], *, partition: int = 0, key: bytes = b"BTCUSDT"
+) -> int:
+    """Send all of them into one partition, in their order; how many there were.
+
+    :raises RuntimeError: not all were acknowledged in time
+    """
+    from confluent_kafka import Producer
+
+    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
+    count = 0
+    for message in messages:
+        count += 1
+        send(producer, topic, partition, key, message)
+    if left := producer.flush(PATIENCE_S):
+        raise RuntimeError(f"{left} messages of {count} were not acknowledged")
+    return count
+
+
+def send(producer: Any, topic: str, partition: int, key: bytes, message: Message) -> None:
+    """Into the producer's queue, with the time of receipt as the record's; waits while the queue is full."""
+    stamp_ms = message.received_ns // 1_000_000
+    while True:
+        try:
+            producer.produce(topic, message.value, key, partition, timestamp=stamp_ms)
+        except BufferError:
+            producer.poll(0.05)
+            continue
+        producer.poll(0)
+        return
+
+
+def ends(bootstrap: str, topic: str, partitions: int) -> Mapping[int, int]:
+    """Where the partitions end, as a consumer is told."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "archive-ends", "log_level": 0})
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        while True:
+            try:
+                return {
+                    at: reader.get_watermark_offsets(TopicPartition(topic, at), timeout=10.0)[1]
+                    for at in range(partitions)
+                }
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+    finally:
+        reader.close()
