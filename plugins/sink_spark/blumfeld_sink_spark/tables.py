@@ -14,6 +14,7 @@ import pyarrow as pa
 
 TRADES, BOOK_DELTAS, BBO = "trades", "book_deltas", "bbo"
 BOOK_SNAPSHOTS, BARS, GAPS = "book_snapshots", "bars", "gaps"
+ORDERS, OHLCV = "orders", "ohlcv"
 QUARANTINE, RAW = "quarantine", "raw"
 
 DERIVED = (BOOK_SNAPSHOTS, BARS)
@@ -52,11 +53,59 @@ _STAMPS = [pa.field("ts_event", pa.int64(), nullable=False), pa.field("ts_recv",
 _WHERE = [pa.field("venue", pa.string(), nullable=False), pa.field("symbol", pa.string(), nullable=False)]
 
 
+def _orders(number: pa.DataType) -> Table:
+    """What venues say order by order: from which books of levels follow, but which isn't levels."""
+    return Table(
+        name=ORDERS,
+        schema=pa.schema(
+            [
+                *_STAMPS,
+                *_WHERE,
+                pa.field("sequence", pa.int64()),
+                pa.field("order_id", pa.int64(), nullable=False),
+                pa.field(
+                    "action", pa.string(), nullable=False
+                ),  # add, modify, cancel, clear, trade, fill, none
+                pa.field("side", pa.int8(), nullable=False),
+                pa.field("price", number),
+                pa.field("size", number, nullable=False),
+                pa.field("flags", pa.int32()),
+                *_LINEAGE,
+            ]
+        ),
+        time_column="ts_event",
+        delta=("ts_event", "ts_recv", "sequence", "k_offset"),
+    )
+
+
+def _ohlcv(number: pa.DataType) -> Table:
+    """Bars as a venue or vendor sends them; those that the archive makes itself are in ``bars``."""
+    return Table(
+        name=OHLCV,
+        schema=pa.schema(
+            [
+                *_STAMPS,  # ts_event is where the bar begins
+                *_WHERE,
+                pa.field("interval_ns", pa.int64(), nullable=False),
+                *(
+                    pa.field(name, number, nullable=False)
+                    for name in ("open", "high", "low", "close", "volume")
+                ),
+                *_LINEAGE,
+            ]
+        ),
+        time_column="ts_event",
+        delta=("ts_event", "ts_recv", "k_offset"),
+    )
+
+
 @lru_cache
 def tables(precision: int = 38, scale: int = 18) -> dict[str, Table]:
     """All tables by name, with prices and sizes of this precision and scale."""
     number = pa.decimal128(precision, scale)
     made = (
+        _orders(number),
+        _ohlcv(number),
         Table(
             name=TRADES,
             schema=pa.schema(
