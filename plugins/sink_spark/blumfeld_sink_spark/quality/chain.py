@@ -1,0 +1,295 @@
+"""The chain of ids of one stream: what it expects next, and what it finds in a block of messages.
+
+One stream is one (topic, partition, venue, symbol, stream). ``advance`` is sequential in meaning and vectorised in
+work: a Python loop runs over findings only, and over not more than ``room`` of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from blumfeld.spi.decoders import Continuity
+
+HOLES = 64
+"""How many ranges of missing ids a stream remembers, to tell a late message from a doubled one."""
+RESTART = -1
+"""``prev_id`` of a message that begins a chain anew (OKX's snapshots)."""
+
+GAP, DUPLICATE, OUT_OF_ORDER, RESET, MORE = "gap", "duplicate", "out_of_order", "reset", "more"
+
+Ints = NDArray[np.int64]
+
+
+class Finding(msgspec.Struct, array_like=True, kw_only=True):
+    """One thing wrong at one message."""
+
+    kind: str
+    expected: int | None = None
+    got: int | None = None
+    missing: int | None = None
+    ts_before: int | None
+    offset_before: int | None
+    ts: int
+    offset: int
+    low: int = 0
+    high: int = 0
+    """The ids that the message covers: for telling late from doubled again, with more knowledge."""
+    sure: bool = False
+    """Whether no earlier knowledge can change it (the chain began anew before it)."""
+
+
+class Block(msgspec.Struct):
+    """Messages of one stream in the order of their offsets."""
+
+    first: Ints
+    last: Ints
+    prev: Ints
+    ts: Ints
+    offset: Ints
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def cut(self, start: int, end: int | None = None) -> Block:
+        """Messages from ``start`` up to ``end``."""
+        return Block(*(getattr(self, name)[start:end] for name in BLOCK))
+
+    def joined(self, other: Block) -> Block:
+        """These, then the other's."""
+        return Block(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in BLOCK))
+
+    def lists(self) -> dict[str, list[int]]:
+        """As JSON carries it."""
+        return {name: getattr(self, name).tolist() for name in BLOCK}
+
+    @classmethod
+    def of(cls, lists: dict[str, list[int]]) -> Block:
+        """From what ``lists`` gave."""
+        return cls(*(np.array(lists[name], dtype=np.int64) for name in BLOCK))
+
+
+BLOCK = ("first", "last", "prev", "ts", "offset")
+
+
+class Chain(msgspec.Struct):
+    """Where a stream is. Builtins only."""
+
+    high: int
+    """The greatest ``last_id`` seen."""
+    floor: int
+    """At or below it nothing is known of what came and what didn't."""
+    last: int
+    """``last_id``, time and offset of the message before."""
+    ts: int
+    offset: int
+    holes: list[list[int]] = []
+    """Ranges of ids (both inside) that are missing so far, growing; not more than ``HOLES``."""
+    fresh: bool = False
+    """Whether the chain began anew since this value was first made."""
+
+    def open_hole(self, low: int, high: int) -> None:
+        """These ids are missing."""
+        self.holes.append([low, high])
+        for dropped in self.holes[:-HOLES]:
+            self.floor = max(self.floor, dropped[1])
+        del self.holes[:-HOLES]
+
+    def classify(self, low: int, high: int) -> str:
+        """What a message with these ids is that came when greater ones had come: late if they were missing (now
+        they aren't any more) or nothing is known of them, doubled otherwise.
+        """
+        left: list[list[int]] = []
+        filled = False
+        for start, end in self.holes:
+            if end < low or high < start:
+                left.append([start, end])
+                continue
+            filled = True
+            left += [[s, e] for s, e in ((start, low - 1), (high + 1, end)) if s <= e]
+        self.holes = left
+        return OUT_OF_ORDER if filled or low <= self.floor else DUPLICATE
+
+
+class Walk(msgspec.Struct):
+    """What a walk over messages found, and how many findings had no room."""
+
+    findings: list[Finding] = []
+    more: int = 0
+    more_from: list[int] | None = None
+    """``offset_before``, ``ts_before``, ``offset``, ``ts`` of the first without room."""
+
+    def add(self, finding: Finding, room: int) -> None:
+        """Keeps it, or counts it."""
+        if len(self.findings) < room:
+            self.findings.append(finding)
+            return
+        self.count(1, [finding.offset_before or 0, finding.ts_before or 0, finding.offset, finding.ts])
+
+    def count(self, number: int, where: list[int]) -> None:
+        """Counts some for which there is no room."""
+        self.more += number
+        self.more_from = self.more_from or where
+
+
+def covers(rule: Continuity, block: Block) -> Ints:
+    """The least id that each message covers."""
+    if rule is Continuity.CHAINED:
+        return np.minimum(block.prev + 1, block.last)
+    if rule is Continuity.CONSECUTIVE:
+        return np.minimum(block.first, block.last)
+    return block.last
+
+
+def advance(rule: Continuity, chain: Chain | None, block: Block, walk: Walk, room: int) -> Chain | None:
+    """The chain after these messages; findings go into ``walk``. The chain that is given may be changed.
+
+    Without a chain the first message begins one, which is no finding.
+    """
+    if not len(block):
+        return chain
+    low = covers(rule, block)
+    start = 0
+    if chain is None:
+        chain = _begun(block, low, 0)
+        start = 1
+    for reset in _resets(rule, chain.last if start == 0 else None, block):
+        if reset < start:
+            continue
+        chain = _advance(rule, chain, block.cut(start, reset), low[start:reset], walk, room)
+        walk.add(_reset(chain, block, reset), room)
+        chain = _begun(block, low, reset)
+        chain.fresh = True
+        start = reset + 1
+    return _advance(rule, chain, block.cut(start), low[start:], walk, room)
+
+
+def _begun(block: Block, low: Ints, at: int) -> Chain:
+    last = int(block.last[at])
+    return Chain(
+        high=last, floor=int(low[at]) - 1, last=last, ts=int(block.ts[at]), offset=int(block.offset[at])
+    )
+
+
+def _resets(rule: Continuity, last: int | None, block: Block) -> list[int]:
+    """Where a chain begins anew: by word of the venue, or by a link to the message before and a smaller id."""
+    if rule is not Continuity.CHAINED:
+        return []
+    before = np.concatenate([[block.last[0] if last is None else last], block.last[:-1]])
+    falls = (block.prev == before) & (block.last < before)
+    found: list[int] = np.nonzero((block.prev == RESTART) | falls)[0].tolist()
+    return found
+
+
+def _reset(chain: Chain, block: Block, at: int) -> Finding:
+    return Finding(
+        kind=RESET,
+        expected=chain.high,
+        got=int(block.prev[at]),
+        ts_before=chain.ts,
+        offset_before=chain.offset,
+        ts=int(block.ts[at]),
+        offset=int(block.offset[at]),
+        sure=True,
+    )
+
+
+def _advance(rule: Continuity, chain: Chain, block: Block, low: Ints, walk: Walk, room: int) -> Chain:
+    """Messages among which no chain begins anew."""
+    if not len(block):
+        return chain
+    highs = np.maximum.accumulate(np.concatenate([[chain.high], block.last]))
+    before = highs[:-1]
+    grows = block.last > before
+    gaps = _gaps(rule, block, before, grows)
+    late = ~grows
+    if rule is Continuity.CHAINED:
+        late &= ~((block.last == before) & (block.prev == before))  # a heartbeat
+    events = np.nonzero(gaps | late)[0]
+    roomy = events[: max(0, room - len(walk.findings))]
+    _name(rule, chain, block, low, (before, gaps), roomy.tolist(), walk)
+    _overflow(rule, chain, block, (before, gaps), events[len(roomy) :], walk)
+    chain.high = int(highs[-1])
+    chain.last, chain.ts, chain.offset = int(block.last[-1]), int(block.ts[-1]), int(block.offset[-1])
+    return chain
+
+
+def _gaps(rule: Continuity, block: Block, before: Ints, grows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    if rule is Continuity.CONSECUTIVE:
+        return grows & (block.first > before + 1)
+    if rule is Continuity.CHAINED:
+        return grows & (block.prev != before)
+    return np.zeros(len(block), dtype=bool)
+
+
+def _place(chain: Chain, block: Block, at: int) -> dict[str, int]:
+    """Where a finding is: the message, and the one before it in the stream."""
+    return {
+        "ts_before": int(block.ts[at - 1]) if at else chain.ts,
+        "offset_before": int(block.offset[at - 1]) if at else chain.offset,
+        "ts": int(block.ts[at]),
+        "offset": int(block.offset[at]),
+    }
+
+
+def _name(
+    rule: Continuity,
+    chain: Chain,
+    block: Block,
+    low: Ints,
+    seen: tuple[Ints, NDArray[np.bool_]],
+    events: list[int],
+    walk: Walk,
+) -> None:
+    """A finding for each of these messages."""
+    before, gaps = seen
+    for at in events:
+        place: dict[str, Any] = _place(chain, block, at)
+        least, high = int(low[at]), int(block.last[at])
+        if gaps[at]:
+            finding = _gap(rule, chain, block, int(before[at]), at, place)
+        elif rule is Continuity.MONOTONE:
+            kind = DUPLICATE if high == before[at] else OUT_OF_ORDER
+            finding = Finding(kind=kind, expected=int(before[at]), got=high, sure=chain.fresh, **place)
+        else:
+            kind = chain.classify(least, high)
+            expected = int(before[at]) + (rule is Continuity.CONSECUTIVE)
+            finding = Finding(kind=kind, expected=expected, got=high, sure=chain.fresh, **place)
+        finding.low, finding.high = least, high
+        walk.findings.append(finding)
+
+
+def _gap(
+    rule: Continuity, chain: Chain, block: Block, before: int, at: int, place: dict[str, Any]
+) -> Finding:
+    if rule is Continuity.CONSECUTIVE:
+        expected, got = before + 1, int(block.first[at])
+        chain.open_hole(expected, got - 1)
+        return Finding(
+            kind=GAP, expected=expected, got=got, missing=got - expected, sure=chain.fresh, **place
+        )
+    got = int(block.prev[at])
+    if got > before:
+        chain.open_hole(before + 1, got)
+    return Finding(kind=GAP, expected=before, got=got, sure=chain.fresh, **place)
+
+
+def _overflow(
+    rule: Continuity,
+    chain: Chain,
+    block: Block,
+    seen: tuple[Ints, NDArray[np.bool_]],
+    events: NDArray[np.intp],
+    walk: Walk,
+) -> None:
+    """Counts findings without room; of their holes only the last are remembered, late ones fill none."""
+    if not len(events):
+        return
+    before, gaps = seen
+    place = _place(chain, block, int(events[0]))
+    walk.count(len(events), [place[key] for key in ("offset_before", "ts_before", "offset", "ts")])
+    for at in events[gaps[events]][-HOLES:].tolist():
+        _gap(rule, chain, block, int(before[at]), at, dict(place))

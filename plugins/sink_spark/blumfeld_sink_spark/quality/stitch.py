@@ -1,0 +1,231 @@
+"""Ranges put together: the state that a batch ends with, and the rows of ``gaps`` that it adds.
+
+The same messages give the same rows and the same state wherever they were cut into ranges, as long as no stream has
+more than ``ROOM`` findings in a range and no more than ``HEAD`` of its first messages are older than what came before
+the range. Beyond that the findings that aren't named are counted (kind ``more``), and the chain is taken up where
+the range left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.quality import runs
+from blumfeld_sink_spark.quality.chain import (
+    DUPLICATE,
+    GAP,
+    MORE,
+    OUT_OF_ORDER,
+    Block,
+    Chain,
+    Finding,
+    Walk,
+    advance,
+)
+from blumfeld_sink_spark.quality.runs import Runs, Watch
+from blumfeld_sink_spark.quality.summary import HEAD, ROOM, StreamSummary, Summary, key_of
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.tables import GAPS, tables
+
+DATA_LOSS = "data_loss"
+
+Row = dict[str, Any]
+
+
+class State(msgspec.Struct):
+    """What a query carries from batch to batch. Keys are the JSON of ``[topic, partition, venue, symbol, …]``."""
+
+    version: int = 1
+    chains: dict[str, Chain] = {}
+    checks: dict[str, Watch] = {}
+    ts: dict[str, int] = {}
+    """Of each ``[topic, partition]``: the latest event seen."""
+
+
+def stitch(
+    state: dict[str, Any], results: Sequence[TaskResult], lost: Sequence[OffsetRange] = ()
+) -> tuple[dict[str, Any], pa.Table]:
+    """The state after these ranges, and what is wrong in them as rows of ``gaps``, sorted by topic, partition and
+    offset.
+
+    ``state`` is that of the commit before, ``{}`` at the start, and isn't changed. Of one partition the results are
+    taken in the order of their offsets. ``lost`` are ranges that the topic no longer had.
+    """
+    carried = msgspec.convert(state, State)
+    rows: list[Row] = []
+    for result in sorted(results, key=lambda one: (one.topic, one.partition, one.first_offset)):
+        summary = msgspec.convert(result.sequences, Summary)
+        for key, stream in summary.streams.items():
+            rows += _streamed(carried, result, key, stream)
+        for key, course in summary.checks.items():
+            rows += _checked(carried, result, key, course)
+        if summary.ts is not None:
+            where = key_of(result.topic, str(result.partition))
+            carried.ts[where] = max(summary.ts, carried.ts.get(where, summary.ts))
+    rows += [_lost(carried, gone) for gone in lost]
+    rows.sort(key=lambda row: tuple(row[name] for name in _ORDER))
+    for group in ("chains", "checks", "ts"):
+        setattr(carried, group, dict(sorted(getattr(carried, group).items())))
+    made: dict[str, Any] = msgspec.to_builtins(carried)
+    return made, pa.Table.from_pylist(rows, schema=tables()[GAPS].schema)
+
+
+_ORDER = ("topic", "k_partition", "k_offset", "venue", "symbol", "stream", "kind")
+
+
+def _key(result: TaskResult, words: list[str]) -> str:
+    return key_of(result.topic, str(result.partition), *words)
+
+
+def _streamed(carried: State, result: TaskResult, key: str, stream: StreamSummary) -> list[Row]:
+    venue, symbol, name = words = msgspec.json.decode(key, type=list[str])
+    whole = _key(result, words)
+    walk = Walk()
+    rule, head = Continuity(stream.rule), Block.of(stream.head)
+    chain = advance(rule, carried.chains.get(whole), head, walk, HEAD + ROOM)
+    if stream.middle is not None and stream.tail is not None and chain is not None:
+        chain = _joined(rule, chain, stream.middle, stream.tail, stream.walk, walk)
+    if chain is not None:
+        chain.fresh = False
+        carried.chains[whole] = chain
+    rows = [_row(result, venue, symbol, name, finding) for finding in walk.findings]
+    if walk.more and walk.more_from:
+        offset_before, ts_before, offset, ts = walk.more_from
+        rest = Finding(
+            kind=MORE,
+            missing=walk.more,
+            ts_before=ts_before,
+            offset_before=offset_before,
+            ts=ts,
+            offset=offset,
+        )
+        rows.append(_row(result, venue, symbol, name, rest))
+    return rows
+
+
+def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: Walk, walk: Walk) -> Chain:
+    """The chain at the end of a range whose head led to ``chain``, where the task, which knew only the range, was
+    led to ``middle`` and then to ``tail``. Findings of the tail go into ``walk``, told again where the task could not
+    know.
+    """
+    ahead = chain.high
+    for finding in found.findings:
+        kept = _again(rule, chain, middle.high, ahead, finding)
+        if kept is not None:
+            walk.findings.append(kept)
+    if found.more and found.more_from:
+        walk.count(found.more, found.more_from)
+    if tail.fresh:
+        return tail
+    if ahead > middle.high:
+        # More than the head is old; how much more, the task could not count.
+        walk.findings.append(
+            Finding(
+                kind=MORE,
+                expected=ahead,
+                got=middle.high,
+                ts_before=None,
+                offset_before=None,
+                ts=chain.ts,
+                offset=chain.offset,
+            )
+        )
+    known = [hole for hole in chain.holes if hole[1] <= middle.high]
+    new = [hole for hole in tail.holes if hole[0] > middle.high]
+    joined = Chain(tail.high, chain.floor, tail.last, tail.ts, tail.offset)
+    joined.floor = max(chain.floor, tail.floor if tail.floor > middle.high else chain.floor)
+    for low, high in known + new:
+        joined.open_hole(low, high)
+    return joined
+
+
+def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Finding) -> Finding | None:
+    """A finding of the tail, with what is known of the ranges before."""
+    if finding.sure or rule is Continuity.MONOTONE:
+        return finding
+    if finding.kind in (DUPLICATE, OUT_OF_ORDER) and finding.high <= middle:
+        finding.kind = chain.classify(finding.low, finding.high)
+    if finding.kind == GAP and ahead > middle and finding.high <= ahead:
+        return None
+    return finding
+
+
+def _checked(carried: State, result: TaskResult, key: str, course: Runs) -> list[Row]:
+    venue, symbol, table, check = words = msgspec.json.decode(key, type=list[str])
+    whole = _key(result, words)
+    before = carried.checks.get(whole)
+    changes = list(course.changes)
+    if course.first.now != (before.value if before else 0):
+        first = course.first
+        if before:
+            first.was, first.ts_before, first.offset_before = before.value, before.ts, before.offset
+        changes.insert(0, first)
+    carried.checks[whole] = course.last
+    rows = [
+        _row(
+            result,
+            venue,
+            symbol,
+            table,
+            Finding(
+                kind=runs.kind_of(check, change),
+                expected=change.expected,
+                got=change.got,
+                ts_before=change.ts_before,
+                offset_before=change.offset_before,
+                ts=change.ts,
+                offset=change.offset,
+            ),
+        )
+        for change in changes
+    ]
+    if course.more:
+        last = course.last
+        rest = Finding(
+            kind=MORE, missing=course.more, ts_before=None, offset_before=None, ts=last.ts, offset=last.offset
+        )
+        rows.append(_row(result, venue, symbol, table, rest))
+    return rows
+
+
+def _row(result: TaskResult, venue: str, symbol: str, stream: str, finding: Finding) -> Row:
+    return {
+        "ts_event": finding.ts,
+        "venue": venue,
+        "symbol": symbol,
+        "stream": stream,
+        "kind": finding.kind,
+        "expected": finding.expected,
+        "got": finding.got,
+        "missing": finding.missing,
+        "ts_before": finding.ts_before,
+        "topic": result.topic,
+        "offset_before": finding.offset_before,
+        "k_partition": result.partition,
+        "k_offset": finding.offset,
+    }
+
+
+def _lost(carried: State, gone: OffsetRange) -> Row:
+    """Of no symbol. Its time is that of an event near it; what was lost can't be asked."""
+    ts = carried.ts.get(key_of(gone.topic, str(gone.partition)))
+    return {
+        "ts_event": ts if ts is not None else max(carried.ts.values(), default=0),
+        "venue": "",
+        "symbol": "",
+        "stream": "offsets",
+        "kind": DATA_LOSS,
+        "expected": gone.start,
+        "got": gone.end,
+        "missing": gone.end - gone.start,
+        "ts_before": None,
+        "topic": gone.topic,
+        "offset_before": gone.start - 1 if gone.start else None,
+        "k_partition": gone.partition,
+        "k_offset": gone.start,
+    }

@@ -1,0 +1,91 @@
+"""Feeds made up for tests of what the archive says of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pyarrow as pa
+
+from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.apply import SEQUENCES
+from blumfeld_sink_spark.quality import Summariser
+from blumfeld_sink_spark.records import TaskResult
+
+CONTINUITY = {
+    "trade": Continuity.CONSECUTIVE,
+    "depth": Continuity.CHAINED,
+    "bbo": Continuity.MONOTONE,
+    "other": Continuity.NONE,
+}
+
+
+@attrs.frozen
+class Message:
+    """One message with ids, at an offset that its place in the feed decides."""
+
+    first: int | None
+    last: int | None
+    prev: int | None = None
+    stream: str = "trade"
+    symbol: str = "BTCUSDT"
+    ts: int = 0
+    recv: int | None = None
+
+
+def trades(ids: Iterable[int], **more: Any) -> list[Message]:
+    """A message for each id."""
+    return [Message(one, one, ts=one * 1000, **more) for one in ids]
+
+
+def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
+    """As ``apply.decode_rows`` gives them."""
+    rows = [
+        {
+            "row": nth,
+            "venue": "test",
+            "symbol": one.symbol,
+            "stream": one.stream,
+            "first_id": one.first,
+            "last_id": one.last,
+            "prev_id": one.prev,
+            "ts_event": one.ts,
+            "ts_recv": one.ts if one.recv is None else one.recv,
+            "offset": offset,
+        }
+        for nth, (one, offset) in enumerate(zip(messages, offsets, strict=True))
+    ]
+    return pa.Table.from_pylist(rows, schema=SEQUENCES)
+
+
+def result_of(
+    messages: Sequence[Message],
+    start: int,
+    cuts: Sequence[int] = (),
+    *,
+    tables: Mapping[str, pa.Table] | None = None,
+    topic: str = "feed",
+    partition: int = 0,
+) -> TaskResult:
+    """What a task says of these messages, the first of which is at the offset ``start``; handed to it in pieces cut
+    at ``cuts``.
+    """
+    summariser = Summariser(topic, partition, CONTINUITY, skew_ms=10_000)
+    edges = [0, *sorted(cuts), len(messages)]
+    for left, right in itertools.pairwise(edges):
+        part = messages[left:right]
+        summariser.add(sequences(part, range(start + left, start + right)), tables or {})
+    return TaskResult(
+        topic=topic,
+        partition=partition,
+        messages=len(messages),
+        first_offset=start,
+        last_offset=start + len(messages) - 1,
+        bytes_in=0,
+        files=(),
+        sequences=summariser.result(),
+        quarantined=0,
+        decoders={},
+    )

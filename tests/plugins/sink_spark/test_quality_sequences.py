@@ -1,0 +1,261 @@
+"""What is wrong with a feed's ids, wherever its messages are cut into batches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blumfeld_sink_spark.quality import stitch
+from blumfeld_sink_spark.quality.summary import HEAD, ROOM
+from blumfeld_sink_spark.records import OffsetRange
+
+from .feeds import Message, result_of, trades
+
+Rows = list[dict[str, Any]]
+
+
+def archived(messages: list[Message], cuts: list[int] | None = None) -> tuple[dict[str, Any], Rows]:
+    """State and gaps of a feed from offset 100, a batch between each two cuts, the state through JSON each time."""
+    state: dict[str, Any] = {}
+    rows: Rows = []
+    edges = [0, *sorted(cuts or []), len(messages)]
+    for start, end in itertools.pairwise(edges):
+        part = messages[start:end]
+        state, found = stitch(json.loads(json.dumps(state)), [result_of(part, 100 + start, [len(part) // 2])])
+        rows += found.to_pylist()
+    return state, rows
+
+
+def named(rows: Rows) -> list[tuple[str, int, int, int | None]]:
+    """Kind, offset, offset before, missing."""
+    return [(row["kind"], row["k_offset"], row["offset_before"], row["missing"]) for row in rows]
+
+
+def chained(ids: list[int]) -> list[Message]:
+    """Depth messages; each covers the ids after the one before."""
+    return [
+        Message(prev + 1, last, prev, stream="depth", ts=last)
+        for prev, last in zip([0, *ids], ids, strict=False)
+    ]
+
+
+def everywhere(messages: list[Message]) -> list[tuple[str, int, int, int | None]]:
+    """What is named, which must be the same in one batch, with a cut at any place, and cut everywhere."""
+    whole = archived(messages)
+    for cut in range(1, len(messages)):
+        assert archived(messages, [cut]) == whole
+    assert archived(messages, list(range(1, len(messages)))) == whole
+    return named(whole[1])
+
+
+def test_a_whole_feed_has_no_gaps() -> None:
+    """Of none of the rules."""
+    feed = trades(range(1, 30)) + chained([5, 9, 14, 20]) + trades([3, 7, 90], stream="bbo")
+    assert everywhere(feed) == []
+
+
+@pytest.mark.parametrize("size", [10, 300])
+def test_a_dropped_message_is_named(size: int) -> None:
+    """With what was expected, and the offsets of the message after the hole and of the one before it."""
+    feed = trades([one for one in range(size) if one != 7])
+    assert named(archived(feed)[1]) == [("gap", 107, 106, 1)]
+    row = archived(feed, [7])[1][0]
+    assert (row["expected"], row["got"], row["ts_event"], row["ts_before"]) == (7, 8, 8000, 6000)
+    assert (row["topic"], row["k_partition"], row["venue"], row["symbol"]) == ("feed", 0, "test", "BTCUSDT")
+
+
+def test_a_dropped_diff_is_named() -> None:
+    """By the id that the next one says came before; how many are missing can't be known."""
+    feed = chained([5, 9, 14, 20])
+    assert everywhere([feed[0], feed[1], feed[3]]) == [("gap", 102, 101, None)]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: trades([1, 2, 3, 3, 4, 5]), lambda: _doubled(chained([5, 9, 14, 20]), 2)]
+)
+def test_a_doubled_message_is_named(make: Any) -> None:
+    """At its second coming."""
+    assert everywhere(make()) == [("duplicate", 103, 102, None)]
+
+
+def _doubled(feed: list[Message], at: int) -> list[Message]:
+    return [*feed[: at + 1], feed[at], *feed[at + 1 :]]
+
+
+@pytest.mark.parametrize("feed", [trades([1, 3, 2, 4]), [chained([5, 9, 14, 20])[at] for at in (0, 2, 1, 3)]])
+def test_swapped_messages_are_both_named(feed: list[Message]) -> None:
+    """The early one leaves a gap, which the late one fills."""
+    assert [row[:3] for row in everywhere(feed)] == [("gap", 101, 100), ("out_of_order", 102, 101)]
+
+
+def test_what_came_late_can_be_doubled_too() -> None:
+    """A hole is filled once; before the first message nothing is known."""
+    assert [row[0] for row in everywhere(trades([5, 8, 6, 6, 7, 9, 3]))] == [
+        "gap",
+        "out_of_order",
+        "duplicate",
+        "out_of_order",
+        "out_of_order",
+    ]
+
+
+def test_ids_that_only_grow_are_held_to_no_more() -> None:
+    """Best bid and ask skip ids, but never go back."""
+    assert [row[0] for row in everywhere(trades([5, 90, 90, 80, 91], stream="bbo"))] == [
+        "duplicate",
+        "out_of_order",
+    ]
+
+
+def test_a_venue_may_begin_a_chain_anew() -> None:
+    """As OKX does with a snapshot (-1), and when its ids fall after maintenance; a heartbeat repeats an id."""
+    feed = chained([5, 9, 9])
+    feed[2] = attrs.evolve(feed[2], prev=9)
+    feed += [Message(3, 3, -1, "depth"), Message(4, 4, 3, "depth"), Message(1, 1, 4, "depth")]
+    feed += [Message(2, 2, 1, "depth")]
+    assert [row[:3] for row in everywhere(feed)] == [("reset", 103, 102), ("reset", 105, 104)]
+
+
+def test_snapshots_by_rest_break_no_chain() -> None:
+    """They have an id, but none before it; messages without an id aren't looked at."""
+    feed = chained([5, 9, 14])
+    feed[2:2] = [
+        Message(None, 7, None, "depth"),
+        Message(None, None, None, "depth"),
+        Message(1, 9, 4, "other"),
+    ]
+    assert everywhere(feed) == []
+
+
+def test_streams_are_apart() -> None:
+    """By symbol and stream; the rows are sorted by offset."""
+    feed = [
+        one
+        for pair in zip(trades([1, 2, 4]), trades([1, 3, 4], symbol="ETHUSDT"), strict=True)
+        for one in pair
+    ]
+    assert everywhere(feed) == [("gap", 103, 101, 1), ("gap", 104, 102, 1)]
+
+
+def test_a_feed_that_is_all_wrong_is_named_briefly() -> None:
+    """A state and rows that are bounded, and a row that counts the rest."""
+    for feed in (trades([5] * 5000), trades(range(0, 10_000, 2)), trades(range(9000, 0, -1))):
+        state, rows = archived(feed)
+        assert len(rows) <= HEAD + ROOM + 1
+        assert rows[-1]["kind"] == "more"
+        assert sum(row["missing"] if row["kind"] == "more" else 1 for row in rows) == len(feed) - 1
+        assert len(json.dumps(state)) < 4000
+
+
+def test_a_feed_sent_again_is_taken_up_where_it_goes_on() -> None:
+    """More is old than a head: what isn't named is counted as more, and what comes next is judged as ever."""
+    feed = trades([*range(500), *range(200, 500), *range(500, 510), 511])
+    for cuts in ([500], [500, 700]):
+        rows = archived(feed, cuts)[1]
+        assert {row["kind"] for row in rows[:-1]} == {"duplicate", "more"}
+        assert named(rows[-1:]) == [("gap", 910, 909, 1)]
+
+
+def test_a_venue_that_counts_from_one_again_is_followed() -> None:
+    """After a batch of it at most."""
+    feed = trades([*range(5000, 5100), *range(1, 1000)])
+    rows = archived(feed, [100, 400])[1]
+    assert all(row["k_offset"] < 600 for row in rows)
+
+
+def test_lost_offsets_are_named() -> None:
+    """With a time near by, or none at all."""
+    state, _ = archived(trades([3, 4]))
+    lost = OffsetRange("feed", 0, 102, 150)
+    row = stitch(state, [], [lost])[1].to_pylist()[0]
+    assert (row["kind"], row["expected"], row["got"], row["missing"]) == ("data_loss", 102, 150, 48)
+    assert (row["k_offset"], row["offset_before"], row["ts_event"], row["symbol"]) == (102, 101, 4000, "")
+    assert stitch({}, [], [OffsetRange("feed", 0, 0, 9)])[1].to_pylist()[0]["ts_event"] == 0
+
+
+def test_partitions_are_apart() -> None:
+    """And results may come in any order."""
+    results = [result_of(trades([n, n + 1]), 10 * n, partition=p) for n, p in ((3, 0), (1, 0), (5, 1))]
+    state, rows = stitch({}, results)
+    assert rows.num_rows == 0
+    assert [chain["high"] for chain in state["chains"].values()] == [4, 6]
+
+
+class Slow:
+    """The same, a message at a time, with all ids remembered: what ``gaps`` should say."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], list[Message]] = {}
+        self.rows: list[tuple[str, int, int]] = []
+        self.offsets: dict[tuple[str, str], int] = {}
+
+    def take(self, offset: int, one: Message) -> None:
+        """Judges one message."""
+        key = (one.symbol, one.stream)
+        seen = self.seen.setdefault(key, [])
+        kind = self.judge(one, seen) if seen else ""
+        if kind:
+            self.rows.append((kind, offset, self.offsets[key]))
+        seen.append(one)
+        self.offsets[key] = offset
+
+    def judge(self, one: Message, seen: list[Message]) -> str:
+        """By all that came before."""
+        assert one.last is not None
+        high = max(other.last or 0 for other in seen)
+        if one.last > high:
+            before = one.prev if one.stream == "depth" else (one.first or 0) - 1
+            return "gap" if one.stream != "bbo" and before != high else ""
+        if one.stream == "bbo":
+            return "duplicate" if one.last == high else "out_of_order"
+        return "duplicate" if one in seen else "out_of_order"
+
+
+@st.composite
+def feeds(draw: st.DrawFn) -> list[Message]:
+    """Three streams through one another, with messages dropped, doubled and delayed."""
+    random_ = random.Random(draw(st.integers(0, 2**32)))
+    size = draw(st.sampled_from([5, 30, 150]))
+    feed: list[Message] = []
+    for stream in ("trade", "depth", "bbo"):
+        last = 1000
+        for _ in range(size):
+            prev, last = last, last + random_.choice([1, 1, 4])
+            feed.append(Message(prev + 1, last, prev, stream=stream, ts=last))
+    order = sorted(range(len(feed)), key=lambda at: at % size + random_.random())
+    feed = [feed[at] for at in order]
+    for _ in range(draw(st.integers(0, 12))):
+        at = random_.randrange(len(feed))
+        what = random_.choice(["drop", "double", "delay", "again"])
+        if what == "drop":
+            del feed[at : at + random_.choice([1, 1, 5])]
+        elif what == "double":
+            feed.insert(at, feed[at])
+        elif what == "delay":
+            feed.insert(min(len(feed), at + random_.randrange(1, 9)), feed.pop(at))
+        else:
+            feed.insert(min(len(feed), at + random_.randrange(1, 200)), feed[at])
+        if not feed:
+            return trades([1])
+    return feed
+
+
+@given(feed=feeds(), data=st.data())
+def test_cuts_change_nothing(feed: list[Message], data: st.DataObject) -> None:
+    """Cut anywhere, the same messages give the same rows and the same state, and they are what a slow reader with
+    all of the history says.
+    """
+    cuts = data.draw(st.lists(st.integers(0, len(feed)), max_size=6))
+    whole = archived(feed)
+    assert archived(feed, cuts) == whole
+    slow = Slow()
+    for offset, one in enumerate(feed, 100):
+        slow.take(offset, one)
+    assert [(row["kind"], row["k_offset"], row["offset_before"]) for row in whole[1]] == slow.rows
