@@ -215,7 +215,8 @@ class Slow:
             return "gap" if one.stream != "bbo" and before != high else ""
         if one.stream == "bbo":
             return "duplicate" if one.last == high else "out_of_order"
-        return "duplicate" if one in seen else "out_of_order"
+        older = one.last < (seen[0].last or 0)  # than the first message: nothing is remembered of those
+        return "duplicate" if one in seen and not older else "out_of_order"
 
 
 @st.composite
