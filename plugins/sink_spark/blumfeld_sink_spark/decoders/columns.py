@@ -1,0 +1,225 @@
+"""Columns out of parsed messages: whole arrays at a time, and a clear word for what isn't there.
+
+Every function here raises :class:`BadMessageError` for a batch in which *some* message is not as it should be;
+which one it was is found by :mod:`blumfeld_sink_spark.decoders.json_table`, which halves the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DECIMAL = pa.decimal128(38, 18)
+"""What prices and sizes are decoded to. What doesn't fit is no message of this archive: it is quarantined."""
+
+_MICROSECONDS_FROM = 10**14
+"""Times at or above this are microseconds: as milliseconds they would lie in the year 5138."""
+_LAST_MS = 9_223_372_036_854
+_LAST_US = 9_223_372_036_854_775
+
+
+class BadMessageError(Exception):
+    """Some message of a batch isn't what the decoder reads: what is wrong, in one line."""
+
+
+@attrs.frozen
+class Batch:
+    """Parsed messages of one kind, in the order of their rows."""
+
+    columns: dict[str, Any]
+    """By the message's own key."""
+    rows: Any
+    """int32: each message's place in the batch that is decoded, growing."""
+    stamps: Any
+    """int64 ns: the timestamps of the records."""
+    keys: Any
+    """Of the records: a binary array."""
+    venue: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def need(self, name: str) -> Any:
+        """A column without nulls."""
+        column = self.columns[name]
+        if column.null_count:
+            raise BadMessageError(f"{name} is missing or null")
+        return column
+
+    def integers(self, name: str) -> Any:
+        """A column of int64 as a numpy array, or of strings that hold one."""
+        column = self.need(name)
+        if pa.types.is_string(column.type):
+            column = column.cast(pa.int64())
+        return column.to_numpy(zero_copy_only=False)
+
+    def flags(self, name: str) -> Any:
+        """A column of booleans as a numpy array."""
+        return self.need(name).to_numpy(zero_copy_only=False)
+
+    def decimals(self, name: str) -> Any:
+        """A column of decimal strings, exactly."""
+        return self.need(name).cast(DECIMAL)
+
+    def symbols(self, name: str) -> Any:
+        """A column of names: none is empty."""
+        column = self.need(name)
+        if pc.any(pc.equal(column, "")).as_py():
+            raise BadMessageError(f"{name} is empty")
+        return column
+
+    def constant(self, name: str, value: str) -> None:
+        """Hold that a column is this word everywhere."""
+        column = self.need(name)
+        if not pc.all(pc.equal(column, value)).as_py():
+            raise BadMessageError(f"{name} is not {value!r}")
+
+    def key_symbols(self) -> Any:
+        """What the records' keys name, upper case: for messages that name no symbol themselves."""
+        if self.keys.null_count:
+            raise BadMessageError("names no symbol, and the record has no key that would")
+        names = pc.utf8_upper(pc.utf8_trim_whitespace(self.keys.cast(pa.string())))
+        if pc.any(pc.equal(names, "")).as_py():
+            raise BadMessageError("names no symbol, and the record's key is empty")
+        return names
+
+    def time_ns(self, name: str) -> Any:
+        """Milliseconds (or microseconds, where they can't be milliseconds) since the epoch, in ns."""
+        return nanoseconds(self.integers(name), name)
+
+
+def nanoseconds(times: Any, name: str) -> Any:
+    """int64 ms or µs since the epoch in ns.
+
+    :raises BadMessageError: negative, or past what int64 holds
+    """
+    if not len(times):
+        return times
+    if times.min() < 0 or times.max() > _LAST_US:
+        raise BadMessageError(f"{name} is no time")
+    fine = times >= _MICROSECONDS_FROM
+    if not fine.any():
+        if times.max() > _LAST_MS:
+            raise BadMessageError(f"{name} is no time")
+        return times * 1_000_000
+    return np.where(fine, times * 1_000, times * np.where(fine, 0, 1_000_000))
+
+
+def iso_ns(texts: Any, name: str) -> Any:
+    """``2021-04-17T16:43:37.077621Z`` in int64 ns.
+
+    :raises BadMessageError: no such time, or none with its zone
+    """
+    try:
+        parsed = texts.cast(pa.timestamp("ns", tz="UTC"))
+    except pa.ArrowInvalid as error:
+        raise BadMessageError(f"{name} is no ISO 8601 time with a zone") from error
+    return parsed.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def seconds_ns(texts: Any) -> Any:
+    """``1618678147.930485`` in int64 ns, exactly."""
+    words = texts.cast(pa.decimal128(28, 9))
+    nanos = _words(words)
+    if len(nanos) and (nanos[:, 1].any() or (nanos[:, 0] < 0).any()):
+        raise BadMessageError("a time in seconds is out of range")
+    return nanos[:, 0].copy()
+
+
+def _words(decimals: Any) -> Any:
+    """(n, 2) int64: low and high words of decimals without nulls."""
+    return np.frombuffer(decimals.buffers()[1], np.int64)[
+        2 * decimals.offset : 2 * (decimals.offset + len(decimals))
+    ].reshape(-1, 2)
+
+
+def _decimals(words: Any) -> Any:
+    """Decimals of (n, 2) int64 words."""
+    return pa.Array.from_buffers(DECIMAL, len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
+
+
+def null_if_zero(price: Any, size: Any) -> tuple[Any, Any]:
+    """One side of a best bid and ask; null where the venue says that it is empty by a price of 0."""
+    empty = ~_words(price).any(axis=1)
+    if not empty.any():
+        return price, size
+    mask = pa.array(~empty)
+    return pc.if_else(mask, price, None), pc.if_else(mask, size, None)
+
+
+@attrs.frozen
+class Levels:
+    """Levels of a book, flat, in the order of their messages: each message's bids, then its asks."""
+
+    message: Any
+    """int64: the message's place in the parsed batch."""
+    side: Any
+    price: Any
+    size: Any
+
+
+def levels(bids: Any, asks: Any) -> Levels:
+    """Flatten lists of ``[price, size, …]`` strings.
+
+    :raises BadMessageError: a level isn't a pair (or more) of strings
+    """
+    bid_counts, bid_words = _pairs(bids, "bids")
+    ask_counts, ask_words = _pairs(asks, "asks")
+    counts = bid_counts + ask_counts
+    begins = np.cumsum(counts) - counts
+    at_bids = np.arange(len(bid_words)) + np.repeat(begins - (np.cumsum(bid_counts) - bid_counts), bid_counts)
+    at_asks = np.arange(len(ask_words)) + np.repeat(
+        begins + bid_counts - (np.cumsum(ask_counts) - ask_counts), ask_counts
+    )
+    words = np.empty((len(bid_words) + len(ask_words), 4), np.int64)
+    words[at_bids] = bid_words
+    words[at_asks] = ask_words
+    side = np.ones(len(words), np.int8)
+    side[at_asks] = -1
+    return Levels(
+        message=np.repeat(np.arange(len(counts)), counts),
+        side=pa.array(side),
+        price=_decimals(words[:, :2]),
+        size=_decimals(words[:, 2:]),
+    )
+
+
+def list_counts(lists: Any) -> Any:
+    """How many elements each list has; lists without nulls."""
+    offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
+    return np.diff(offsets)
+
+
+def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
+    """Counts of levels by message, and (n, 4) words: price and size of each level."""
+    if lists.null_count:
+        raise BadMessageError(f"{name} are missing or null")
+    inner = lists.flatten()
+    if inner.null_count:
+        raise BadMessageError(f"a level of {name} is null")
+    widths = list_counts(inner)
+    values = inner.flatten()
+    if values.null_count:
+        raise BadMessageError(f"a level of {name} has a null")
+    counts = list_counts(lists)
+    if not len(widths):
+        return counts, np.empty((0, 4), np.int64)
+    if widths.min() < 2:
+        raise BadMessageError(f"a level of {name} has no price and size")
+    if widths.max() > 2:
+        begins = np.cumsum(widths) - widths
+        values = values.take(pa.array(np.stack([begins, begins + 1], axis=1).ravel()))
+    return counts, _words(values.cast(DECIMAL)).reshape(-1, 4)
+
+
+def spread(column: Any, message: Any, one: bool = False) -> Any:
+    """Values of messages, repeated for their levels (``one``: there is but one message)."""
+    if isinstance(column, np.ndarray):
+        return pa.array(column[message])
+    if len(column) and (one or pc.count_distinct(column).as_py() == 1):
+        return pa.repeat(column[0], len(message))
+    return column.take(pa.array(message))

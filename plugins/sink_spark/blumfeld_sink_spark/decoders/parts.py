@@ -1,0 +1,118 @@
+"""Rows of tables, and of ``sequences``, out of the columns of one kind of message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from blumfeld_sink_spark.decoders.columns import Batch, Levels, spread
+from blumfeld_sink_spark.decoders.json_table import Parts
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+
+
+def sequence_part(
+    batch: Batch, stream: str, symbol: Any, ts_event: Any, first_id: Any, last_id: Any, prev_id: Any = None
+) -> Any:
+    """A row for each message."""
+    count = len(batch)
+    return pa.table(
+        {
+            "row": pa.array(batch.rows, pa.int32()),
+            "venue": pa.repeat(batch.venue, count),
+            "symbol": symbol,
+            "stream": pa.repeat(stream, count),
+            "first_id": pa.array(first_id, pa.int64()),
+            "last_id": pa.array(last_id, pa.int64()),
+            "prev_id": pa.nulls(count, pa.int64()) if prev_id is None else pa.array(prev_id, pa.int64()),
+            "ts_event": pa.array(ts_event, pa.int64()),
+        }
+    )
+
+
+def trade_part(
+    batch: Batch,
+    stream: str,
+    ts_event: Any,
+    symbol: Any,
+    trade_id: Any,
+    side: Any,
+    price: Any,
+    size: Any,
+    flags: Any,
+) -> Parts:
+    """A trade for each message; numbered if ``stream`` isn't empty."""
+    count = len(batch)
+    table = pa.table(
+        {
+            "row": pa.array(batch.rows, pa.int32()),
+            "ts_event": pa.array(ts_event, pa.int64()),
+            "venue": pa.repeat(batch.venue, count),
+            "symbol": symbol,
+            "trade_id": pa.array(trade_id, pa.int64()),
+            "side": pa.array(side, pa.int8()),
+            "price": price,
+            "size": size,
+            "flags": pa.array(flags, pa.int32()),
+        }
+    )
+    numbered = sequence_part(batch, stream, symbol, ts_event, trade_id, trade_id) if stream else None
+    return Parts({TRADES: table}, numbered)
+
+
+def quote_part(
+    batch: Batch, stream: str, ts_event: Any, symbol: Any, update_id: Any, sides: tuple[Any, Any, Any, Any]
+) -> Parts:
+    """A best bid and ask for each message; numbered if ``stream`` isn't empty."""
+    bid, bid_size, ask, ask_size = sides
+    table = pa.table(
+        {
+            "row": pa.array(batch.rows, pa.int32()),
+            "ts_event": pa.array(ts_event, pa.int64()),
+            "venue": pa.repeat(batch.venue, len(batch)),
+            "symbol": symbol,
+            "update_id": pa.nulls(len(batch), pa.int64())
+            if update_id is None
+            else pa.array(update_id, pa.int64()),
+            "bid": bid,
+            "bid_size": bid_size,
+            "ask": ask,
+            "ask_size": ask_size,
+        }
+    )
+    numbered = sequence_part(batch, stream, symbol, ts_event, update_id, update_id) if stream else None
+    return Parts({BBO: table}, numbered)
+
+
+def book_part(
+    batch: Batch,
+    stream: str,
+    ts_event: Any,
+    symbol: Any,
+    levels: Levels,
+    first_id: Any = None,
+    last_id: Any = None,
+    prev_id: Any = None,
+    is_snapshot: Any = False,
+    flags: Any = None,
+) -> Parts:
+    """The levels of each message; numbered if ``stream`` isn't empty. A message without levels has no row, and is
+    numbered all the same. ``is_snapshot`` is one for all, or an array.
+    """
+    message = levels.message
+    columns = {
+        "row": pa.array(batch.rows[message], pa.int32()),
+        "ts_event": pa.array(ts_event[message], pa.int64()),
+        "venue": pa.repeat(batch.venue, len(message)),
+        "symbol": spread(symbol, message),
+        "side": levels.side,
+        "price": levels.price,
+        "size": levels.size,
+        "is_snapshot": spread(np.broadcast_to(np.asarray(is_snapshot), len(batch)), message),
+    }
+    for name, ids in (("first_id", first_id), ("last_id", last_id), ("prev_id", prev_id), ("flags", flags)):
+        if ids is not None:
+            columns[name] = spread(ids, message)
+    numbered = sequence_part(batch, stream, symbol, ts_event, first_id, last_id, prev_id) if stream else None
+    return Parts({BOOK_DELTAS: pa.table(columns)} if len(message) else {}, numbered)
