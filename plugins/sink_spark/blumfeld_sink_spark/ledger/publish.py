@@ -1,0 +1,273 @@
+"""Publishing a batch: from staged files to a commit, the same whatever was cut short before.
+
+The order is: gaps staged, intent written, files and then gaps moved to their names, the commit record put where none
+is, staging and intent removed. Names and bytes follow from the planned ranges and the rows, so a batch that is run
+again replaces what its earlier run left and adds nothing. The intent names what a run is about to publish: from it
+the next run knows what an earlier one may have left, and another query that someone is at these offsets.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+import attrs
+from msgspec import structs
+
+from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.ledger import gaps, intents
+from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
+from blumfeld_sink_spark.ledger.names import final_path
+from blumfeld_sink_spark.ledger.rules import named
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, StagedFile, TaskResult
+from blumfeld_sink_spark.settings import ArchiveSettings
+
+Say = Callable[[str], None]
+
+
+@attrs.frozen
+class _Batch:
+    """What is to be published."""
+
+    record: CommitRecord
+    moves: tuple[tuple[str, str], ...]
+    """(staged, final), in order."""
+
+
+def to_stderr(line: str) -> None:
+    """A remark for people."""
+    print(f"blumfeld archive: {line}", file=sys.stderr, flush=True)
+
+
+def publish(
+    store: ArchiveStore,
+    ledger: Ledger,
+    *,
+    query: str,
+    batch: int,
+    planned: Sequence[OffsetRange],
+    lost: Sequence[OffsetRange],
+    results: Sequence[TaskResult],
+    settings: ArchiveSettings,
+    now_ms: int,
+    seconds: float,
+    say: Say = to_stderr,
+) -> CommitRecord:
+    """Makes one batch part of the archive, or finds that it is, and returns its record.
+
+    May be called again after a crash at any point, with the same ``planned`` and newly staged files. Where it
+    raises, nothing of the batch is in the archive (but see ``ArchiveStore.certain``), and the same call may be made
+    again.
+
+    :raises LedgerConflictError: offsets that are committed or left out, another writer at the same offsets, or
+        results that don't fit the plan. Nothing was published
+    :raises StoreError: the store is full or away
+    """
+    planned = tuple(sorted(one for one in planned if one.start < one.end))
+    draft = CommitRecord(
+        query=query,
+        batch=batch,
+        ranges=planned,
+        lost=tuple(sorted(one for one in lost if one.start < one.end)),
+        files=(),
+        messages=sum(result.messages for result in results),
+        bytes_in=sum(result.bytes_in for result in results),
+        quarantined=sum(result.quarantined for result in results),
+        gaps=0,
+        decoders=_decoders(results),
+        state={},
+        committed_ms=now_ms,
+        seconds=seconds,
+    )
+    try:
+        ledger.load()
+        done = ledger.find(query, batch)
+        if done is not None:
+            return _already(store, done, draft, results, say)
+        return _commit(store, ledger, _prepared(store, ledger, draft, results, settings), say)
+    except (ArchiveError, OSError) as error:
+        with suppress(OSError):
+            _sweep(store, results)
+        if isinstance(error, FileNotFoundError):
+            raise ArchiveError(
+                f"{store.root}: a staged file is gone ({error}). Run the batch again"
+            ) from error
+        raise
+
+
+def _prepared(
+    store: ArchiveStore,
+    ledger: Ledger,
+    draft: CommitRecord,
+    results: Sequence[TaskResult],
+    settings: ArchiveSettings,
+) -> _Batch:
+    """The part that nobody sees: all rules checked, gaps staged.
+
+    :raises LedgerConflictError: as ``publish``
+    """
+    ledger.check(draft)
+    taken = _moves(draft, results)
+    previous = ledger.last(draft.query)
+    found = gaps.stage(store, draft, previous.state if previous else {}, results, settings)
+    moves = (*taken, *found.files)
+    entries = sorted((entry for _, entry in moves), key=lambda entry: entry.path)
+    record = structs.replace(draft, files=tuple(entries), gaps=found.rows, state=found.state)
+    return _Batch(record, tuple((staged, entry.path) for staged, entry in moves))
+
+
+def _commit(store: ArchiveStore, ledger: Ledger, ready: _Batch, say: Say) -> CommitRecord:
+    """The part that others see."""
+    record = ready.record
+    try:
+        earlier = intents.begin(store, ledger, record)
+    except (ArchiveError, OSError):  # the final names may be another's, so they aren't touched
+        with suppress(OSError):
+            intents.end(store, record.query)
+            _remove(store, (staged for staged, _ in ready.moves))
+        raise
+    try:
+        _tell_replaced(earlier, record, say)
+        store.publish_all(ready.moves)
+        _remove(store, sorted(earlier.keys() - {entry.path for entry in record.files}))
+    except (ArchiveError, OSError):
+        _undo(store, ledger, ready)
+        raise
+    if not _append(store, ledger, ready):
+        _lose(store, ledger, ready)
+    with suppress(OSError):  # what stays is vacuum's
+        intents.end(store, record.query)
+    return record
+
+
+def _append(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> bool:
+    """Puts the record; whether it is there now."""
+    record = ready.record
+    try:
+        return ledger.append(record) or ledger.find(record.query, record.batch) == record
+    except (ArchiveError, OSError):
+        if store.exists(record_path(record.query, record.batch)):
+            return ledger.find(record.query, record.batch) == record
+        if store.certain:
+            _undo(store, ledger, ready)
+        raise
+
+
+def _lose(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> NoReturn:
+    """Another writer has put a record of this batch between our look and our put: its files stay, others go.
+
+    :raises LedgerConflictError: always
+    """
+    record = ready.record
+    there = ledger.find(record.query, record.batch)
+    kept = {entry.path for entry in there.files} if there is not None else set()
+    _remove(store, (final for _, final in ready.moves if final not in kept))
+    raise LedgerConflictError(
+        f"{store.root}: another writer has committed batch {record.batch} of query {record.query} in the meantime; "
+        "nothing is lost. Stop one of the two"
+    )
+
+
+def _undo(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> None:
+    """Takes back what was published without a record, as far as the store lets us; the rest is the next run's."""
+    with suppress(ArchiveError, OSError):
+        if ledger.find(ready.record.query, ready.record.batch) is not None:
+            return
+        for staged, final in ready.moves:
+            store.delete(final)
+            store.delete(staged)
+        intents.end(store, ready.record.query)
+
+
+def _sweep(store: ArchiveStore, results: Sequence[TaskResult]) -> None:
+    _remove(store, (file.staged for result in results for file in result.files))
+
+
+def _remove(store: ArchiveStore, paths: Iterable[str]) -> None:
+    for path in paths:
+        store.delete(path)
+
+
+def _already(
+    store: ArchiveStore, done: CommitRecord, draft: CommitRecord, results: Sequence[TaskResult], say: Say
+) -> CommitRecord:
+    """The record that is there, if it is of the same offsets; what was staged again is removed.
+
+    :raises LedgerConflictError: it is of other offsets
+    """
+    if done.ranges != draft.ranges:
+        raise LedgerConflictError(
+            f"{store.root}: batch {done.batch} of query {done.query} is committed with "
+            f"{', '.join(map(named, done.ranges)) or 'no offsets'}, and now planned with "
+            f"{', '.join(map(named, draft.ranges)) or 'none'}. Use the checkpoint that belongs to this archive"
+        )
+    there = {entry.path: entry.sha256 for entry in done.files}
+    if any(there.get(entry.path) != entry.sha256 for _, entry in _moves(done, results)):
+        say(
+            f"batch {done.batch} was committed with other bytes than it comes to now (decoders then: {done.decoders}, "
+            f"now: {draft.decoders}); what is committed stays"
+        )
+    _sweep(store, results)
+    intents.end(store, done.query)
+    return done
+
+
+def _tell_replaced(earlier: dict[str, str], record: CommitRecord, say: Say) -> None:
+    now = {entry.path: entry.sha256 for entry in record.files}
+    changed = sorted(path for path, sha256 in earlier.items() if now.get(path) != sha256)
+    if changed:
+        say(
+            f"batch {record.batch} comes to other bytes than before the crash: replacing or removing "
+            f"{len(changed)} file(s), {changed[0]} first. Was a decoder changed?"
+        )
+
+
+def _moves(draft: CommitRecord, results: Sequence[TaskResult]) -> list[tuple[str, FileEntry]]:
+    """(staged, entry of its final name) of all files, sorted by name.
+
+    :raises LedgerConflictError: results that don't fit the planned ranges
+    """
+    planned = {(one.topic, one.partition): one for one in draft.ranges}
+    found: dict[str, tuple[str, FileEntry]] = {}
+    for result in (one for one in results if one.messages or one.files):
+        taken = planned.get((result.topic, result.partition))
+        if taken is None or result.first_offset < taken.start or result.last_offset >= taken.end:
+            raise LedgerConflictError(
+                f"batch {draft.batch} of query {draft.query}: a task read {result.topic}-{result.partition} "
+                f"{result.first_offset}..{result.last_offset}, planned was {named(taken) if taken else 'nothing'}. "
+                "Nothing was published; is the checkpoint of this archive?"
+            )
+        for file in result.files:
+            entry = _entry(file, taken)
+            if entry.path in found:
+                raise LedgerConflictError(
+                    f"batch {draft.batch} of query {draft.query}: two tasks read {named(taken)}. Nothing was "
+                    "published; a partition must be one task: leave minPartitions and its like away"
+                )
+            found[entry.path] = (file.staged, entry)
+    return [found[path] for path in sorted(found)]
+
+
+def _entry(file: StagedFile, taken: OffsetRange) -> FileEntry:
+    return FileEntry(
+        path=final_path(file, taken),
+        table=file.table,
+        date=file.date,
+        symbol=file.symbol,
+        topic=file.topic,
+        partition=file.partition,
+        rows=file.rows,
+        bytes=file.bytes,
+        sha256=file.sha256,
+        ts_min=file.ts_min,
+        ts_max=file.ts_max,
+    )
+
+
+def _decoders(results: Sequence[TaskResult]) -> dict[str, int]:
+    return dict(
+        sorted({name: version for result in results for name, version in result.decoders.items()}.items())
+    )

@@ -1,0 +1,175 @@
+"""The rules of the ledger. Pure: records in, what is wrong out.
+
+1. No offset is committed twice, by whatever query.
+2. In one query, each range of a partition begins where the one before ended, unless a record names what lies between
+   in ``lost``.
+3. Batches of a query are numbered from 0 without a hole.
+
+A second query may begin anywhere that no other has been; whether all queries together leave a hole is ``verify``'s
+to say, since a backfill may be on its way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import attrs
+
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange
+
+Partition = tuple[str, int]
+"""Topic and number."""
+
+
+@attrs.frozen(order=True)
+class Span:
+    """Offsets that one query has committed, ``end`` outside."""
+
+    start: int
+    end: int
+    query: str
+
+
+class Spans:
+    """What is covered of one partition: spans that don't overlap, sorted."""
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self._spans = sorted(spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
+
+    def overlapping(self, start: int, end: int) -> Span | None:
+        """The first span that has an offset in common with this range."""
+        at = bisect_left(self._spans, start, key=lambda span: span.end)
+        while at < len(self._spans) and self._spans[at].start < end:
+            if self._spans[at].end > start:
+                return self._spans[at]
+            at += 1
+        return None
+
+    def add(self, start: int, end: int, query: str) -> None:
+        """Takes a range that overlaps nothing; grows the span of that query that it follows."""
+        at = bisect_left(self._spans, start, key=lambda span: span.end)
+        if at < len(self._spans) and self._spans[at].end == start and self._spans[at].query == query:
+            self._spans[at] = Span(self._spans[at].start, end, query)
+        else:
+            insort(self._spans, Span(start, end, query))
+
+
+@attrs.define
+class Chain:
+    """Where one query stands."""
+
+    query: str
+    batch: int = -1
+    """Its last."""
+    ends: dict[Partition, int] = attrs.field(factory=dict)
+    """Where each partition's next range must begin."""
+
+
+def follows(chain: Chain, record: CommitRecord) -> str | None:
+    """What is wrong with the record as the next of its query (rules 2 and 3), or None."""
+    if record.batch != chain.batch + 1:
+        return (
+            f"batch {record.batch} of query {record.query} can't follow batch {chain.batch}: the ledger and the "
+            "checkpoint aren't of the same state. Use the checkpoint that belongs to this archive"
+        )
+    return _own(record) or next(_breaks(chain, record), None)
+
+
+def overlap(covered: dict[Partition, Spans], ranges: Iterable[OffsetRange]) -> str | None:
+    """What is wrong with these ranges beside what is covered (rule 1), or None."""
+    for wanted in ranges:
+        spans = covered.get((wanted.topic, wanted.partition))
+        there = spans.overlapping(wanted.start, wanted.end) if spans is not None else None
+        if there is not None:
+            return (
+                f"{named(wanted)} overlaps {there.start}..{there.end}, which query {there.query} has committed. "
+                "A new checkpoint must start behind that (or the topic was made anew: archive it under another root)"
+            )
+    return None
+
+
+def advance(chain: Chain, covered: dict[Partition, Spans], record: CommitRecord) -> None:
+    """Takes a record that ``follows`` and ``overlap`` have passed."""
+    chain.batch = record.batch
+    for taken in record.ranges:
+        covered.setdefault((taken.topic, taken.partition), Spans()).add(taken.start, taken.end, record.query)
+    for taken in (*record.ranges, *record.lost):
+        where = (taken.topic, taken.partition)
+        chain.ends[where] = max(chain.ends.get(where, 0), taken.end)
+
+
+def problems(records: Sequence[CommitRecord]) -> list[str]:
+    """Everything that is wrong with all records of an archive together, each of one query in order; [] if nothing.
+
+    This is where a hole between queries is found as well.
+    """
+    chains: dict[str, Chain] = {}
+    covered: dict[Partition, Spans] = {}
+    lost: dict[Partition, list[OffsetRange]] = {}
+    found = []
+    for record in records:
+        chain = chains.setdefault(record.query, Chain(record.query))
+        found += [wrong for wrong in (follows(chain, record), overlap(covered, record.ranges)) if wrong]
+        advance(chain, covered, record)
+        for gone in record.lost:
+            lost.setdefault((gone.topic, gone.partition), []).append(gone)
+    return found + [
+        f"{topic}-{partition}: {start}..{end} lies between what is covered and is in no record"
+        for (topic, partition), spans in sorted(covered.items())
+        for start, end in holes(spans, lost.get((topic, partition), ()))
+    ]
+
+
+def holes(spans: Spans, lost: Iterable[OffsetRange] = ()) -> list[tuple[int, int]]:
+    """What is neither covered nor lost between the first and the last covered offset."""
+    known = sorted([(span.start, span.end) for span in spans] + [(gone.start, gone.end) for gone in lost])
+    found = []
+    end = known[0][0] if known else 0
+    for start, stop in known:
+        if start > end:
+            found.append((end, start))
+        end = max(end, stop)
+    return found
+
+
+def named(wanted: OffsetRange) -> str:
+    """A range for people."""
+    return f"{wanted.topic}-{wanted.partition} {wanted.start}..{wanted.end}"
+
+
+def _own(record: CommitRecord) -> str | None:
+    """What is wrong inside one record."""
+    for taken in (*record.ranges, *record.lost):
+        if not 0 <= taken.start < taken.end:
+            return f"batch {record.batch} of query {record.query}: {named(taken)} isn't a range"
+    ordered = sorted(record.ranges)
+    for before, after in pairwise(ordered):
+        if (before.topic, before.partition) == (after.topic, after.partition) and after.start < before.end:
+            return f"batch {record.batch} of query {record.query}: {named(before)} overlaps {named(after)}"
+    return None
+
+
+def _breaks(chain: Chain, record: CommitRecord) -> Iterator[str]:
+    """What each partition's ranges leave out, or take again. What is lost may lie in a range or in front of it."""
+    for taken in record.ranges:
+        end = chain.ends.get((taken.topic, taken.partition), 0)
+        if taken.start < end:
+            yield (
+                f"batch {record.batch} of query {record.query}: {named(taken)} begins before {end}, where the query "
+                "already was. Was the topic made anew? Then archive it under another root"
+            )
+    ends = dict(chain.ends)
+    for taken in sorted((*record.ranges, *record.lost)):
+        where = (taken.topic, taken.partition)
+        end = ends.get(where, taken.start)
+        if taken.start > end:
+            yield (
+                f"batch {record.batch} of query {record.query} leaves {named(OffsetRange(*where, end, taken.start))} "
+                "out, and doesn't name it as lost. Use the checkpoint that belongs to this archive"
+            )
+        ends[where] = max(end, taken.end)

@@ -1,0 +1,65 @@
+"""What many commit records come to: counts that ``status`` shows without reading each of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld_sink_spark.records import CommitRecord
+
+
+class TableSum(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one table."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    ts_min: int = 0
+    """Of its time column, ns; 0 where nothing is known."""
+    ts_max: int = 0
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one query. Files that a later record took away still count in the query that wrote them."""
+
+    batches: int = 0
+    messages: int = 0
+    bytes_in: int = 0
+    quarantined: int = 0
+    gaps: int = 0
+    removed: int = 0
+    """Files that its records took away."""
+    first_ms: int = 0
+    """When the first batch was committed."""
+    last_ms: int = 0
+    seconds: float = 0.0
+    """That the batches took."""
+    tables: dict[str, TableSum] = {}
+
+    def plus(self, record: CommitRecord) -> Sums:
+        """With one record more."""
+        return Sums(
+            batches=self.batches + 1,
+            messages=self.messages + record.messages,
+            bytes_in=self.bytes_in + record.bytes_in,
+            quarantined=self.quarantined + record.quarantined,
+            gaps=self.gaps + record.gaps,
+            removed=self.removed + len(record.removed),
+            first_ms=self.first_ms or record.committed_ms,
+            last_ms=max(self.last_ms, record.committed_ms),
+            seconds=self.seconds + record.seconds,
+            tables=_with_files(self.tables, record),
+        )
+
+
+def _with_files(tables: dict[str, TableSum], record: CommitRecord) -> dict[str, TableSum]:
+    found = dict(tables)
+    for file in record.files:
+        before = found.get(file.table, TableSum())
+        found[file.table] = TableSum(
+            files=before.files + 1,
+            rows=before.rows + file.rows,
+            bytes=before.bytes + file.bytes,
+            ts_min=min(before.ts_min or file.ts_min, file.ts_min or before.ts_min),
+            ts_max=max(before.ts_max, file.ts_max),
+        )
+    return dict(sorted(found.items()))
