@@ -1,0 +1,61 @@
+"""``dbn``: Databento's binary encoding, versions 1 to 3.
+
+| schema | table |
+|---|---|
+| trades, and what the others tell of trades (``action`` T) | ``trades``; ``trade_id`` is the sequence number |
+| mbp-1, tbbo, bbo-1s, bbo-1m, cmbp-1, tcbbo, cbbo-1s, cbbo-1m | ``bbo`` |
+| mbp-10 | ``bbo`` of the best level, ``book_deltas`` of all: a snapshot each |
+| mbo | ``orders`` |
+| ohlcv-1s, -1m, -1h, -1d | ``ohlcv`` |
+| error, symbol mapping, system | skipped |
+| definition, imbalance, statistics, status, ohlcv-eod | the message is rejected |
+
+Venue and symbol are those of the header (its dataset, and the instrument's name on that day), where a message has one;
+else ``publisher-<id>`` and the instrument's id. ``ts_event`` of a sampled record (bbo-1s, cbbo-1m…) is the instant that
+it is of, Databento's ``ts_recv``: its own is that of the last trade. Where a record has no ``ts_event``, its
+``ts_recv`` stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from blumfeld.spi.decoders import Continuity, Decoded, Rejected
+from blumfeld_sink_spark.decoders.dbn_layout import KINDS
+from blumfeld_sink_spark.decoders.dbn_part import Made, Part
+from blumfeld_sink_spark.decoders.dbn_tables import tables_of
+from blumfeld_sink_spark.decoders.dbn_walk import walk
+
+
+@attrs.frozen
+class DbnDecoder:
+    """Made of nothing; knows nothing of the messages before."""
+
+    name: str = "dbn"
+    version: int = 1
+    tables: Sequence[str] = ("bbo", "book_deltas", "ohlcv", "orders", "trades")
+
+    @property
+    def continuity(self) -> Mapping[str, Continuity]:
+        """None: venues number packets, of many instruments, and a packet may hold several records."""
+        return MappingProxyType({})
+
+    def decode(self, rows: pa.RecordBatch) -> Decoded:
+        """The records of each message, in their order."""
+        records = walk(rows.column("value"))
+        made = Made(dict(records.rejected))
+        rtypes = records.rtypes()
+        for rtype in np.unique(rtypes).tolist():
+            nth = np.flatnonzero(rtypes == rtype)
+            tables_of(Part.of(KINDS[rtype], records, nth, made), made)
+        tables = made.merged()
+        return Decoded(
+            tables={name: table for name, table in tables.items() if name != "sequences"},
+            sequences=tables.get("sequences"),
+            rejected=[Rejected(row, made.rejected[row]) for row in sorted(made.rejected)],
+        )
