@@ -79,9 +79,8 @@ class Part:
             structs, row, nth, header = structs[~late], row[~late], nth[~late], header[~late]
             event, received = _times(kind, structs)
         ts_event = event.astype(np.int64)
-        venue, symbol = _names(
-            structs, ts_event if received is None else _known(received, event), header, headers
-        )
+        stamp = event if received is None else _known(received, event)
+        venue, symbol = _names(structs, stamp, header, records.headers)
         ts_recv = (
             None
             if received is None
