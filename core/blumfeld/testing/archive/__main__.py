@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from blumfeld.testing.archive.golden import golden
+from blumfeld.testing.archive.kills import against_file_sink, kills
 from blumfeld.testing.archive.report import Report
 from blumfeld.testing.archive.tallies import READERS
 
@@ -48,6 +49,17 @@ def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Co
     )
 
 
+def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False)
+
+    shared = {"count": given.kills, "seed": given.seed, "rate": given.rate}
+    if not given.only_file_sink:
+        kills(folder, report, say, reader=given.reader, peer=given.peer, **shared)
+    if given.file_sink or given.only_file_sink:
+        against_file_sink(folder, report, say, **shared)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m blumfeld.testing.archive",
@@ -55,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="WHAT")
     add_golden(verbs)
+    add_kills(verbs)
     return parser
 
 
@@ -64,6 +77,17 @@ def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
     verb.add_argument("--decoder", default="binance-usdm")
     verb.add_argument("--only", default=",".join(READERS), help="readers of the files, by comma")
+
+
+def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``kills``."""
+    verb = _verb(verbs, "kills", "SIGKILL of driver, worker, JVM and broker while a feed is archived", _kills)
+    verb.add_argument("--kills", type=int, default=20)
+    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--rate", type=int, default=800, help="messages a second")
+    verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka, for a feed in transactions")
+    verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
+    verb.add_argument("--only-file-sink", action="store_true", help="nothing but that")
 
 
 def _verb(

@@ -27,9 +27,14 @@ WORDS = {"trades": "trades", "bbo": "bbo", "book_deltas": "levels"}
 
 def expected_of(messages: Iterable[Message], first_offset: int = 0) -> Tallies:
     """Of a Binance feed in one partition, each message a record, offsets from ``first_offset``."""
+    return expected_at(enumerate(messages, first_offset))
+
+
+def expected_at(placed: Iterable[tuple[int, Message]]) -> Tallies:
+    """Of a Binance feed whose messages lie at these offsets."""
     found: Tallies = {table: _empty(table) for table in SUMMED}
     timeless = set()
-    for offset, message in enumerate(messages, first_offset):
+    for offset, message in placed:
         data = message.parsed()
         data = data.get("data", data)
         table, rows = rows_of(data)

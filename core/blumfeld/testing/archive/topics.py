@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from blumfeld.testing.archive.feed import Message
@@ -55,12 +55,19 @@ def fill(
     return count
 
 
-def send(producer: Any, topic: str, partition: int, key: bytes, message: Message) -> None:
+def send(
+    producer: Any,
+    topic: str,
+    partition: int,
+    key: bytes,
+    message: Message,
+    delivered: Callable[[Any, Any], None] | None = None,
+) -> None:
     """Into the producer's queue, with the time of receipt as the record's; waits while the queue is full."""
     stamp_ms = message.received_ns // 1_000_000
     while True:
         try:
-            producer.produce(topic, message.value, key, partition, timestamp=stamp_ms)
+            producer.produce(topic, message.value, key, partition, delivered, timestamp=stamp_ms)
         except BufferError:
             producer.poll(0.05)
             continue
