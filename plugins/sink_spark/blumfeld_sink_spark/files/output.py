@@ -7,9 +7,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from blumfeld_sink_spark.files.parquet import file_schema, open_writer, row_group_rows
+from blumfeld_sink_spark.files.parquet import TableWriter, file_schema, open_writer, row_group_rows
 from blumfeld_sink_spark.files.sink import HashedFile
 from blumfeld_sink_spark.files.spill import Spilled, SpillFile
 from blumfeld_sink_spark.tables import Table
@@ -42,7 +41,7 @@ class Output:
         self._spill = spill
         self._waiting: list[pa.Table | Spilled] = []
         self._waiting_rows = 0
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: TableWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
         """Takes rows behind those that it has.
@@ -85,7 +84,7 @@ class Output:
         if self._writer is not None:
             self._writer.close()  # else it would try when it is collected
 
-    def _open(self) -> tuple[pq.ParquetWriter, HashedFile]:
+    def _open(self) -> tuple[TableWriter, HashedFile]:
         if self.file is None:
             self.file = HashedFile(self._create())
         if self._writer is None:
@@ -99,8 +98,8 @@ class Output:
         done = 0
         while rows.num_rows - done >= (1 if whole else self._group_rows):
             writer, _ = self._open()
-            group = rows.slice(done, self._group_rows).combine_chunks()
-            writer.write_table(group, row_group_size=self._group_rows)
+            group = rows.slice(done, self._group_rows)
+            writer.write_table(group)
             done += group.num_rows
         rest = rows.slice(done)
         self._waiting = [rest] if rest.num_rows else []

@@ -33,7 +33,7 @@ class Store(Protocol):
         """A new file, synced when it is closed."""
         ...
 
-    def remove(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         """Away with a file, if it is there."""
         ...
 
@@ -100,7 +100,7 @@ class TaskWriter:
             output.abandon()
         self._outputs.clear()
         for path in self._staged.values():
-            self._store.remove(path)
+            self._store.delete(path)
         self._staged.clear()
 
     def _table(self, name: str) -> Table:

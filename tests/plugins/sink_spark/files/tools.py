@@ -27,7 +27,7 @@ class FolderStore:
         place.parent.mkdir(parents=True, exist_ok=True)
         return place.open("xb")
 
-    def remove(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
 
 
