@@ -49,7 +49,7 @@ def messages(path: Path) -> Iterator[CapturedMessage]:
     number = 0
     try:
         with _open(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(file, 1):  # noqa: B007 - the error names it
                 message = parse(line)
                 if message is not None:
                     yield message

@@ -1,0 +1,82 @@
+"""``blumfeld archive replay``: the raw table back into a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.reading.replay import Replayed
+
+
+@edge
+def command(
+    to_topic: Annotated[str, typer.Option(help="Is created, kept for ever, if there is none.")],
+    root: Annotated[str, typer.Option(help="The archive.")] = "archive",
+    bootstrap: Annotated[str, typer.Option(help="bootstrap.servers")] = "127.0.0.1:9092",
+    topic: Annotated[str, typer.Option(help="Of the raw table, where it has several.")] = "",
+    speed: Annotated[
+        str, typer.Option(help="1.0 is the original pace, 10 ten times that, max flat out.")
+    ] = "1.0",
+    start: Annotated[str | None, typer.Option("--from", help="Records stamped then or later.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Records stamped before then.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="The topic may hold records already.")] = False,
+    renumber: Annotated[
+        bool, typer.Option("--renumber", help="Go on where the archive has holes: offsets will differ.")
+    ] = False,
+    partitions: Annotated[int, typer.Option(min=0, help="Of a topic that is created; 0: as it was.")] = 0,
+    compression: Annotated[str, typer.Option(help="none, zstd, lz4, gzip or snappy.")] = "none",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was sent as one line of JSON.")] = False,
+) -> None:
+    """Put archived records back into a topic: partition, key, value, headers, timestamp, order and offsets kept."""
+    from rich.console import Console
+
+    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.pace import Pace, speed_of
+    from blumfeld_sink_spark.reading.raw_rows import RawTopic
+    from blumfeld_sink_spark.reading.replay import ReplayPlan, replay
+    from blumfeld_sink_spark.reading.times import ns_of
+    from blumfeld_sink_spark.reading.topic_writer import Topic
+
+    plan = ReplayPlan(
+        start_ns=ns_of(start),
+        end_ns=ns_of(end),
+        append=append,
+        renumber=renumber,
+        partitions=partitions,
+        compression=compression,
+    )
+    pace_factor = speed_of(speed)
+    source = RawTopic.find(Committed.open(root), topic)
+    with Console(stderr=True).status(f"{to_topic}: starting") as status:
+        done = replay(
+            source,
+            Topic(bootstrap, to_topic),
+            plan,
+            pace=Pace(pace_factor),
+            on_progress=lambda sent, size: status.update(
+                f"{to_topic}: {sent:,} records, {size / 1e6:,.1f} MB"
+            ),
+            every=5000 if not pace_factor else 100,
+        )
+    _show(done, source.topic, as_json)
+
+
+def _show(done: Replayed, source: str, as_json: bool) -> None:
+    import json
+
+    import attrs
+
+    if as_json:
+        typer.echo(json.dumps({"from": source, **attrs.asdict(done)}))
+        return
+    seconds = max(done.seconds, 1e-9)
+    offsets = "at the offsets that they had" if done.same_offsets else "at new offsets"
+    typer.echo(
+        f"{done.records:,} records of {source} are in {done.topic} {offsets}, {done.partitions} "
+        f"partition{'s' * (done.partitions > 1)}: {done.bytes / 1e6:,.1f} MB in {done.seconds:.2f} s, "
+        f"{done.records / seconds:,.0f} records/s, all acknowledged"
+    )

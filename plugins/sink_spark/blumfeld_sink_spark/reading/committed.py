@@ -1,0 +1,108 @@
+"""What an archive holds, as its ledger says it: files that no commit record names aren't there for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
+from blumfeld_sink_spark.tables import DERIVED
+
+
+@attrs.define
+class Committed:
+    """The committed files of an archive, looked up once: what is committed later isn't seen."""
+
+    store: ArchiveStore
+    records: Sequence[CommitRecord]
+    """Of all queries, in the order of their names and batches."""
+    _entries: list[FileEntry] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        removed = {path for record in self.records for path in record.removed}
+        named = {entry.path: entry for record in self.records for entry in record.files}
+        self._entries = [named[path] for path in sorted(named.keys() - removed)]
+
+    @classmethod
+    def open(cls, root: str) -> Committed:
+        """The archive under a root.
+
+        :raises ArchiveError: there is none
+        """
+        store = open_store(root)
+        ledger = Ledger(store)
+        ledger.load()
+        records = [record for query in sorted(ledger.queries()) for record in ledger.records(query)]
+        if not records:
+            raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
+        return cls(store, records)
+
+    def files(self, table: str) -> list[FileEntry]:
+        """Of one table, by path. Derived tables (bars, book snapshots) have no records: theirs are those that lie
+        there.
+        """
+        if table not in DERIVED:
+            return [entry for entry in self._entries if entry.table == table]
+        return [_derived(path, table) for path in self.store.list(table) if path.endswith(".parquet")]
+
+    def select(
+        self, table: str, *, symbol: str = "", start_ns: int | None = None, end_ns: int | None = None
+    ) -> list[FileEntry]:
+        """Files of a table that may hold rows of this symbol and time (end outside), by the table's time column."""
+        return [
+            entry
+            for entry in self.files(table)
+            if (not symbol or entry.symbol == symbol)
+            and (end_ns is None or entry.ts_min < end_ns)
+            and (start_ns is None or entry.ts_max >= start_ns)
+        ]
+
+    def symbols(self, table: str) -> list[str]:
+        """Those that a table has rows of, sorted."""
+        return sorted({entry.symbol for entry in self.files(table)})
+
+    def ranges(self) -> Iterator[OffsetRange]:
+        """All planned ranges, unmerged."""
+        for record in self.records:
+            yield from record.ranges
+
+    def open_file(self, entry: FileEntry) -> Any:
+        """For ``pyarrow.parquet``; close it."""
+        return self.store.open_input(entry.path)
+
+    def local_path(self, entry: FileEntry) -> str:
+        """Where the file lies, for readers that open files by themselves.
+
+        :raises ArchiveError: it isn't on this machine
+        """
+        return str(self.local_root() / entry.path)
+
+    def local_root(self) -> Path:
+        """:raises ArchiveError: the archive isn't on this machine"""
+        root = self.store.root.removeprefix("file://")
+        if "://" in root:
+            raise ArchiveError(f"{self.store.root}: this works on a local archive only; copy it, or mount it")
+        return Path(root).resolve()
+
+
+def _derived(path: str, table: str) -> FileEntry:
+    from blumfeld_sink_spark.files.naming import decode_symbol
+
+    parts = dict(part.partition("=")[::2] for part in path.split("/"))
+    return FileEntry(
+        path=path,
+        table=table,
+        date=parts.get("date", ""),
+        symbol=decode_symbol(parts["symbol"]) if "symbol" in parts else "",
+        rows=-1,
+        bytes=-1,
+        sha256="",
+        ts_min=-(2**63),
+        ts_max=2**63 - 1,
+    )

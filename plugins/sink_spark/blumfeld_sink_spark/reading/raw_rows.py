@@ -1,0 +1,209 @@
+"""The raw table of a topic as records again, each partition in the order of its offsets."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.records import FileEntry, OffsetRange
+from blumfeld_sink_spark.tables import RAW
+
+BATCH_ROWS = 2000
+"""Of each file that is open at the same time: with 50 kB messages that is 100 MB at worst."""
+COLUMNS = ["ts_recv", "timestamp_type", "key", "value", "headers", "k_partition", "k_offset"]
+NS_PER_MS = 1_000_000
+
+
+@attrs.frozen
+class RawRecord:
+    """One record as it was in the topic."""
+
+    offset: int
+    partition: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+
+
+@attrs.frozen
+class Hole:
+    """Offsets of a partition that a replay can't give back as they were."""
+
+    partition: int
+    start: int
+    end: int
+    """Outside."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}, offsets {self.start} to {self.end - 1}: {self.why}"
+
+
+@attrs.define
+class RawTopic:
+    """What an archive's raw table holds of one topic.
+
+    :raises ArchiveError: (``find``) there is no raw table, or none of this topic
+    """
+
+    archive: Committed
+    topic: str
+    _files: dict[int, list[tuple[FileEntry, int, int]]]
+    """Of each partition: files with the first and last offset of their rows there."""
+    rows: dict[int, int]
+    """Of each partition."""
+
+    @classmethod
+    def find(cls, archive: Committed, topic: str = "") -> RawTopic:
+        """The topic's part of the raw table; without a name the only one that there is."""
+        entries = archive.files(RAW)
+        if not entries:
+            raise ArchiveError(
+                f"{archive.store.root}: no raw table; a replay needs one: archive with --decoder raw beside the others"
+            )
+        topics = sorted({entry.topic for entry in entries})
+        if not topic and len(topics) > 1:
+            raise SettingsError(f"topic: which? The raw table has {', '.join(topics)}")
+        topic = topic or topics[0]
+        if topic not in topics:
+            raise ArchiveError(f"the raw table has nothing of {topic}; it has {', '.join(topics)}")
+        found = cls(archive, topic, {}, {})
+        for entry in entries:
+            if entry.topic == topic:
+                found._add(entry)
+        return found
+
+    def _add(self, entry: FileEntry) -> None:
+        with self.archive.open_file(entry) as source:
+            table = pq.read_table(source, columns=["k_partition", "k_offset"])
+        grouped = table.group_by("k_partition").aggregate([("k_offset", "min_max"), ("k_offset", "count")])
+        for row in grouped.to_pylist():
+            partition, bounds = row["k_partition"], row["k_offset_min_max"]
+            self._files.setdefault(partition, []).append((entry, bounds["min"], bounds["max"]))
+            self.rows[partition] = self.rows.get(partition, 0) + row["k_offset_count"]
+
+    @property
+    def partitions(self) -> int:
+        """As many as the archive knows of: one without a single record may be missing at the end."""
+        known = [part.partition for part in self.archive.ranges() if part.topic == self.topic]
+        return max([*self._files, *known], default=0) + 1
+
+    def holes(self) -> list[Hole]:
+        """Why the offsets of a replay would not be the original ones; empty if they will be."""
+        planned: dict[int, list[OffsetRange]] = {}
+        for part in self.archive.ranges():
+            if part.topic == self.topic:
+                planned.setdefault(part.partition, []).append(part)
+        return [hole for partition in sorted(planned) for hole in self._holes(partition, planned[partition])]
+
+    def _holes(self, partition: int, planned: Sequence[OffsetRange]) -> Iterator[Hole]:
+        end, covered = 0, 0
+        for part in sorted(planned):
+            if part.start > end:
+                why = "before the archive begins" if not covered else "never archived"
+                yield Hole(partition, end, part.start, why)
+            covered += max(0, part.end - max(part.start, end))
+            end = max(end, part.end)
+        if covered > self.rows.get(partition, 0):
+            absent = covered - self.rows.get(partition, 0)
+            yield Hole(partition, 0, end, f"{absent} have no record (control records, compaction, lost)")
+
+    def records(
+        self, start_ns: int | None = None, end_ns: int | None = None, by_time: bool = False
+    ) -> Iterator[RawRecord]:
+        """All records, each partition in the order of its offsets.
+
+        :param start_ns: only records stamped so late, or later
+        :param end_ns: only records stamped earlier
+        :param by_time: partitions side by side, as their timestamps say; else one after the other
+        """
+        parts = [self._partition(partition, start_ns, end_ns) for partition in sorted(self._files)]
+        if not by_time:
+            for part in parts:
+                yield from part
+            return
+        for due in heapq.merge(*map(_never_back, parts), key=attrgetter("due_ms")):
+            yield due.record
+
+    def _partition(self, partition: int, start_ns: int | None, end_ns: int | None) -> Iterator[RawRecord]:
+        files = sorted(self._files[partition], key=lambda file: (file[1], file[2], file[0].path))
+        for group in _overlapping(files):
+            streams = [self._rows(entry, partition, start_ns, end_ns) for entry in group]
+            yield from streams[0] if len(streams) == 1 else heapq.merge(*streams, key=attrgetter("offset"))
+
+    def _rows(
+        self, entry: FileEntry, partition: int, start_ns: int | None, end_ns: int | None
+    ) -> Iterator[RawRecord]:
+        if (end_ns is not None and entry.ts_min >= end_ns) or (
+            start_ns is not None and entry.ts_max < start_ns
+        ):
+            return
+        with self.archive.open_file(entry) as source:
+            for batch in _in_order(pq.ParquetFile(source), partition):
+                for record in _records(batch):
+                    ns = record.timestamp_ms * NS_PER_MS
+                    if (start_ns is None or ns >= start_ns) and (end_ns is None or ns < end_ns):
+                        yield record
+
+
+@attrs.frozen
+class _Due:
+    """A record, and when its turn is: a partition's order goes before its timestamps."""
+
+    due_ms: int
+    record: RawRecord
+
+
+def _never_back(records: Iterator[RawRecord]) -> Iterator[_Due]:
+    latest = -(2**63)
+    for record in records:
+        latest = max(latest, record.timestamp_ms)
+        yield _Due(latest, record)
+
+
+def _overlapping(files: Sequence[tuple[FileEntry, int, int]]) -> Iterator[list[FileEntry]]:
+    """Files whose offsets lie among each other (a range over midnight), group after group."""
+    group: list[FileEntry] = []
+    end = -1
+    for entry, first, last in files:
+        if group and first > end:
+            yield group
+            group = []
+        group.append(entry)
+        end = max(end, last)
+    if group:
+        yield group
+
+
+def _in_order(file: Any, partition: int) -> Iterator[pa.RecordBatch]:
+    """Rows of a partition by offset. A file that isn't in that order (a compacted one may be in that of time) is
+    read whole.
+    """
+    offsets = file.read(columns=["k_partition", "k_offset"])
+    mine = pc.equal(offsets["k_partition"], partition)
+    own = offsets["k_offset"].filter(mine).combine_chunks()
+    if len(own) < 2 or pc.all(pc.less(own[:-1], own[1:])).as_py():
+        for batch in file.iter_batches(BATCH_ROWS, columns=COLUMNS):
+            yield (
+                batch if len(own) == len(offsets) else batch.filter(pc.equal(batch["k_partition"], partition))
+            )
+        return
+    table = file.read(columns=COLUMNS).filter(mine)
+    yield from table.sort_by("k_offset").to_batches(BATCH_ROWS)
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[RawRecord]:
+    columns = [batch.column(name).to_pylist() for name in COLUMNS if name != "timestamp_type"]
+    for stamp, key, value, headers, partition, offset in zip(*columns, strict=True):
+        pairs = [(pair["key"], pair["value"]) for pair in headers] if headers else None
+        yield RawRecord(offset, partition, stamp // NS_PER_MS, key, value, pairs)

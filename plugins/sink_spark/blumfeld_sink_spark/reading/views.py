@@ -1,0 +1,164 @@
+"""DuckDB views of an archive's tables: one script, for us and for anybody's duckdb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.tables import DERIVED, tables
+
+_COMMITTED = """\
+CREATE OR REPLACE TEMP TABLE committed AS
+WITH records AS (
+  SELECT files, removed FROM read_json(
+    getvariable('archive') || '/_commits/*/[0-9]*.json',
+    columns = {files: 'STRUCT(path VARCHAR, "table" VARCHAR)[]', removed: 'VARCHAR[]'})
+), named AS (
+  SELECT DISTINCT file.path, file."table" FROM (SELECT unnest(files) AS file FROM records)
+)
+SELECT * FROM named WHERE path NOT IN (SELECT unnest(removed) FROM records);"""
+
+_MACROS = """\
+CREATE OR REPLACE MACRO ts(ns) AS make_timestamp_ns(ns);                -- ts(ts_event): TIMESTAMP_NS, UTC
+CREATE OR REPLACE MACRO ns(t) AS epoch_ns(t::TIMESTAMP_NS);             -- WHERE ts_event >= ns('2024-08-09 00:01')
+CREATE OR REPLACE MACRO mid(bid, ask) AS (bid::DOUBLE + ask::DOUBLE) / 2;
+CREATE OR REPLACE MACRO spread_bps(bid, ask) AS 1e4 * (ask - bid)::DOUBLE / mid(bid, ask);
+CREATE OR REPLACE MACRO bars_of(sym, width) AS TABLE                    -- FROM bars_of('BTCUSDT', INTERVAL 1 MINUTE)
+  SELECT time_bucket(width, ts(ts_event)::TIMESTAMP) AS bar, first(price ORDER BY ts_event, k_offset) AS open,
+         max(price) AS high, min(price) AS low, last(price ORDER BY ts_event, k_offset) AS close,
+         sum(size) AS volume, sum(price::DOUBLE * size::DOUBLE) / sum(size::DOUBLE) AS vwap, count(*) AS trades
+  FROM trades WHERE symbol = sym GROUP BY bar ORDER BY bar;"""
+
+
+def script(archive: Committed) -> str:
+    """SQL that makes a view of every table. Run it again to see what was committed since.
+
+    Views read the files that commit records name, and nothing else: no half-published batch is seen.
+
+    :raises ArchiveError: the archive isn't on this machine
+    """
+    return "\n".join(_statements(archive)) + "\n"
+
+
+def _statements(archive: Committed) -> Iterator[str]:
+    root = archive.local_root()
+    yield f"SET VARIABLE archive = {_quoted(str(root))};"
+    yield "SET TimeZone = 'UTC';"
+    yield _COMMITTED
+    for name, table in sorted(tables().items()):
+        if not archive.files(name):
+            yield _empty(name)
+            continue
+        hive = (
+            "hive_types = {date: DATE, symbol: VARCHAR}" if table.by_symbol else "hive_types = {date: DATE}"
+        )
+        yield _list_of(name)
+        yield (
+            f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet(getvariable('files_{name}'), "
+            f"hive_partitioning = true, {hive}, union_by_name = true);"
+        )
+    yield _MACROS
+
+
+def _list_of(name: str) -> str:
+    if name in DERIVED:
+        found = f"(SELECT list(file) FROM glob(getvariable('archive') || '/{name}/*/*/*.parquet'))"
+    else:
+        path = "getvariable('archive') || '/' || path"
+        found = f"(SELECT list({path} ORDER BY path) FROM committed WHERE \"table\" = '{name}')"
+    return f"SET VARIABLE files_{name} = {found};"
+
+
+def _empty(name: str) -> str:
+    """A table that nothing was written to yet: no rows, the right columns."""
+    columns = ", ".join(
+        f"NULL::{_duckdb_type(field.type)} AS {field.name}" for field in tables()[name].schema
+    )
+    return f"CREATE OR REPLACE VIEW {name} AS SELECT {columns}, NULL::DATE AS date WHERE false;"
+
+
+def _duckdb_type(arrow: Any) -> str:
+    text = str(arrow)
+    if text.startswith("decimal128"):
+        return text.replace("decimal128", "DECIMAL")
+    if text.startswith("list"):
+        return 'STRUCT("key" VARCHAR, "value" BLOB)[]'
+    return {
+        "int8": "TINYINT",
+        "int32": "INTEGER",
+        "int64": "BIGINT",
+        "double": "DOUBLE",
+        "string": "VARCHAR",
+        "binary": "BLOB",
+        "bool": "BOOLEAN",
+    }[text]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def connect(archive: Committed) -> Any:
+    """A DuckDB connection in memory that has the views."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute(script(archive))
+    return connection
+
+
+class Rows:
+    """An answer, as text: exact decimals, nanoseconds, NULL as None. Bounded memory where DuckDB's plan allows."""
+
+    def __init__(self, connection: Any, query: str, *, as_json: bool = False) -> None:
+        import duckdb
+
+        query = query.strip().rstrip(";")
+        shown = "to_json(answer_row)::VARCHAR AS row" if as_json else "CAST(COLUMNS(*) AS VARCHAR)"
+        try:
+            try:
+                self._cursor = connection.execute(f"SELECT {shown} FROM ({query}) AS answer_row")
+            except duckdb.ParserException:  # not a query that can stand in brackets: SET, CREATE, EXPLAIN…
+                self._cursor = connection.execute(query)
+        except duckdb.Error as error:
+            raise ArchiveError(f"duckdb: {error}") from error
+        self.columns = [column[0] for column in self._cursor.description or ()]
+
+    def __iter__(self) -> Iterator[tuple[str | None, ...]]:
+        import duckdb
+
+        try:
+            while rows := self._cursor.fetchmany(1000):
+                yield from rows
+        except duckdb.Error as error:
+            raise ArchiveError(f"duckdb: {error}") from error
+
+
+def polars_rows(archive: Committed, query: str) -> Any:
+    """The answer of Polars' own SQL, as a frame: tables are lazy scans of the committed files.
+
+    :raises ArchiveError: the archive isn't on this machine, or Polars refuses
+    """
+    import polars
+
+    frames = {
+        name: polars.scan_parquet(
+            [archive.local_path(entry) for entry in entries],
+            hive_partitioning=False,
+            missing_columns="insert",
+        )
+        for name in sorted(tables())
+        if (entries := archive.files(name))
+    }
+    try:
+        return polars.SQLContext(frames).execute(query, eager=True)
+    except polars.exceptions.PolarsError as error:
+        raise ArchiveError(f"polars: {error}") from error
+
+
+def write_script(archive: Committed, path: Path) -> None:
+    """The script into a file: ``duckdb -init FILE``."""
+    path.write_text(script(archive))

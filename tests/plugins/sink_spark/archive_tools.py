@@ -1,0 +1,132 @@
+"""An archive without Spark: the same decoding, writing and publishing, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark.apply import decode_rows, decoders_for
+from blumfeld_sink_spark.files.writer import TaskWriter
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.store import open_store
+from blumfeld_sink_spark.quality import Summariser, continuity_of
+from blumfeld_sink_spark.reading.load import LoadPlan, Record, records
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult
+from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
+from blumfeld_sink_spark.settings import ArchiveSettings
+
+CREATE_TIME = 0
+DECODE_ROWS = 5000
+"""Messages at a time, as Spark hands them over."""
+
+
+def rows_of(
+    sent: Iterable[Record], topic: str, partition: int = 0, start: int = 0, headers: bool = False
+) -> pa.Table:
+    """Raw rows as a reader gives them, with dense offsets from ``start``."""
+    listed = list(sent)
+    columns: dict[str, Any] = {
+        "key": pa.array([record.key for record in listed], pa.binary()),
+        "value": pa.array([record.value for record in listed], pa.binary()),
+        "topic": pa.repeat(pa.scalar(topic), len(listed)),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(listed)),
+        "offset": pa.array(range(start, start + len(listed)), pa.int64()),
+        "timestamp": pa.array(
+            [record.timestamp_ms * 1000 for record in listed], pa.timestamp("us", tz="UTC")
+        ),
+        "timestampType": pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), len(listed)),
+    }
+    if headers:
+        pairs = [[{"key": key, "value": value} for key, value in record.headers or ()] for record in listed]
+        columns["headers"] = pa.array(pairs, RAW_ROWS_WITH_HEADERS.field("headers").type)
+    return pa.table(columns, schema=RAW_ROWS_WITH_HEADERS if headers else RAW_ROWS)
+
+
+def captured(files: Sequence[Path], topic: str, limit: int = 0, **options: Any) -> pa.Table:
+    """Raw rows of capture files, as ``blumfeld archive load`` sends them."""
+    plan = LoadPlan(files=files, limit=limit, **options)
+    return rows_of(islice(records(plan, 1), limit or None), topic, headers=bool(plan.recv_header))
+
+
+def archive(
+    root: Path, rows: pa.Table, *, batch_rows: int = 40_000, query: str = "query", **settings: Any
+) -> list[CommitRecord]:
+    """Archive raw rows under ``root``, ``batch_rows`` of each partition in a commit.
+
+    :param settings: of ``ArchiveSettings``; ``decoders`` at least, most often
+    """
+    told = ArchiveSettings(root=str(root), **{"topics": tuple(set(rows["topic"].to_pylist())), **settings})
+    store = open_store(str(root))
+    ledger = Ledger(store)
+    ledger.load()
+    partitions = _by_partition(rows)
+    made: list[CommitRecord] = []
+    while any(part.num_rows for part in partitions.values()):
+        now = {place: part.slice(0, batch_rows) for place, part in partitions.items() if part.num_rows}
+        partitions = {place: part.slice(batch_rows) for place, part in partitions.items()}
+        planned = [
+            OffsetRange(topic, partition, part["offset"][0].as_py(), part["offset"][-1].as_py() + 1)
+            for (topic, partition), part in sorted(now.items())
+        ]
+        results = [_task(store, told, *place, part) for place, part in sorted(now.items())]
+        record = publish(
+            store,
+            ledger,
+            query=query,
+            batch=len(made),
+            planned=planned,
+            lost=(),
+            results=results,
+            settings=told,
+            now_ms=1_700_000_000_000 + 10_000 * len(made),
+            seconds=1.0,
+        )
+        made.append(record)
+    return made
+
+
+def _by_partition(rows: pa.Table) -> dict[tuple[str, int], pa.Table]:
+    places = sorted(set(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)))
+    return {
+        (topic, partition): rows.filter(
+            pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
+        )
+        for topic, partition in places
+    }
+
+
+def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, rows: pa.Table) -> TaskResult:
+    decoders = decoders_for(topic, settings)
+    writer = TaskWriter(store, settings, topic, partition)
+    summariser = Summariser(topic, partition, continuity_of(decoders), settings.skew_ms)
+    quarantined, versions = 0, {}
+    for batch in rows.combine_chunks().to_batches(DECODE_ROWS):
+        applied = decode_rows(decoders, batch, settings)
+        writer.write(applied.tables)
+        summariser.add(applied.sequences, applied.tables)
+        quarantined += applied.tables["quarantine"].num_rows if "quarantine" in applied.tables else 0
+        versions = applied.decoders
+    return msgspec.json.decode(  # as Spark carries it
+        msgspec.json.encode(
+            TaskResult(
+                topic=topic,
+                partition=partition,
+                messages=rows.num_rows,
+                first_offset=rows["offset"][0].as_py(),
+                last_offset=rows["offset"][-1].as_py(),
+                bytes_in=rows["value"].nbytes,
+                files=writer.close(),
+                sequences=summariser.result(),
+                quarantined=quarantined,
+                decoders=versions,
+            )
+        ),
+        type=TaskResult,
+    )
