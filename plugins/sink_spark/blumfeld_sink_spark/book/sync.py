@@ -1,0 +1,198 @@
+"""Which messages make a book, and in which order: snapshots and diffs put together by the venue's rules.
+
+The rules follow from the ids of the rows alone. A diff whose ``last_id`` the book already has is dropped. The
+first one after a snapshot must straddle its id (Binance) or name it (OKX); the others must name the one
+before (``prev_id``) or begin at most one id after it. Where a venue numbers nothing (Kraken, Coinbase's
+level2) each diff is applied as it comes.
+
+A snapshot asked for by REST may be older than diffs that came before it: the last ``RECENT`` diffs are kept,
+and applied once more on top of it. A diff that doesn't fit is applied, and the book says from then on that it
+is broken: most of it is still right, and who reads it decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+RECENT = 4096
+"""Diffs that are kept for a snapshot that comes late."""
+NULL = -(2**63)
+RESTART = -1
+"""``prev_id`` of a snapshot that begins a chain anew, whatever its id."""
+
+Ints = NDArray[np.int64]
+
+
+@attrs.frozen
+class Change:
+    """Rows to apply to a book, all of whole messages, in order."""
+
+    rows: pa.Table
+    replaces: bool
+    """The rows are the whole book; else they are levels that change."""
+    last_id: int | None
+    """Of the last message in it."""
+
+
+@attrs.define
+class Sync:
+    """Where a book is. Feed it whole messages in the order of their offsets."""
+
+    id: int | None = None
+    synced: bool = False
+    """Whether there is a book: a snapshot was seen."""
+    fresh: bool = False
+    """Whether nothing was applied on top of the snapshot yet."""
+    breaks: int = 0
+    """Diffs since the last snapshot that didn't fit the one before."""
+    broken_at: int | None = None
+    """Offset of the first of them."""
+    dropped: int = 0
+    """Diffs that the book already had."""
+    snapshot_offset: int | None = None
+    _recent: deque[pa.Table] = attrs.field(factory=deque)
+    _recent_messages: int = 0
+
+    def feed(self, rows: pa.Table) -> Iterator[Change]:
+        """What to do with these rows of ``book_deltas``, of one venue, symbol, topic and partition.
+
+        :param rows: with the columns first_id, last_id, prev_id, is_snapshot, k_offset and those of the
+            levels
+        """
+        messages = Messages.of(rows)
+        start = 0
+        for at in np.nonzero(messages.snapshot)[0].tolist():
+            yield from self._diffs(messages.cut(start, at))
+            yield from self._snapshot(messages.cut(at, at + 1))
+            start = at + 1
+        yield from self._diffs(messages.cut(start, len(messages)))
+
+    def _snapshot(self, message: Messages) -> Iterator[Change]:
+        found = int(message.last[0])
+        anew = found == NULL or message.prev[0] == RESTART
+        if self.synced and not self.breaks and not anew and self.id is not None and found <= self.id:
+            return  # the book is newer, and deeper than what REST gives
+        later = [] if anew else self._newer(found)
+        if anew:
+            self._recent.clear()
+            self._recent_messages = 0
+        self.id = None if found == NULL else found
+        self.synced = self.fresh = True
+        self.breaks, self.broken_at = 0, None
+        self.snapshot_offset = int(message.offset[0])
+        yield Change(message.rows, True, self.id)
+        for part in later:
+            yield from self._apply(part)
+
+    def _newer(self, found: int) -> list[Messages]:
+        """Kept diffs that a snapshot doesn't have yet."""
+        return [
+            part
+            for kept in self._recent
+            for messages in [Messages.of(kept)]
+            for part in messages.only(messages.last > found)
+        ]
+
+    def _diffs(self, messages: Messages) -> Iterator[Change]:
+        if not len(messages):
+            return
+        self._keep(messages)
+        if self.synced:
+            yield from self._apply(messages)
+
+    def _keep(self, messages: Messages) -> None:
+        kept = messages.cut(max(0, len(messages) - RECENT), len(messages))
+        self._recent.append(kept.rows)
+        self._recent_messages += len(kept)
+        while len(self._recent) > 1 and self._recent_messages > RECENT + len(Messages.of(self._recent[0])):
+            self._recent_messages -= len(Messages.of(self._recent.popleft()))
+
+    def _apply(self, messages: Messages) -> Iterator[Change]:
+        known = messages.last != NULL
+        floor = NULL if self.id is None else self.id
+        highs = np.maximum.accumulate(np.concatenate([[floor], messages.last]))[:-1]
+        wanted = ~known | (messages.last > highs)
+        self.dropped += int((~wanted).sum())
+        for part in messages.only(wanted):
+            before = np.concatenate([[floor if self.id is None else self.id], part.last[:-1]])
+            self._judge(part, before)
+            last = int(part.last[-1])
+            self.id = last if last != NULL else self.id
+            self.fresh = False
+            yield Change(part.rows, False, self.id)
+
+    def _judge(self, part: Messages, before: Ints) -> None:
+        """Counts what doesn't fit."""
+        straddles = (part.first != NULL) & (part.first <= before + 1)
+        fits = np.where(part.prev != NULL, part.prev == before, straddles | (part.first == NULL))
+        fits |= (part.last == NULL) | (before == NULL)
+        if self.fresh:
+            fits[0] |= straddles[0]
+        wrong = np.nonzero(~fits)[0]
+        if len(wrong):
+            self.breaks += len(wrong)
+            self.broken_at = self.broken_at if self.broken_at is not None else int(part.offset[wrong[0]])
+
+
+@attrs.frozen
+class Messages:
+    """Rows, and for each message in them where it begins and its ids."""
+
+    rows: pa.Table
+    starts: Ints
+    first: Ints
+    last: Ints
+    prev: Ints
+    snapshot: NDArray[np.bool_]
+    offset: Ints
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Messages:
+        """Messages of rows in the order of their offsets."""
+        offset = rows.column("k_offset").to_numpy()
+        starts = np.nonzero(np.concatenate([[True], offset[1:] != offset[:-1]]))[0] if len(offset) else _NONE
+        heads = rows.select(["first_id", "last_id", "prev_id", "is_snapshot"]).take(starts)
+        ids = [
+            pc.fill_null(heads.column(name), NULL).to_numpy() for name in ("first_id", "last_id", "prev_id")
+        ]
+        return cls(
+            rows, starts, ids[0], ids[1], ids[2], heads.column("is_snapshot").to_numpy(), offset[starts]
+        )
+
+    def cut(self, start: int, end: int) -> Messages:
+        """Messages from ``start`` up to ``end``."""
+        if start == 0 and end == len(self):
+            return self
+        row, stop = self.edge(start), self.edge(end)
+        return Messages(
+            self.rows.slice(row, stop - row),
+            self.starts[start:end] - row,
+            self.first[start:end],
+            self.last[start:end],
+            self.prev[start:end],
+            self.snapshot[start:end],
+            self.offset[start:end],
+        )
+
+    def edge(self, at: int) -> int:
+        """The row at which a message begins."""
+        return int(self.starts[at]) if at < len(self) else self.rows.num_rows
+
+    def only(self, wanted: NDArray[np.bool_]) -> Iterator[Messages]:
+        """The longest runs of wanted messages."""
+        edges = np.nonzero(np.diff(np.concatenate([[False], wanted, [False]]).astype(np.int8)))[0].tolist()
+        for start, end in zip(edges[::2], edges[1::2], strict=True):
+            yield self.cut(start, end)
+
+
+_NONE = np.zeros(0, dtype=np.int64)

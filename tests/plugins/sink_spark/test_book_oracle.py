@@ -1,0 +1,69 @@
+"""The book that is rebuilt from real captures is the book that the exchange says it has."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from blumfeld_sink_spark.apply import Applied
+from blumfeld_sink_spark.book.best import Best, Tops
+from blumfeld_sink_spark.book.ladder import Ladder
+from blumfeld_sink_spark.book.sync import Sync
+from tests.shared_facts import shared_path
+
+from .captured import all_of, decoded
+
+USDM = ["usdm/btcusdt_20240808.gz"]
+SPOT = ["spot/btcusdt_20240808.gz", "spot/btcusdt_20240809.gz"]
+
+
+def captures(names: list[str]) -> list[Path]:
+    """The files, or a skip."""
+    return [shared_path(f"market-data/hftbacktest/{name}") for name in names]
+
+
+def tops(applied: list[Applied]) -> tuple[Sync, list[Best]]:
+    """The top of the book after each message, fed batch by batch."""
+    sync, top = Sync(), Tops()
+    found = [
+        best
+        for one in applied
+        if "book_deltas" in one.tables
+        for best in top.take(sync.feed(one.tables["book_deltas"]))
+    ]
+    return sync, found
+
+
+@pytest.mark.parametrize(
+    ("decoder", "names", "equal"), [("binance-usdm", USDM, 629), ("binance-spot", SPOT, 1072)]
+)
+def test_best_bid_and_ask_are_the_exchanges(decoder: str, names: list[str], equal: int) -> None:
+    """Price and size, wherever a book's and a bookTicker's update have the same id: all of them, to the last digit."""
+    applied = list(decoded(captures(names), decoder, b"BTCUSDT"))
+    sync, found = tops(applied)
+    quotes = {row["update_id"]: row for row in all_of("bbo", applied).to_pylist()}
+    both = [(best, quotes[best.last_id]) for best in found if best.last_id in quotes]
+    wrong = [
+        (best, quote)
+        for best, quote in both
+        if (best.bid, best.bid_size, best.ask, best.ask_size)
+        != (quote["bid"], quote["bid_size"], quote["ask"], quote["ask_size"])
+    ]
+    assert (len(both), wrong[:3], sync.breaks) == (equal, [], 0)
+
+
+@pytest.mark.parametrize(("decoder", "names"), [("binance-usdm", USDM), ("binance-spot", SPOT)])
+def test_both_books_are_one(decoder: str, names: list[str]) -> None:
+    """The one kept in columns has the same top as the one kept message by message."""
+    applied = list(decoded(captures(names), decoder, b"BTCUSDT"))
+    sync, ladder = Sync(), Ladder()
+    for one in applied:
+        ladder.take(sync.feed(one.tables["book_deltas"]))
+    best = tops(applied)[1][-1]
+    bid, ask = ladder.side(1, 1).to_pylist()[0], ladder.side(-1, 1).to_pylist()[0]
+    assert (bid["price"], bid["size"]) == (best.bid, best.bid_size)
+    assert (ask["price"], ask["size"]) == (best.ask, best.ask_size)
+    assert bid["price"] < ask["price"]
+    assert isinstance(bid["price"], Decimal)
