@@ -6,13 +6,14 @@ them, so that opening reads only those behind it; it is a copy of what the recor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 import attrs
 import msgspec
 
-from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError, SettingsError
 from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.rules import Chain, Partition, Spans
 from blumfeld_sink_spark.ledger.store import ArchiveStore
@@ -23,6 +24,8 @@ COMMITS = "_commits"
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_EVERY = 64
 """Batches: opening reads at most so many records of a query."""
+
+_QUERY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _decode_record = msgspec.json.Decoder(CommitRecord).decode
 
@@ -124,7 +127,12 @@ class Ledger:
         """Whether this may be the next record of its query, as far as is known since ``load``.
 
         :raises LedgerConflictError: it overlaps another, leaves a hole, or isn't the next batch
+        :raises SettingsError: the query has a name that no folder can have
         """
+        if _QUERY.fullmatch(record.query) is None:
+            raise SettingsError(
+                f"archive.name: {record.query!r} can't name a folder; allowed: letters, digits, '.', '_' and '-'"
+            )
         chain = self._queries[record.query].chain if record.query in self._queries else Chain(record.query)
         wrong = rules.follows(chain, record) or rules.overlap(self._covered, record.ranges)
         if wrong is not None:

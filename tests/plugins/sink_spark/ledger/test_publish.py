@@ -1,0 +1,273 @@
+"""Publishing: exactly the files that the record names, whatever was cut short and however often it is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from blumfeld_sink_spark.errors import LedgerConflictError
+from blumfeld_sink_spark.ledger import intents
+from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
+from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+
+from .ledger_tools import (
+    DAY,
+    QUERY,
+    Crash,
+    FailingStore,
+    T,
+    Work,
+    contents,
+    named_files,
+    no_space,
+    opened,
+    published,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    """An empty archive."""
+    return opened(tmp_path / "archive")
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> dict[str, str]:
+    """What two batches come to where nothing fails."""
+    store = opened(tmp_path / "expected")
+    Work().publish(store)
+    Work().next().publish(store)
+    return contents(store)
+
+
+def test_files_gaps_and_record_are_there_and_staging_is_empty(store: ArchiveStore) -> None:
+    record = Work().publish(store)
+    assert {path.rpartition("/")[0] for path in published(store)} == {
+        f"trades/date={DAY}/symbol=BTCUSDT",
+        f"bbo/date={DAY}/symbol=ETH%2FUSDT",
+        f"raw/date={DAY}",
+        "gaps/date=1970-01-01/symbol=S%2F0",
+        "gaps/date=1970-01-01/symbol=S%2F1",
+    }
+    assert f"raw/date={DAY}/ticks+00001+00000000000000000000-00000000000000000020.parquet" in published(store)
+    assert named_files(record) == published(store)
+    assert not list(store.list("_staging"))
+    assert not list(store.list("_intents"))
+    assert msgspec.json.decode(store.read(record_path(QUERY, 0)), type=type(record)) == record
+
+
+def test_gaps_are_found_over_the_border_of_batches(store: ArchiveStore) -> None:
+    """Offset 9 is before a hole in batch 0 or between the two: the state in the record is what knows."""
+    ledger = Ledger(store)
+    records = [Work(ranges=(OffsetRange("ticks", 0, 0, 7),)).publish(store, ledger)]
+    records.append(Work(batch=1, ranges=(OffsetRange("ticks", 0, 7, 10),)).publish(store, ledger))
+    assert [record.gaps for record in records] == [0, 1]
+    (path,) = (entry.path for entry in records[1].files if entry.table == "gaps")
+    rows = pq.read_table(store.open_input(path), partitioning=None).to_pylist()
+    assert [(row["k_offset"], row["expected"], row["got"], row["missing"]) for row in rows] == [(7, 7, 8, 1)]
+
+
+def test_a_batch_that_is_run_again_gives_the_record_that_is_there(store: ArchiveStore) -> None:
+    first = Work().publish(store)
+    before = contents(store)
+    again = attrs.evolve(Work()).publish(store)
+    assert again == first
+    assert contents(store) == before
+    assert not list(store.list("_staging"))
+
+
+def test_a_batch_without_offsets_is_a_commit_too(store: ArchiveStore) -> None:
+    record = Work(ranges=()).publish(store, results=[])
+    assert record.files == ()
+    assert Work(batch=1).publish(store).batch == 1
+
+
+def operations(store: ArchiveStore) -> int:
+    """How many operations the second batch takes."""
+    Work().publish(store)
+    counting = FailingStore(store, -1, Crash, after=False)
+    Work().next().publish(counting)
+    return counting.count
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
+    tmp_path: Path, expected: dict[str, str], after: bool
+) -> None:
+    """The second of two batches dies at every operation in turn, twice, and is then run to its end."""
+    steps = operations(opened(tmp_path / "count"))
+    assert steps > 15
+    for at in range(steps):
+        store = opened(tmp_path / f"{after}{at}")
+        Work().publish(store)
+        for nth in (at, at // 2):  # the run after a crash may crash as well
+            died = False
+            try:
+                Work().next().publish(FailingStore(store, nth, Crash, after=after))
+            except Crash:
+                died = True
+        Work().next().publish(store)
+        assert contents(store) == expected, f"after a crash at operation {at} (died: {died})"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_full_disk_at_any_operation_publishes_all_or_nothing(
+    tmp_path: Path, expected: dict[str, str], after: bool
+) -> None:
+    for at in range(operations(opened(tmp_path / "count"))):
+        store = opened(tmp_path / f"{after}{at}")
+        Work().publish(store)
+        before = published(store)
+        failing = FailingStore(store, at, no_space, after=after)
+        try:
+            Work().next().publish(failing)
+        except StoreError:
+            done = store.exists(record_path(QUERY, 1))
+            assert done or published(store) == before, f"operation {at}, {failing.names[at]}"
+        Work().next().publish(store)
+        assert contents(store) == expected, f"after a full disk at operation {at}"
+
+
+def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: ArchiveStore) -> None:
+    """The first run published files of three tables, the second makes two of them with other bytes and a new one."""
+    work = Work()
+    with pytest.raises(Crash):
+        work.publish(FailingStore(store, _at_record(store), Crash, after=False))
+    assert len(published(store)) == 8
+    said: list[str] = []
+    newer = attrs.evolve(work, version=2, tables=(("trades", "BTCUSDT"), ("quarantine", "")))
+    record = newer.publish(store, say=said.append)
+    assert published(store) == named_files(record)
+    assert len(said) == 1
+    assert "comes to other bytes than before the crash" in said[0]
+    hashes = {path: sha256 for path, sha256 in contents(store).items() if path in published(store)}
+    assert hashes == {entry.path: entry.sha256 for entry in record.files}
+
+
+def _at_record(store: ArchiveStore) -> int:
+    """The number of the operation that puts the first record."""
+    counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
+    Work().publish(counting)
+    return counting.names.index("put_if_absent")
+
+
+def test_another_decoder_after_the_commit_changes_nothing(store: ArchiveStore) -> None:
+    first = Work().publish(store)
+    before = contents(store)
+    said: list[str] = []
+    assert attrs.evolve(Work(), version=2).publish(store, say=said.append) == first
+    assert contents(store) == before
+    assert "what is committed stays" in said[0]
+
+
+def refused(work: Work, store: ArchiveStore, **options: Any) -> str:
+    """What a refusal says; nothing was changed, nothing stays in staging."""
+    before = contents(store)
+    with pytest.raises(LedgerConflictError) as info:
+        work.publish(store, **options)
+    assert contents(store) == before
+    assert not list(store.list("_staging"))
+    return str(info.value)
+
+
+def test_offsets_of_another_query_are_refused(store: ArchiveStore) -> None:
+    Work().publish(store)
+    said = refused(Work(query="other", ranges=(OffsetRange("ticks", 1, 19, 30),)), store)
+    assert "ticks-1 19..30 overlaps 0..20, which query feed-1 has committed" in said
+
+
+def test_a_hole_is_refused_unless_it_is_named_lost(store: ArchiveStore) -> None:
+    Work().publish(store)
+    late = Work(batch=1, ranges=(OffsetRange("ticks", 0, 15, 20),))
+    assert "leaves ticks-0 10..15 out" in refused(late, store)
+    record = late.publish(store, lost=(OffsetRange("ticks", 0, 10, 15),))
+    assert record.lost == (OffsetRange("ticks", 0, 10, 15),)
+
+
+def test_loss_inside_a_planned_range_is_kept_in_the_record(store: ArchiveStore) -> None:
+    record = Work().publish(store, lost=(OffsetRange("ticks", 1, 0, 0), OffsetRange("ticks", 0, 0, 5)))
+    assert record.lost == (OffsetRange("ticks", 0, 0, 5),)
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_checkpoint_of_another_state_is_refused(store: ArchiveStore, batch: int) -> None:
+    Work().publish(store)
+    work = attrs.evolve(Work().next(), batch=batch)
+    assert "Use the checkpoint that belongs to this archive" in refused(work, store)
+
+
+def changed(result: TaskResult, **fields: object) -> TaskResult:
+    return msgspec.structs.replace(result, **fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (lambda all_: [changed(all_[0], last_offset=10), all_[1]], "planned was ticks-0 0..10"),
+        (lambda all_: [all_[0], changed(all_[1], topic="tocks")], "planned was nothing"),
+        (lambda all_: [all_[0], all_[0], all_[1]], "two tasks read ticks-0 0..10"),
+    ],
+    ids=["beyond the plan", "another topic", "a partition twice"],
+)
+def test_results_that_are_not_of_the_plan_are_refused(
+    store: ArchiveStore, change: Callable[[list[TaskResult]], list[TaskResult]], wanted: str
+) -> None:
+    assert wanted in refused(Work(), store, results=change(Work().stage(store)))
+
+
+def test_of_two_writers_of_one_batch_the_second_is_refused(store: ArchiveStore) -> None:
+    """The second looked before the first committed."""
+    first = Work()
+    second = attrs.evolve(first, version=2, tables=(*first.tables, ("quarantine", "")))
+    racing = _Racing(store, lambda: first.publish(store))
+    with pytest.raises(LedgerConflictError, match="another writer has committed batch 0"):
+        second.publish(racing)
+    (record,) = Ledger(store).load().records(QUERY)
+    assert published(store) == named_files(record)
+
+
+def test_a_query_that_commits_the_same_offsets_meanwhile_keeps_its_files(store: ArchiveStore) -> None:
+    first, second = Work(query="first"), Work(query="second")
+    ledger = Ledger(store).load()
+    racing = _Racing(store, lambda: first.publish(store), before="put")
+    with pytest.raises(LedgerConflictError, match="query first has committed"):
+        second.publish(racing, ledger)
+    (record,) = Ledger(store).load().records("first")
+    assert published(store) == named_files(record)
+    assert not list(store.list("_intents"))
+
+
+def test_a_query_that_has_begun_the_same_offsets_is_in_the_way(store: ArchiveStore) -> None:
+    with pytest.raises(Crash):
+        Work(query="first").publish(FailingStore(store, _at_record(store), Crash, after=False))
+    before = published(store)
+    with pytest.raises(LedgerConflictError, match=r"query first has begun batch 0.*run vacuum"):
+        Work(query="second").publish(store)
+    assert published(store) == before
+    Work(query="third", ranges=(OffsetRange("others", 0, 0, 5),)).publish(store)
+    Work(query="first").publish(store)
+    assert [intent.query for intent in intents.every(store)] == []
+
+
+class _Racing(FailingStore):
+    """Lets another writer in just before the record, or another operation, is put."""
+
+    def __init__(
+        self, inner: ArchiveStore, other: Callable[[], object], before: str = "put_if_absent"
+    ) -> None:
+        super().__init__(inner, -1, Crash, after=False)
+        self._other: Callable[[], object] | None = other
+        self._before = before
+
+    def _step(self, name: str, do: Callable[[], T]) -> T:
+        other, self._other = self._other, None if name == self._before else self._other
+        if name == self._before and other is not None:
+            other()
+        return super()._step(name, do)
