@@ -1,0 +1,41 @@
+"""``archive once``: what the topics have now."""
+
+from __future__ import annotations
+
+from blumfeld_sink_spark.commands import options
+from blumfeld_sink_spark.commands.edge import edge
+
+
+@edge
+def command(
+    config: options.Config = None,
+    bootstrap: options.Bootstrap = None,
+    topics: options.Topics = None,
+    topic_pattern: options.TopicPattern = None,
+    root: options.Root = None,
+    name: options.Name = None,
+    decoder: options.DecoderNames = None,
+    reader: options.Reader = None,
+    starting: options.Starting = None,
+    max_offsets_per_trigger: options.MaxOffsets = None,
+    master: options.Master = None,
+    sets: options.Sets = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Archive all that the topics have now, behind what is archived already, and end."""
+    from blumfeld_sink_spark import settings
+    from blumfeld_sink_spark.commands.live import run
+
+    given = {
+        "bootstrap": bootstrap,
+        "topics": topics,
+        "topic_pattern": topic_pattern,
+        "root": root,
+        "name": name,
+        "decoders": decoder,
+        "reader": reader,
+        "starting": starting,
+        "max_offsets_per_trigger": max_offsets_per_trigger,
+        "master": master,
+    }
+    run(settings.load(config, options.overrides(given, sets)), "once", as_json=as_json)

@@ -1,0 +1,58 @@
+"""Options that the commands which archive have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+Config = Annotated[str | None, typer.Option(help="A TOML file with a section [archive]; options go over it.")]
+Bootstrap = Annotated[str | None, typer.Option(help="bootstrap.servers")]
+Topics = Annotated[str | None, typer.Option(help="Names, with commas.")]
+TopicPattern = Annotated[str | None, typer.Option(help="A regular expression, instead of names.")]
+Root = Annotated[str | None, typer.Option(help="Where the archive lies: a folder or s3://….")]
+Name = Annotated[str | None, typer.Option(help="Of this archive under the root; names its checkpoint.")]
+DecoderNames = Annotated[
+    list[str] | None, typer.Option("--decoder", help="NAME or TOPIC=NAME; again for several. [default: raw]")
+]
+Reader = Annotated[str | None, typer.Option(help="auto, jvm, python or direct. [default: auto]")]
+Starting = Annotated[
+    str | None, typer.Option(help="Of a new checkpoint: earliest, latest, timestamp:MS or offsets as JSON.")
+]
+MaxOffsets = Annotated[
+    int | None,
+    typer.Option("--max-offsets-per-trigger", help="In one batch, of all partitions. [default: 0, all]"),
+]
+Master = Annotated[str | None, typer.Option(help="Spark's master. [default: local[*]]")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; spark.X and kafka.X too."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="What happens as JSON lines on stdout.")]
+
+
+def overrides(given: dict[str, Any], sets: list[str] | None) -> dict[str, Any]:
+    """Options as ``settings.load`` takes them. ``--set`` values are JSON, or else text.
+
+    :raises SettingsError: a ``--set`` without ``=``
+    """
+    import msgspec
+
+    from blumfeld_sink_spark.errors import SettingsError
+
+    found = {key: value for key, value in given.items() if value is not None}
+    if "topics" in found:
+        found["topics"] = [name.strip() for name in found["topics"].split(",") if name.strip()]
+    for each in sets or ():
+        key, equals, text = each.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {each}: allowed: KEY=VALUE")
+        group, dot, rest = key.partition(".")
+        if dot and group in ("spark", "kafka"):
+            found.setdefault(group, {})[rest if group == "kafka" else key] = text
+            continue
+        try:
+            found[key] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            found[key] = text
+    return found

