@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,8 @@ from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 
 CREATE_TIME = 0
+MIDNIGHT_S = 1_723_161_600
+"""2024-08-09 UTC."""
 DECODE_ROWS = 5000
 """Messages at a time, as Spark hands them over."""
 
@@ -130,3 +133,45 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
         ),
         type=TaskResult,
     )
+
+
+def write_capture(
+    path: Path, seconds: int = 40, symbol: str = "BTCUSDT", start_s: int = MIDNIGHT_S - 20
+) -> Path:
+    """A small made-up capture in the form of Binance's USD-M futures: each second one depth change, two quotes, one
+    trade; at the front a snapshot. By default it goes over midnight, so a range has files of two dates.
+    """
+    lines, update, trade = [], 1000, 1
+    for second in range(seconds):
+        ms = (start_s + second) * 1000
+        bid = 60_000 + second % 7
+        for nth in range(2):
+            update += 1
+            lines.append(
+                f'{ms * 1_000_000 + 1000 * nth} {{"stream":"{symbol.lower()}@bookTicker","data":{{"e":"bookTicker",'
+                f'"u":{update},"s":"{symbol}","b":"{bid}.10","B":"1.5{nth}","a":"{bid}.20","A":"0.7",'
+                f'"T":{ms},"E":{ms}}}}}'
+            )
+        if second == 0:
+            levels = [[f"{bid - nth}.10", f"{nth + 1}.25"] for nth in range(20)]
+            asks = [[f"{bid + nth}.20", f"{nth + 2}.5"] for nth in range(20)]
+            lines.append(
+                f'{ms * 1_000_000 + 5000} {{"lastUpdateId":{update},"E":{ms},"T":{ms},"bids":'
+                f'{msgspec.json.encode(levels).decode()},"asks":{msgspec.json.encode(asks).decode()}}}'
+            )
+        update += 1
+        before = update - (3 if second else 1)
+        lines.append(
+            f'{ms * 1_000_000 + 200_000_123} {{"stream":"{symbol.lower()}@depth@0ms","data":{{"e":"depthUpdate",'
+            f'"E":{ms + 150},"T":{ms + 140},"s":"{symbol}","U":{update},"u":{update},"pu":{before},'
+            f'"b":[["{bid}.10","{second + 1}.125"],["{bid - 3}.10","0"]],"a":[["{bid}.20","2.5"]]}}}}'
+        )
+        lines.append(
+            f'{ms * 1_000_000 + 300_000_000} {{"stream":"{symbol.lower()}@trade","data":{{"e":"trade","E":{ms + 210},'
+            f'"T":{ms + 209},"s":"{symbol}","t":{trade},"p":"{bid}.20","q":"0.00{second % 9 + 1}","X":"MARKET",'
+            f'"m":{"true" if second % 3 else "false"}}}}}'
+        )
+        trade += 1
+    data = "\n".join(lines).encode() + b"\n"
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    return path

@@ -10,7 +10,6 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.pace import LONGEST_WAIT_S, Pace
 
 ANSWER_S = 10.0
-"""A broker that says nothing for so long isn't there."""
 FLUSH_S = 120.0
 KEEP_FOREVER = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
 """Market data has its event times: a week of retention would delete last year's at once."""
@@ -37,12 +36,21 @@ def _client_config(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
 class Topic:
     """A topic of a running broker, looked at and made through an admin client.
 
+    :param answer_s: a broker that says nothing for so long isn't there
     :raises ArchiveError: (every method) nobody answers at ``bootstrap``, or it refuses
     """
 
-    def __init__(self, bootstrap: str, name: str, kafka: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        kafka: Mapping[str, str] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> None:
         self.name = name
         self.bootstrap = bootstrap
+        self._answer_s = answer_s
         self._kafka = dict(kafka or {})
         self._lib = _library()
         self._admin = self._lib.admin.AdminClient(_client_config(bootstrap, self._kafka))
@@ -50,7 +58,9 @@ class Topic:
     def partitions(self) -> int:
         """How many it has; 0 if there is no such topic."""
         try:
-            known = self._admin.list_topics(timeout=ANSWER_S).topics  # of all: asking for one could create it
+            known = self._admin.list_topics(
+                timeout=self._answer_s
+            ).topics  # of all: asking for one could create it
         except self._lib.KafkaException as error:
             raise ArchiveError(f"no broker answers at {self.bootstrap} ({error.args[0].str()})") from error
         return len(known[self.name].partitions) if self.name in known else 0
@@ -59,10 +69,10 @@ class Topic:
         """Create it, and wait until the broker names it."""
         new = self._lib.admin.NewTopic(self.name, num_partitions=partitions, config=dict(config))
         try:
-            self._admin.create_topics([new])[self.name].result(timeout=ANSWER_S)
+            self._admin.create_topics([new])[self.name].result(timeout=self._answer_s)
         except self._lib.KafkaException as error:
             raise ArchiveError(f"topic {self.name} can't be created: {error.args[0].str()}") from error
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + self._answer_s
         while self.partitions() < partitions:
             if time.monotonic() > deadline:
                 raise ArchiveError(f"topic {self.name} was created, but {self.bootstrap} doesn't name it")
@@ -75,7 +85,7 @@ class Topic:
         places = [lib.TopicPartition(self.name, partition) for partition in range(count)]
         found = []
         for which in (spec.earliest(), spec.latest()):
-            asked = self._admin.list_offsets(dict.fromkeys(places, which), request_timeout=ANSWER_S)
+            asked = self._admin.list_offsets(dict.fromkeys(places, which), request_timeout=self._answer_s)
             try:
                 found.append({place.partition: future.result().offset for place, future in asked.items()})
             except lib.KafkaException as error:

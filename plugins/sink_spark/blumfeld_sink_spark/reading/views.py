@@ -24,6 +24,7 @@ SELECT * FROM named WHERE path NOT IN (SELECT unnest(removed) FROM records);"""
 _MACROS = """\
 CREATE OR REPLACE MACRO ts(ns) AS make_timestamp_ns(ns);                -- ts(ts_event): TIMESTAMP_NS, UTC
 CREATE OR REPLACE MACRO ns(t) AS epoch_ns(t::TIMESTAMP_NS);             -- WHERE ts_event >= ns('2024-08-09 00:01')
+CREATE OR REPLACE MACRO text(bytes) AS decode(bytes);                    -- SELECT text(value) FROM raw
 CREATE OR REPLACE MACRO mid(bid, ask) AS (bid::DOUBLE + ask::DOUBLE) / 2;
 CREATE OR REPLACE MACRO spread_bps(bid, ask) AS 1e4 * (ask - bid)::DOUBLE / mid(bid, ask);
 CREATE OR REPLACE MACRO bars_of(sym, width) AS TABLE                    -- FROM bars_of('BTCUSDT', INTERVAL 1 MINUTE)
