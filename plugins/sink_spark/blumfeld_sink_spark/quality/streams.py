@@ -9,8 +9,8 @@ import pyarrow as pa
 
 
 def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
-    """For each combination of the values of these string columns, sorted: the combination and its rows, in the
-    order that they had.
+    """For each combination of the values of these string columns, sorted: the combination and its rows (of the other
+    columns), in the order that they had.
     """
     if not table.num_rows:
         return
@@ -21,6 +21,7 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ..
         words.append(encoded.dictionary.to_pylist())
         codes = codes * len(words[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     found = np.unique(codes)
+    table = table.drop_columns(list(names))
     if len(found) == 1:
         yield _words(int(found[0]), words), table
         return
@@ -43,8 +44,12 @@ def _words(code: int, words: list[list[str]]) -> tuple[str, ...]:
     return tuple(reversed(made))
 
 
-def messages(table: pa.Table) -> pa.Table:
-    """The first row of each message."""
+def messages(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The first row of each message.
+
+    :param columns: those that are wanted
+    """
+    table = table.select(columns)
     offsets = table.column("k_offset").to_numpy()
     starts = np.nonzero(np.concatenate([[True], offsets[1:] != offsets[:-1]]))[0]
     return table if len(starts) == len(offsets) else table.take(starts)

@@ -24,6 +24,8 @@ HEAD = 64
 ROOM = 100
 """Findings of one stream and range that are named; the rest is counted in one row of the kind ``more``."""
 
+JUDGED = ("venue", "symbol", "ts_event", "ts_recv", "k_offset")
+QUOTED = ("update_id", "bid", "ask")
 TIMED = (TRADES, BOOK_DELTAS, BBO)
 
 
@@ -79,7 +81,8 @@ class Summariser:
                 self._streams.setdefault(key_of(venue, symbol, stream), _Stream(rule)).add(block)
         for name in TIMED:
             if name in tables and tables[name].num_rows:
-                self._check(name, messages(tables[name]))
+                wanted = [*JUDGED, *(QUOTED if name == BBO else ())]
+                self._check(name, messages(tables[name], wanted))
 
     def _check(self, name: str, table: pa.Table) -> None:
         self._saw(int(runs.ints(table, "ts_event").max()))
