@@ -31,7 +31,7 @@ class Made:
 
     def add(self, name: str, columns: Columns) -> None:
         """A piece, if it has rows."""
-        table = pa.table(columns)
+        table = pa.table({column: columns[column] for column in sorted(columns)})
         if table.num_rows:
             self.pieces.setdefault(name, []).append(table)
 

@@ -1,0 +1,118 @@
+"""Messages to try decoders on, and what came of them as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from blumfeld.spi.decoders import Decoded, Decoder
+
+ROWS = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+)
+"""Of the batches that a decoder is given, without headers."""
+FIRST_OFFSET = 1000
+STAMP_US = 1_723_161_256_000_000
+Rows = dict[str, list[dict[str, Any]]]
+
+GARBAGE = (
+    st.binary(max_size=64)
+    | st.sampled_from(
+        [b"", b" ", b"{}", b"[]", b"null", b"0", b'""', b'{"e":1}', b"[[[[", b"\x00\x00\x00\x00\x01"]
+    )
+    | st.text(max_size=20).map(str.encode)
+)
+"""What nobody's message is, mostly."""
+
+
+def batch(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> pa.RecordBatch:
+    """A batch of one topic and partition; one offset after another, a millisecond apart."""
+    count = len(values)
+    columns = {
+        "key": list(keys) if keys is not None else [None] * count,
+        "value": list(values),
+        "topic": ["ticks"] * count,
+        "partition": [0] * count,
+        "offset": [FIRST_OFFSET + nth for nth in range(count)],
+        "timestamp": [STAMP_US + 1000 * nth for nth in range(count)],
+        "timestampType": [0] * count,
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=ROWS)
+
+
+@st.composite
+def garbled(draw: st.DrawFn, messages: Sequence[bytes]) -> bytes:
+    """One of these, with something wrong: cut off, a byte turned, a piece doubled or taken out. Or nothing wrong."""
+    message = draw(st.sampled_from(list(messages)))
+    start, end = sorted(draw(st.tuples(st.integers(0, len(message)), st.integers(0, len(message)))))
+    match draw(st.integers(0, 4)):
+        case 0:
+            return message[:start]
+        case 1:
+            return message[:start] + message[end:]
+        case 2:
+            return message[:end] + message[start:]
+        case 3 if start < len(message):
+            return message[:start] + draw(st.binary(min_size=1, max_size=1)) + message[start + 1 :]
+    return message + draw(st.binary(max_size=4))
+
+
+def _plain(table: Any, shift: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row["row"] += shift
+    return rows
+
+
+def rows_of(decoded: Decoded, shift: int = 0) -> Rows:
+    """Rows of each table that has some; ``row`` moved by ``shift``."""
+    found = {name: _plain(table, shift) for name, table in decoded.tables.items()}
+    return {name: rows for name, rows in sorted(found.items()) if rows}
+
+
+def first_of_pairs(rows: Rows) -> Rows:
+    """Of a batch in which each message has a neighbour behind it: the rows without those of the neighbours."""
+    found = {
+        name: [row | {"row": row["row"] // 2} for row in given if row["row"] % 2 == 0]
+        for name, given in rows.items()
+    }
+    return {name: given for name, given in found.items() if given}
+
+
+def sequences_of(decoded: Decoded, shift: int = 0) -> list[dict[str, Any]]:
+    """Rows of ``sequences``."""
+    return [] if decoded.sequences is None else _plain(decoded.sequences, shift)
+
+
+def rejections_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
+    """(row, error) of each, by row."""
+    return sorted((rejected.row + shift, rejected.error) for rejected in decoded.rejected)
+
+
+def in_pieces(
+    decoder: Decoder, rows: pa.RecordBatch, cuts: Sequence[int]
+) -> tuple[Rows, list[dict[str, Any]], list[tuple[int, str]]]:
+    """What comes of a batch that is cut at these places: rows, sequences, rejections, counted as in the whole."""
+    tables: Rows = {}
+    sequences: list[dict[str, Any]] = []
+    rejections: list[tuple[int, str]] = []
+    places = sorted({0, rows.num_rows, *(cut for cut in cuts if cut <= rows.num_rows)})
+    for start, end in pairwise(places):
+        decoded = decoder.decode(rows.slice(start, end - start))
+        for name, found in rows_of(decoded, start).items():
+            tables.setdefault(name, []).extend(found)
+        sequences += sequences_of(decoded, start)
+        rejections += rejections_of(decoded, start)
+    return dict(sorted(tables.items())), sequences, sorted(rejections)
