@@ -12,9 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from blumfeld.testing.archive.bad_input import bad_input
 from blumfeld.testing.archive.golden import golden
 from blumfeld.testing.archive.kills import against_file_sink, kills
+from blumfeld.testing.archive.oracle import oracle
 from blumfeld.testing.archive.report import Report
+from blumfeld.testing.archive.round_trip import round_trip
 from blumfeld.testing.archive.tallies import READERS
 
 Act = Callable[[Path, Report, argparse.Namespace, Console], None]
@@ -50,14 +53,29 @@ def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Co
 
 
 def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False)
-
+    say = _sayer(console)
     shared = {"count": given.kills, "seed": given.seed, "rate": given.rate}
     if not given.only_file_sink:
         kills(folder, report, say, reader=given.reader, peer=given.peer, **shared)
     if given.file_sink or given.only_file_sink:
         against_file_sink(folder, report, say, **shared)
+
+
+def _oracle(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    shared = {"decoder": given.decoder, "reader": given.reader, "seed": given.seed}
+    oracle(folder, report, captures=given.capture or [], **shared)
+
+
+def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    round_trip(folder, report, capture=given.capture, decoder=given.decoder, reader=given.reader)
+
+
+def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    bad_input(folder, report, _sayer(console), reader=given.reader, only=given.only)
+
+
+def _sayer(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, highlight=False, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="WHAT")
     add_golden(verbs)
     add_kills(verbs)
+    add_oracle(verbs)
+    add_round_trip(verbs)
+    add_bad_input(verbs)
     return parser
 
 
@@ -88,6 +109,31 @@ def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka, for a feed in transactions")
     verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
     verb.add_argument("--only-file-sink", action="store_true", help="nothing but that")
+
+
+def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``oracle``."""
+    verb = _verb(
+        verbs, "oracle", "the book against the exchange's own, and faults planted in the feed", _oracle
+    )
+    verb.add_argument("--capture", type=Path, nargs="*", help="capture files of one feed, in order")
+    verb.add_argument("--decoder", default="binance-usdm")
+    verb.add_argument("--seed", type=int, default=0)
+
+
+def add_round_trip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``round-trip``."""
+    verb = _verb(verbs, "round-trip", "archive, replay, archive again: the same bytes and rows", _round_trip)
+    verb.add_argument("--capture", type=Path)
+    verb.add_argument("--decoder", default="binance-usdm")
+
+
+def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``bad-input``."""
+    verb = _verb(
+        verbs, "bad-input", "what can't be archived: what is said, and that nothing is lost", _bad_input
+    )
+    verb.add_argument("--only", default="", metavar="TEXT", help="cases whose title has this in it")
 
 
 def _verb(
