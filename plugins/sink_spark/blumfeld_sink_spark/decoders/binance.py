@@ -23,13 +23,8 @@ from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import UNKNOWN, JsonDecoder, Kind, Parts
-from blumfeld_sink_spark.decoders.parts import book_part, quote_part, trade_part
+from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET, book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
-
-NOT_MARKET, AGGREGATE = 1, 2
-"""``flags`` of a trade: of the insurance fund, ADL or the like (its price may be 0); several trades of one taker
-order in one row (``aggTrade``).
-"""
 
 PASSED_OVER = frozenset(
     {
@@ -90,8 +85,7 @@ def _depth(batch: Batch, usdm: bool) -> Parts:
 
 
 def _ticker(batch: Batch, usdm: bool) -> Parts:
-    word = batch.columns["e"]
-    if usdm or word.null_count < len(word):  # spot has no e; some relays add it
+    if usdm or batch.has("e"):  # spot has none; some relays add it
         batch.constant("e", "bookTicker")
     bid, bid_size = co.null_if_zero(batch.decimals("b"), batch.decimals("B"))
     ask, ask_size = co.null_if_zero(batch.decimals("a"), batch.decimals("A"))
@@ -106,13 +100,10 @@ def _ticker(batch: Batch, usdm: bool) -> Parts:
 
 
 def _snapshot(batch: Batch, usdm: bool) -> Parts:
-    timed = usdm and batch.columns["T"].null_count == 0
-    if usdm and not timed and batch.columns["T"].null_count < len(batch):
-        raise BadMessageError("T is there in some messages only")
     return book_part(
         batch,
         stream="",
-        ts_event=batch.time_ns("T") if timed else batch.stamps,
+        ts_event=batch.time_ns("T") if usdm and batch.has("T") else batch.stamps,
         symbol=batch.key_symbols(),
         levels=co.levels(batch.columns["bids"], batch.columns["asks"]),
         last_id=batch.integers("lastUpdateId"),

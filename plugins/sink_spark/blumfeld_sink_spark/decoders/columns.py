@@ -43,6 +43,33 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def exploded(self, name: str) -> tuple[Batch, Any]:
+        """A batch of the elements of a list of objects, and the place of the message of each in this one."""
+        lists = self.need(name)
+        elements = lists.flatten()
+        if elements.null_count:
+            raise BadMessageError(f"an element of {name} is null")
+        message = np.repeat(np.arange(len(self)), list_counts(lists))
+        columns = dict(zip((field.name for field in elements.type), elements.flatten(), strict=True))
+        keys = self.keys.take(pa.array(message))
+        return Batch(columns, self.rows[message], self.stamps[message], keys, self.venue), message
+
+    def fields(self, name: str) -> Batch:
+        """A batch of the objects under a key, one for each message."""
+        inner = self.need(name)
+        columns = dict(zip((field.name for field in inner.type), inner.flatten(), strict=True))
+        return Batch(columns, self.rows, self.stamps, self.keys, self.venue)
+
+    def has(self, name: str) -> bool:
+        """Whether the messages have this key: all of them or none.
+
+        :raises BadMessageError: some have it
+        """
+        column = self.columns[name]
+        if 0 < column.null_count < len(column):
+            raise BadMessageError(f"{name} is there in some messages only")
+        return len(column) > 0 and column.null_count == 0
+
     def need(self, name: str) -> Any:
         """A column without nulls."""
         column = self.columns[name]
@@ -167,8 +194,28 @@ def levels(bids: Any, asks: Any) -> Levels:
 
     :raises BadMessageError: a level isn't a pair (or more) of strings
     """
-    bid_counts, bid_words = _pairs(bids, "bids")
-    ask_counts, ask_words = _pairs(asks, "asks")
+    return _woven(*_pairs(bids, "bids"), *_pairs(asks, "asks"))
+
+
+def levels_of_objects(bids: Any, asks: Any) -> Levels:
+    """Flatten lists of objects whose first two fields are price and size, both decimals.
+
+    :raises BadMessageError: one is missing or null
+    """
+    return _woven(*_couples(bids, "bids"), *_couples(asks, "asks"))
+
+
+def _couples(lists: Any, name: str) -> tuple[Any, Any]:
+    """Counts of levels by message, and (n, 4) words: price and size of each level."""
+    flat = lists.flatten()
+    price, size = flat.flatten()[:2]
+    if lists.null_count or price.null_count or size.null_count:
+        raise BadMessageError(f"a level of {name} has no price or no size")
+    return list_counts(lists), np.hstack([_words(price), _words(size)])
+
+
+def _woven(bid_counts: Any, bid_words: Any, ask_counts: Any, ask_words: Any) -> Levels:
+    """Each message's bids, then its asks."""
     counts = bid_counts + ask_counts
     begins = np.cumsum(counts) - counts
     at_bids = np.arange(len(bid_words)) + np.repeat(begins - (np.cumsum(bid_counts) - bid_counts), bid_counts)
@@ -194,24 +241,35 @@ def list_counts(lists: Any) -> Any:
     return np.diff(offsets)
 
 
-def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
-    """Counts of levels by message, and (n, 4) words: price and size of each level."""
+def tuples(lists: Any, name: str, width: int) -> tuple[Any, Any, Any]:
+    """Lists of lists of strings, each inner list of ``width`` strings or more: how many inner lists each has, all
+    strings flat, and where each inner list begins in them.
+
+    :raises BadMessageError: shorter, or a null somewhere
+    """
     if lists.null_count:
-        raise BadMessageError(f"{name} are missing or null")
+        raise BadMessageError(f"{name} is missing or null")
     inner = lists.flatten()
     if inner.null_count:
-        raise BadMessageError(f"a level of {name} is null")
-    widths = list_counts(inner)
+        raise BadMessageError(f"an element of {name} is null")
     values = inner.flatten()
     if values.null_count:
-        raise BadMessageError(f"a level of {name} has a null")
-    counts = list_counts(lists)
-    if not len(widths):
-        return counts, np.empty((0, 4), np.int64)
-    if widths.min() < 2:
-        raise BadMessageError(f"a level of {name} has no price and size")
-    if widths.max() > 2:
-        begins = np.cumsum(widths) - widths
+        raise BadMessageError(f"an element of {name} has a null")
+    widths = list_counts(inner)
+    if len(widths) and widths.min() < width:
+        raise BadMessageError(f"an element of {name} has fewer than {width} parts")
+    return list_counts(lists), values, np.cumsum(widths) - widths
+
+
+def at(values: Any, begins: Any, nth: int) -> Any:
+    """The nth string of each inner list."""
+    return values.take(pa.array(begins + nth))
+
+
+def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
+    """Counts of levels by message, and (n, 4) words: price and size of each level."""
+    counts, values, begins = tuples(lists, name, 2)
+    if len(values) > 2 * len(begins):
         values = values.take(pa.array(np.stack([begins, begins + 1], axis=1).ravel()))
     return counts, _words(values.cast(DECIMAL)).reshape(-1, 4)
 

@@ -56,6 +56,8 @@ class Kind:
     """The key of the object that holds them, where there is an envelope."""
     rewrite: Callable[[Any], Any] | None = None
     """Makes objects of values that are arrays."""
+    closed: bool = False
+    """A key that isn't in ``schema`` is an error: what ``rewrite`` made must be what it was to make."""
 
 
 @attrs.frozen
@@ -96,6 +98,14 @@ class JsonDecoder:
     def decode(self, rows: Any) -> Decoded:
         """See :class:`blumfeld.spi.decoders.Decoder`."""
         return _Run(self, rows).decoded()
+
+
+def guess_by_prefix(values: Any, prefixes: Mapping[str, int]) -> Any:
+    """int8: the kind whose prefix a value has, or ``UNKNOWN``."""
+    codes = np.full(len(values), UNKNOWN, np.int8)
+    for prefix, code in prefixes.items():
+        codes[pc.fill_null(pc.starts_with(values, prefix), False).to_numpy(zero_copy_only=False)] = code
+    return codes
 
 
 class _Run:
@@ -221,7 +231,9 @@ def _parsed(values: Any, kind: Kind) -> dict[str, Any]:
     table = pj.read_json(
         pa.BufferReader(joined),
         read_options=pj.ReadOptions(use_threads=False, block_size=joined.size + 1),
-        parse_options=pj.ParseOptions(explicit_schema=kind.schema, unexpected_field_behavior="ignore"),
+        parse_options=pj.ParseOptions(
+            explicit_schema=kind.schema, unexpected_field_behavior="error" if kind.closed else "ignore"
+        ),
     )
     if table.num_rows != len(values):
         raise BadMessageError("is more than one JSON object")

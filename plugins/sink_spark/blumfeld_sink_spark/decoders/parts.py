@@ -1,4 +1,8 @@
-"""Rows of tables, and of ``sequences``, out of the columns of one kind of message."""
+"""Rows of tables, and of ``sequences``, out of the columns of one kind of message.
+
+``flags`` of a trade are bits, the same for all venues. ``flags`` of a book's level is the checksum that the venue
+sends of its whole book after the message (CRC32, as a signed int32), where it sends one.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,27 @@ from blumfeld_sink_spark.decoders.columns import Batch, Levels, spread
 from blumfeld_sink_spark.decoders.json_table import Parts
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
+NOT_MARKET = 1
+"""Of the insurance fund, ADL or the like: its price may be 0."""
+AGGREGATE = 2
+"""Several trades of one taker order in one row."""
+REPEATED = 4
+"""Sent when a subscription begins; may be in the archive already."""
+
 
 def sequence_part(
-    batch: Batch, stream: str, symbol: Any, ts_event: Any, first_id: Any, last_id: Any, prev_id: Any = None
+    batch: Batch, stream: Any, symbol: Any, ts_event: Any, first_id: Any, last_id: Any, prev_id: Any = None
 ) -> Any:
-    """A row for each message."""
+    """A row for each message (or for each element of one, where each has an id). ``stream`` is one for all, or an
+    array.
+    """
     count = len(batch)
     return pa.table(
         {
             "row": pa.array(batch.rows, pa.int32()),
             "venue": pa.repeat(batch.venue, count),
             "symbol": symbol,
-            "stream": pa.repeat(stream, count),
+            "stream": pa.repeat(stream, count) if isinstance(stream, str) else stream,
             "first_id": pa.array(first_id, pa.int64()),
             "last_id": pa.array(last_id, pa.int64()),
             "prev_id": pa.nulls(count, pa.int64()) if prev_id is None else pa.array(prev_id, pa.int64()),
@@ -33,16 +46,19 @@ def sequence_part(
 
 def trade_part(
     batch: Batch,
-    stream: str,
+    stream: Any,
     ts_event: Any,
     symbol: Any,
     trade_id: Any,
     side: Any,
     price: Any,
     size: Any,
-    flags: Any,
+    flags: Any = 0,
+    first_id: Any = None,
 ) -> Parts:
-    """A trade for each message; numbered if ``stream`` isn't empty."""
+    """A trade for each message; numbered if ``stream`` isn't empty, from ``first_id`` if a row stands for several.
+    ``flags`` is one for all, or an array.
+    """
     count = len(batch)
     table = pa.table(
         {
@@ -50,19 +66,21 @@ def trade_part(
             "ts_event": pa.array(ts_event, pa.int64()),
             "venue": pa.repeat(batch.venue, count),
             "symbol": symbol,
-            "trade_id": pa.array(trade_id, pa.int64()),
+            "trade_id": pa.nulls(count, pa.int64()) if trade_id is None else pa.array(trade_id, pa.int64()),
             "side": pa.array(side, pa.int8()),
             "price": price,
             "size": size,
-            "flags": pa.array(flags, pa.int32()),
+            "flags": pa.array(np.broadcast_to(np.asarray(flags, np.int32), count)),
         }
     )
-    numbered = sequence_part(batch, stream, symbol, ts_event, trade_id, trade_id) if stream else None
-    return Parts({TRADES: table}, numbered)
+    if isinstance(stream, str) and not stream:
+        return Parts({TRADES: table})
+    first = trade_id if first_id is None else first_id
+    return Parts({TRADES: table}, sequence_part(batch, stream, symbol, ts_event, first, trade_id))
 
 
 def quote_part(
-    batch: Batch, stream: str, ts_event: Any, symbol: Any, update_id: Any, sides: tuple[Any, Any, Any, Any]
+    batch: Batch, stream: Any, ts_event: Any, symbol: Any, update_id: Any, sides: tuple[Any, Any, Any, Any]
 ) -> Parts:
     """A best bid and ask for each message; numbered if ``stream`` isn't empty."""
     bid, bid_size, ask, ask_size = sides
@@ -81,13 +99,14 @@ def quote_part(
             "ask_size": ask_size,
         }
     )
-    numbered = sequence_part(batch, stream, symbol, ts_event, update_id, update_id) if stream else None
-    return Parts({BBO: table}, numbered)
+    if isinstance(stream, str) and not stream:
+        return Parts({BBO: table})
+    return Parts({BBO: table}, sequence_part(batch, stream, symbol, ts_event, update_id, update_id))
 
 
 def book_part(
     batch: Batch,
-    stream: str,
+    stream: Any,
     ts_event: Any,
     symbol: Any,
     levels: Levels,
@@ -114,5 +133,7 @@ def book_part(
     for name, ids in (("first_id", first_id), ("last_id", last_id), ("prev_id", prev_id), ("flags", flags)):
         if ids is not None:
             columns[name] = spread(ids, message)
-    numbered = sequence_part(batch, stream, symbol, ts_event, first_id, last_id, prev_id) if stream else None
-    return Parts({BOOK_DELTAS: pa.table(columns)} if len(message) else {}, numbered)
+    tables = {BOOK_DELTAS: pa.table(columns)} if len(message) else {}
+    if isinstance(stream, str) and not stream:
+        return Parts(tables)
+    return Parts(tables, sequence_part(batch, stream, symbol, ts_event, first_id, last_id, prev_id))
