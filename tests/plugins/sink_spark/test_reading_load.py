@@ -99,10 +99,11 @@ def test_a_cut_off_file_is_named_with_its_line(tmp_path: Path) -> None:
 def test_pace_by_timestamps_by_rate_and_flat_out() -> None:
     clock = count(100).__next__  # a second passes between any two looks
     pace = Pace(speed=10, clock=clock)
-    assert pace.wait_s(5_000) == 0  # begun at 100, looked at 101
-    assert pace.wait_s(65_000) == pytest.approx(100 + 60 / 10 - 102)
+    assert pace.wait_s(5_000) == 0  # at 100: the first record is due at once
+    assert pace.wait_s(65_000) == pytest.approx(100 + 60 / 10 - 101)
     assert pace.wait_s(4_000) == 0
     limited = Pace(rate=0.5, clock=count(100).__next__)
+    assert limited.wait_s(0) == 0
     limited.sent()
     limited.sent()
     assert limited.wait_s(0) == pytest.approx(100 + 4 - 101)

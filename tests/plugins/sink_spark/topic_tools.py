@@ -20,8 +20,8 @@ def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Reco
     found: dict[int, list[Record]] = {partition: [] for partition in sorted(ends)}
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in found])
-        while any(len(found[partition]) < end for partition, end in ends.items()):
-            messages: list[Any] = consumer.consume(5000, timeout=10)
+        while missing := sum(end - len(found[partition]) for partition, end in ends.items()):
+            messages: list[Any] = consumer.consume(min(missing, 5000), timeout=10)
             assert messages, f"only {[len(part) for part in found.values()]} of {ends}"
             for message in messages:
                 assert message.error() is None, message.error()

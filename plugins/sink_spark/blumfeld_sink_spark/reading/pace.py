@@ -24,7 +24,7 @@ class Pace:
         self._speed = speed
         self._rate = rate
         self._clock = clock
-        self._begun = clock()
+        self._begun: float | None = None
         self._sent = 0
         self._first_ms: int | None = None
 
@@ -35,14 +35,15 @@ class Pace:
 
     def wait_s(self, timestamp_ms: int) -> float:
         """Seconds until a record of this timestamp is due; 0 if it is. Records out of order are due at once."""
-        if self._first_ms is None:
-            self._first_ms = timestamp_ms
+        now = self._clock()
+        if self._first_ms is None or self._begun is None:
+            self._first_ms, self._begun = timestamp_ms, now
         due = 0.0
         if self._speed:
             due = (timestamp_ms - self._first_ms) / 1000 / self._speed
         if self._rate:
             due = max(due, self._sent / self._rate)
-        return max(0.0, self._begun + due - self._clock())
+        return max(0.0, self._begun + due - now)
 
     def sent(self) -> None:
         """One more went out."""

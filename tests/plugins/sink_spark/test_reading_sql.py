@@ -1,0 +1,139 @@
+"""DuckDB views of what is committed."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows, script
+from blumfeld_sink_spark.tables import tables
+from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small archive over midnight, in five batches."""
+    folder = tmp_path_factory.mktemp("sql")
+    rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
+    archive(folder / "archive", rows, decoders=("binance-usdm", "raw"), recv_header="ns", batch_rows=40)
+    return folder / "archive"
+
+
+def asked(root: Path, query: str) -> list[tuple[str | None, ...]]:
+    """Rows of an answer."""
+    with connect(Committed.open(str(root))) as connection:
+        return list(Rows(connection, query))
+
+
+def test_every_table_has_a_view_with_its_columns(root: Path) -> None:
+    with connect(Committed.open(str(root))) as connection:
+        for name, table in tables().items():
+            columns = connection.execute(f"SELECT * FROM {name} LIMIT 0").description
+            assert [column[0] for column in columns] == [*table.schema.names, "date"], name
+        empty = connection.execute("SELECT * FROM quarantine").fetchall()
+    assert empty == []
+
+
+def test_dates_are_pruned_and_symbols_keep_their_text(root: Path) -> None:
+    found = asked(root, "SELECT date, symbol, count(*) FROM trades GROUP BY ALL ORDER BY date")
+    assert found == [("2024-08-08", "BTCUSDT", "20"), ("2024-08-09", "BTCUSDT", "20")]
+
+
+def test_answers_are_exact(root: Path) -> None:
+    found = asked(
+        root, "SELECT price, ts(ts_recv), ns('2024-08-08 23:59:40.3') FROM trades ORDER BY k_offset LIMIT 1"
+    )
+    assert found == [("60000.200000000000000000", "2024-08-08 23:59:40.3", "1723161580300000000")]
+    ((recv,),) = asked(root, "SELECT ts(max(ts_recv)) FROM book_deltas")
+    assert recv == "2024-08-09 00:00:19.200000123"
+
+
+def test_macros(root: Path) -> None:
+    found = asked(
+        root, "SELECT mid(bid, ask), round(spread_bps(bid, ask), 6) FROM bbo ORDER BY k_offset LIMIT 1"
+    )
+    assert found == [("60000.149999999994", "0.016667")]
+    bars = asked(root, "SELECT bar, open, high, trades FROM bars_of('BTCUSDT', INTERVAL 1 MINUTE)")
+    assert [(bar, Decimal(str(high)), trades) for bar, _, high, trades in bars] == [
+        ("2024-08-08 23:59:00", Decimal("60006.2"), "20"),
+        ("2024-08-09 00:00:00", Decimal("60006.2"), "20"),
+    ]
+    assert asked(root, "SELECT text(key) FROM raw LIMIT 1") == [("BTCUSDT",)]
+
+
+def test_files_that_no_record_names_are_not_seen(root: Path, tmp_path: Path) -> None:
+    """A batch cut short between its files and its record leaves such a file."""
+    entry = Committed.open(str(root)).files("trades")[0]
+    stray = root / entry.path.replace("+00000+", "+00009+")
+    stray.write_bytes((root / entry.path).read_bytes())
+    try:
+        assert asked(root, "SELECT count(*) FROM trades") == [("40",)]
+    finally:
+        stray.unlink()
+
+
+def test_the_script_works_in_anybodys_duckdb_and_follows_new_commits(tmp_path: Path) -> None:
+    rows = captured([write_capture(tmp_path / "feed.gz")], "ticks")
+    archive(tmp_path / "a", rows.slice(0, 80), decoders=("binance-usdm",), query="first")
+    text = script(Committed.open(str(tmp_path / "a")))
+    with duckdb.connect() as connection:
+        connection.execute(text)
+        before = connection.execute("SELECT count(*) FROM bbo").fetchall()
+        archive(tmp_path / "a", rows.slice(80), decoders=("binance-usdm",), query="second")
+        connection.execute(text)
+        after = connection.execute("SELECT count(*) FROM bbo").fetchall()
+    assert (before, after) == ([(40,)], [(80,)])
+
+
+def test_polars_answers_from_the_same_files(root: Path) -> None:
+    frame = polars_rows(
+        Committed.open(str(root)), "SELECT symbol, COUNT(*) AS n, SUM(size) AS v FROM trades GROUP BY symbol"
+    )
+    ((total,),) = asked(root, "SELECT sum(size) FROM trades")
+    assert frame.rows() == [("BTCUSDT", 40, Decimal(str(total)))]
+
+
+def test_mistakes_are_told_in_a_line(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"duckdb: Catalog Error.*nothing"):
+        asked(root, "SELECT * FROM nothing")
+    with pytest.raises(ArchiveError, match="no archive is there"):
+        Committed.open(str(tmp_path))
+
+
+def test_the_command_prints_rows_csv_json_and_the_script(root: Path) -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["sql", "--root", str(root), *arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    query = "SELECT ts_event, price, NULL AS nothing FROM trades ORDER BY k_offset LIMIT 2"
+    assert run(query, "--csv").splitlines()[:2] == [
+        "ts_event,price,nothing",
+        "1723161580209000000,60000.200000000000000000,",
+    ]
+    first = json.loads(run(query, "--json").splitlines()[0])
+    assert first == {"ts_event": 1723161580209000000, "price": 60000.2, "nothing": None}
+    assert "60000.2 │ NULL" in run(query)
+    assert "the first 1 rows" in run(query, "--limit", "1")
+    assert "SHOW" not in run("SHOW TABLES")
+    assert run().startswith("SET VARIABLE archive = '")
+    assert run("SELECT COUNT(*) AS n FROM trades", "--engine", "polars", "--csv") == "n\n40\n"
+
+
+def test_the_command_refuses_with_a_status(root: Path) -> None:
+    for arguments, status, said in (
+        (["SELECT"], 1, "duckdb"),
+        (["--csv", "--json"], 2, "one of them"),
+        (["--engine", "sqlite"], 2, "duckdb, polars"),
+        (["--engine", "polars"], 2, "query is needed"),
+    ):
+        result = CliRunner().invoke(app, ["sql", "--root", str(root), *arguments])
+        assert (result.exit_code, said in result.stderr) == (status, True), result.output
