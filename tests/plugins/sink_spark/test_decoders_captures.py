@@ -1,0 +1,133 @@
+"""Golden counts on real captures, and what the sequences of the venues are held to be."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.decoders import catalog
+from tests.plugins.sink_spark.decoding import capture, feed, rows_of
+
+
+def decode(name: str, messages: list[bytes], size: int = 5_000) -> tuple[Any, dict[str, Any], Any]:
+    """The decoder, its tables and its sequences over batches of ``size``; nothing may be rejected."""
+    decoder = catalog.find(name)
+    done = [decoder.decode(rows_of(messages[at : at + size])) for at in range(0, len(messages), size)]
+    assert not [rejected for decoded in done for rejected in decoded.rejected]
+    parts: dict[str, list[Any]] = {}
+    for decoded in done:
+        for table, rows in decoded.tables.items():
+            assert (np.diff(rows.column("row").to_numpy()) >= 0).all()
+            parts.setdefault(table, []).append(rows)
+    tables = {table: pa.concat_tables(rows, promote_options="default") for table, rows in parts.items()}
+    numbered = [decoded.sequences for decoded in done if decoded.sequences is not None]
+    return decoder, tables, pa.concat_tables(numbered) if numbered else None
+
+
+def breaks(decoder: Any, sequences: Any) -> Counter[str]:
+    """How often each stream's rule doesn't hold."""
+    found: Counter[str] = Counter()
+    places = sequences.group_by(["symbol", "stream"]).aggregate([]).to_pylist()
+    for place in places:
+        mine = sequences.filter(
+            pc.and_(
+                pc.equal(sequences["symbol"], place["symbol"]), pc.equal(sequences["stream"], place["stream"])
+            )
+        )
+        first, last, prev = (
+            mine[name].fill_null(-9).to_numpy() for name in ("first_id", "last_id", "prev_id")
+        )
+        holds = {
+            Continuity.CONSECUTIVE: first[1:] == last[:-1] + 1,
+            Continuity.CHAINED: prev[1:] == last[:-1],
+            Continuity.MONOTONE: last[1:] > last[:-1],
+        }[decoder.continuity[place["stream"]]]
+        found[place["stream"]] += int((~holds).sum())
+    return found
+
+
+def snapshots(tables: dict[str, Any]) -> tuple[int, int]:
+    """Levels that are none of a snapshot, and those that are."""
+    flags = tables["book_deltas"].column("is_snapshot").to_numpy()
+    return int((~flags).sum()), int(flags.sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "venue", "trades", "quotes", "levels", "snapshot"),
+    [
+        ("usdm/btcusdt_20240808", "binance-usdm", 21_313, 66_089, 443_521, 2_000),
+        ("spot/btcusdt_20240808", "binance-spot", 9_757, 28_040, 124_090, 2_000),
+        ("spot/btcusdt_20240809", "binance-spot", 10_147, 45_134, 174_021, 0),
+    ],
+)
+def test_binance_gives_the_golden_counts_and_no_break_in_any_stream(
+    name: str, venue: str, trades: int, quotes: int, levels: int, snapshot: int
+) -> None:
+    decoder, tables, sequences = decode(venue, feed(name))
+    assert (tables["trades"].num_rows, tables["bbo"].num_rows) == (trades, quotes)
+    assert snapshots(tables) == (levels, snapshot)
+    assert breaks(decoder, sequences) == {"trade": 0, "depth": 0, "bookTicker": 0}
+
+
+def test_prices_and_sizes_are_those_that_the_json_says_to_the_last_digit() -> None:
+    messages = feed("usdm/btcusdt_20240808")[:6_000]
+    _, tables, _ = decode("binance-usdm", messages, size=1_000)
+    data = [json.loads(message).get("data", {}) for message in messages]
+    trades = [(Decimal(m["p"]), Decimal(m["q"]), -1 if m["m"] else 1) for m in data if m.get("e") == "trade"]
+    found = tables["trades"].select(["price", "size", "side"]).to_pylist()
+    assert [(row["price"], row["size"], row["side"]) for row in found] == trades
+    books = [m for m in data if m.get("e") == "depthUpdate"]
+    levels = [
+        (m["u"], side, Decimal(price), Decimal(size))
+        for m in books
+        for side, key in ((1, "b"), (-1, "a"))
+        for price, size in m[key]
+    ]
+    rows = [row for row in tables["book_deltas"].to_pylist() if not row["is_snapshot"]]
+    assert [(row["last_id"], row["side"], row["price"], row["size"]) for row in rows] == levels
+
+
+def test_a_capture_decodes_the_same_however_it_is_cut_into_batches() -> None:
+    messages = feed("usdm/btcusdt_20240808")[:3_000]
+    whole = decode("binance-usdm", messages, size=3_000)[1]
+    cut = decode("binance-usdm", messages, size=77)[1]
+    for name, table in whole.items():
+        assert (
+            cut[name].drop_columns("row").equals(table.drop_columns("row").select(cut[name].column_names[1:]))
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "venue", "counts"),
+    [
+        ("COINBASE.ws.28.0", "coinbase", {"trades": 107, "book_deltas": (9_719, 8_362), "bbo": 107}),
+        ("KRAKEN.ws.50.0", "kraken", {"book_deltas": (4_272, 7_473)}),
+        ("OKX.ws.1.0", "okx", {"trades": 74, "book_deltas": (7_088, 1_176), "bbo": 28}),
+        ("BITSTAMP.ws.1.0", "bitstamp", {"trades": 10, "book_deltas": (1_950, 0)}),
+        ("BITSTAMP.http.0.0", "bitstamp", {"book_deltas": (0, 9_484)}),
+        ("BINANCE_FUTURES.ws.1.0", "binance-usdm", {"trades": 91, "book_deltas": (6_297, 0), "bbo": 613}),
+        ("BINANCE_FUTURES.http.0.0", "binance-usdm", {"book_deltas": (0, 5_613)}),
+    ],
+)
+def test_captures_of_other_venues_give_their_counts_and_no_break(
+    name: str, venue: str, counts: dict[str, Any]
+) -> None:
+    decoder, tables, sequences = decode(venue, capture(name))
+    found: dict[str, Any] = {table: rows.num_rows for table, rows in tables.items()}
+    if "book_deltas" in found:
+        found["book_deltas"] = snapshots(tables)
+    assert found == counts
+    assert sequences is None or not breaks(decoder, sequences).total()
+
+
+def test_hyperliquid_gives_trades_and_whole_books() -> None:
+    _, tables, sequences = decode("hyperliquid", feed("hyperliquid/btcusd_20250126"))
+    assert (tables["trades"].num_rows, snapshots(tables), sequences) == (64, (0, 1_840), None)
