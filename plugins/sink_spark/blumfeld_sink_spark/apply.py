@@ -58,8 +58,7 @@ def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
     """The decoders that the settings name for a topic: each ``NAME``, and each ``TOPIC=NAME`` of this topic, in the
     order of the settings, each once.
 
-    A name with arguments (``confluent:trades?venue=x``) is no ``TOPIC=NAME``: no topic has a colon. A decoder that
-    has a method ``configured(settings)`` is replaced by what that returns.
+    A name with arguments (``confluent:trades?venue=x``) is no ``TOPIC=NAME``: no topic has a colon.
 
     :raises SettingsError: no such decoder, or none for this topic
     """
@@ -76,14 +75,7 @@ def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
         raise SettingsError(
             f"archive.decoders: none for the topic {topic}; allowed: NAME for all topics, or {topic}=NAME"
         )
-    found = [catalog.find(name, settings.decoder_plugins) for name in names]
-    return [_configured(decoder, settings) for decoder in found]
-
-
-def _configured(decoder: Decoder, settings: ArchiveSettings) -> Decoder:
-    configured = getattr(decoder, "configured", None)
-    made: Decoder = decoder if configured is None else configured(settings)
-    return made
+    return [catalog.find(name, settings.decoder_plugins, settings) for name in names]
 
 
 def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: ArchiveSettings) -> Applied:

@@ -86,6 +86,10 @@ def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults)
     """``column`` as ``wanted``; what doesn't fit is null, and its row in ``faults``."""
     if column.type == wanted:
         return column
+    if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
+        column = column.cast(
+            pa.decimal128(20, 0)
+        )  # Arrow goes by what the type might hold, not by the values
     try:
         return column.cast(wanted)
     except pa.ArrowNotImplementedError as error:

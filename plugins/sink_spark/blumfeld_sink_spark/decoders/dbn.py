@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -32,18 +31,14 @@ from blumfeld_sink_spark.decoders.dbn_tables import tables_of
 from blumfeld_sink_spark.decoders.dbn_walk import walk
 
 
-@attrs.frozen
 class DbnDecoder:
     """Made of nothing; knows nothing of the messages before."""
 
-    name: str = "dbn"
-    version: int = 1
+    name = "dbn"
+    version = 1
     tables: Sequence[str] = ("bbo", "book_deltas", "ohlcv", "orders", "trades")
-
-    @property
-    def continuity(self) -> Mapping[str, Continuity]:
-        """None: venues number packets, of many instruments, and a packet may hold several records."""
-        return MappingProxyType({})
+    continuity: Mapping[str, Continuity] = MappingProxyType({})
+    """None: venues number packets, of many instruments, and a packet may hold several records."""
 
     def decode(self, rows: pa.RecordBatch) -> Decoded:
         """The records of each message, in their order."""
