@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Continuity
@@ -139,6 +139,7 @@ def test_a_book_that_flickers_is_named_briefly() -> None:
     assert (rows[-1]["kind"], rows[-1]["missing"]) == ("more", 1999 - ROOM)
 
 
+@settings(deadline=None)
 @given(
     well=st.lists(st.sampled_from(["0", "1", "2"]), min_size=1, max_size=30),
     cuts=st.lists(st.integers(0, 30), max_size=4),

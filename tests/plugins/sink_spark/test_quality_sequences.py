@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld_sink_spark.quality import stitch
@@ -248,6 +248,7 @@ def feeds(draw: st.DrawFn) -> list[Message]:
     return feed
 
 
+@settings(deadline=None)
 @given(feed=feeds(), data=st.data())
 def test_cuts_change_nothing(feed: list[Message], data: st.DataObject) -> None:
     """Cut anywhere, the same messages give the same rows and the same state, and they are what a slow reader with

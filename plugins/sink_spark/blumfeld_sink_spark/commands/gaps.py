@@ -1,0 +1,102 @@
+"""``blumfeld archive gaps``: what is wrong with the feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOUND = 1
+"""Exit status of ``--fail`` where there are any."""
+
+
+@edge
+def command(
+    root: Annotated[str, typer.Option(help="The archive.")] = "archive",
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="gap, duplicate, out_of_order, reset, crossed, locked, skew, data_loss…"),
+    ] = None,
+    symbol: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Events then or later.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Events before then.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows that are shown below the calendar.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="All rows, one JSON object a line.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit with 1 if there are any.")] = False,
+) -> None:
+    """Show missing, doubled and late messages, crossed books, skewed clocks and lost offsets, by date and kind."""
+    from blumfeld_sink_spark.reading import findings
+    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.times import ns_of
+
+    rows = findings.read(
+        Committed.open(root), kinds=kind or (), symbols=symbol or (), start_ns=ns_of(start), end_ns=ns_of(end)
+    )
+    if as_json:
+        import msgspec
+
+        for row in rows.to_pylist():
+            typer.echo(msgspec.json.encode(row).decode())
+    else:
+        _print(rows, limit)
+    if fail and rows.num_rows:
+        raise typer.Exit(FOUND)
+
+
+def _print(rows: pa.Table, limit: int) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not rows.num_rows:
+        console.print("no gaps: every id that the venues number is there once, in order")
+        return
+    console.print(_calendar(rows))
+    if limit:
+        console.print(_list(rows.slice(0, limit).to_pylist()))
+    if limit < rows.num_rows:
+        console.print(
+            f"{min(limit, rows.num_rows)} of {rows.num_rows:,} rows; --limit N for more, --json for all"
+        )
+
+
+def _calendar(rows: pa.Table) -> Any:
+    from rich.table import Table
+
+    from blumfeld_sink_spark.reading import findings
+
+    counts = findings.calendar(rows)
+    kinds = sorted({kind for row in counts.values() for kind in row})
+    table = Table(title="findings by date and kind")
+    table.add_column("date")
+    for kind in kinds:
+        table.add_column(kind, justify="right")
+    for date, row in counts.items():
+        table.add_row(date, *(f"{row[kind]:,}" if kind in row else "" for kind in kinds))
+    return table
+
+
+def _list(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    from blumfeld_sink_spark.reading.times import iso_of
+
+    table = Table()
+    for name in ("time", "venue", "symbol", "stream", "kind"):
+        table.add_column(name, overflow="fold")
+    for name in ("expected", "got", "missing", "offset", "before"):
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("topic", overflow="fold")
+    for row in rows:
+        numbers = (row[name] for name in ("expected", "got", "missing", "k_offset", "offset_before"))
+        table.add_row(
+            iso_of(row["ts_event"]),
+            *(row[name] for name in ("venue", "symbol", "stream", "kind")),
+            *("" if number is None else str(number) for number in numbers),
+            f"{row['topic']}-{row['k_partition']}",
+        )
+    return table

@@ -1,0 +1,65 @@
+"""The table ``gaps``, read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, MORE, OUT_OF_ORDER, RESET
+from blumfeld_sink_spark.quality.runs import CROSSED, LOCKED, SKEW
+from blumfeld_sink_spark.quality.stitch import DATA_LOSS
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.times import iso_of
+from blumfeld_sink_spark.tables import GAPS, tables
+
+KINDS = (
+    *(GAP, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, MORE),
+    *(f"{kind}{end}" for kind in (SKEW, LOCKED, CROSSED) for end in ("", "_end")),
+)
+
+
+def read(
+    archive: Committed,
+    *,
+    kinds: Sequence[str] = (),
+    symbols: Sequence[str] = (),
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> pa.Table:
+    """Rows of ``gaps``, sorted by time, topic, partition and offset. Empty selections take all.
+
+    :raises SettingsError: a kind that there is not
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise SettingsError(f"kind {kind!r}; allowed: {', '.join(KINDS)}")
+    parts = [tables()[GAPS].schema.empty_table()]
+    for entry in archive.select(GAPS, start_ns=start_ns, end_ns=end_ns):
+        if symbols and entry.symbol not in symbols:
+            continue
+        with archive.open_file(entry) as file:
+            parts.append(pq.read_table(file).cast(parts[0].schema))
+    rows = pa.concat_tables(parts)
+    if kinds:
+        rows = rows.filter(pc.is_in(rows.column("kind"), pa.array(kinds)))
+    if start_ns is not None:
+        rows = rows.filter(pc.greater_equal(rows.column("ts_event"), start_ns))
+    if end_ns is not None:
+        rows = rows.filter(pc.less(rows.column("ts_event"), end_ns))
+    order = ("ts_event", "topic", "k_partition", "k_offset", "stream", "kind")
+    return rows.sort_by([(name, "ascending") for name in order])
+
+
+def calendar(rows: pa.Table) -> dict[str, dict[str, int]]:
+    """Date → kind → how many, sorted by date. Rows that count others (``more``) count as what they say."""
+    counts: dict[str, dict[str, int]] = {}
+    for ts, kind, missing in zip(
+        *(rows.column(name).to_pylist() for name in ("ts_event", "kind", "missing")), strict=True
+    ):
+        day = counts.setdefault(iso_of(ts)[:10], {})
+        day[kind] = day.get(kind, 0) + (missing or 1 if kind == MORE else 1)
+    return counts

@@ -1,0 +1,78 @@
+"""What is wrong with a feed, read back from its archive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.reading.captures import messages
+
+from .archive_tools import archive, captured, write_capture
+
+
+def run(*words: str) -> Any:
+    """The command's result."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["gaps", *words])
+
+
+def archived(folder: Path, order: list[int]) -> Path:
+    """An archive of a made-up feed's messages, in this order, in batches of 37."""
+    feed = list(messages(write_capture(folder / "feed")))
+    lines = [f"{one.received_ns} {one.value.decode()}\n" for one in feed]
+    (folder / "planted").write_text("".join(lines[at] if at >= 0 else lines[at + len(feed)] for at in order))
+    rows = captured([folder / "planted"], "feed")
+    archive(folder / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
+    return folder / "archive"
+
+
+def test_a_whole_feed_has_none(tmp_path: Path) -> None:
+    """And says so; --fail is content."""
+    root = archived(tmp_path, list(range(161)))
+    done = run("--root", str(root), "--fail")
+    assert (done.exit_code, "no gaps" in done.output) == (0, True)
+
+
+def test_planted_faults_are_named(tmp_path: Path) -> None:
+    """A dropped trade, a doubled depth message, two quotes swapped: with their offsets, by date."""
+    # the feed: bbo bbo (snapshot) depth trade | bbo bbo depth trade | …, a second each
+    order = list(range(161))
+    order.remove(8)  # the trade of the second 1
+    order.insert(order.index(15), 15)  # the depth of the second 3, twice
+    at = order.index(101)
+    order[at], order[at + 1] = order[at + 1], order[at]  # both quotes of a second after midnight
+    root = archived(tmp_path, order)
+    rows = [json.loads(line) for line in run("--root", str(root), "--json").output.splitlines()]
+    trade, depth, quote = (order.index(12), order.index(15) + 1, at + 1)
+    assert [(row["stream"], row["kind"], row["k_offset"]) for row in rows] == [
+        ("trade", "gap", trade),
+        ("depth", "duplicate", depth),
+        ("bookTicker", "out_of_order", quote),
+    ]
+    assert (rows[0]["expected"], rows[0]["got"], rows[0]["missing"]) == (2, 3, 1)
+    told = run("--root", str(root)).output
+    assert [word in told for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
+    only = run("--root", str(root), "--kind", "gap", "--symbol", "BTCUSDT", "--json", "--fail")
+    assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
+    assert len(run("--root", str(root), "--from", "2024-08-09", "--json").output.splitlines()) == 1
+    assert len(run("--root", str(root), "--to", "2024-08-09", "--json").output.splitlines()) == 2
+    assert run("--root", str(root), "--symbol", "OTHER", "--json").output == ""
+    assert "1 of 3 rows" in run("--root", str(root), "--limit", "1").output
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    """With those that there are."""
+    done = run("--root", str(archived(tmp_path, list(range(20)))), "--kind", "hole")
+    assert (done.exit_code, "allowed: gap, duplicate" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize("limit", ["0", "5"])
+def test_the_calendar_alone(tmp_path: Path, limit: str) -> None:
+    """Rows below it only as many as are asked for."""
+    root = archived(tmp_path, [*range(8), *range(9, 161)])
+    assert ("bookTicker" in run("--root", str(root), "--limit", limit).output) is False
+    assert ("feed-0" in run("--root", str(root), "--limit", limit).output) is (limit == "5")
