@@ -36,12 +36,16 @@ def sequence_part(
             "venue": pa.repeat(batch.venue, count),
             "symbol": symbol,
             "stream": pa.repeat(stream, count) if isinstance(stream, str) else stream,
-            "first_id": pa.array(first_id, pa.int64()),
+            "first_id": _ids(first_id, count),
             "last_id": pa.array(last_id, pa.int64()),
-            "prev_id": pa.nulls(count, pa.int64()) if prev_id is None else pa.array(prev_id, pa.int64()),
+            "prev_id": _ids(prev_id, count),
             "ts_event": pa.array(ts_event, pa.int64()),
         }
     )
+
+
+def _ids(ids: Any, count: int) -> Any:
+    return pa.nulls(count, pa.int64()) if ids is None else pa.array(ids, pa.int64())
 
 
 def trade_part(
@@ -66,7 +70,7 @@ def trade_part(
             "ts_event": pa.array(ts_event, pa.int64()),
             "venue": pa.repeat(batch.venue, count),
             "symbol": symbol,
-            "trade_id": pa.nulls(count, pa.int64()) if trade_id is None else pa.array(trade_id, pa.int64()),
+            "trade_id": _ids(trade_id, count),
             "side": pa.array(side, pa.int8()),
             "price": price,
             "size": size,
@@ -90,9 +94,7 @@ def quote_part(
             "ts_event": pa.array(ts_event, pa.int64()),
             "venue": pa.repeat(batch.venue, len(batch)),
             "symbol": symbol,
-            "update_id": pa.nulls(len(batch), pa.int64())
-            if update_id is None
-            else pa.array(update_id, pa.int64()),
+            "update_id": _ids(update_id, len(batch)),
             "bid": bid,
             "bid_size": bid_size,
             "ask": ask,
