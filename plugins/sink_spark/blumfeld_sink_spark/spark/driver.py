@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
+from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -56,7 +57,8 @@ def archive(
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
     store = open_store(settings.root)
     topics = Topics(settings)
-    topics.places()
+    for topic in sorted({topic for topic, _ in topics.places()}):
+        apply.decoders_for(topic, settings)
     lease = Lease(store, settings.name)
     lease.take()
     try:

@@ -1,0 +1,70 @@
+"""``archive backfill``: what the topics had between two times or offsets."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+import typer
+
+from blumfeld_sink_spark.commands import options
+from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.settings import ArchiveSettings
+
+WHEN = "A time (2024-08-08, 2024-08-08T12:00Z), ms since the epoch, or offsets as JSON"
+
+
+@edge
+def command(
+    start: Annotated[str, typer.Option("--from", help=f"{WHEN}, or earliest.")],
+    to: Annotated[str, typer.Option("--to", help=f"{WHEN}, or latest: the end as it is now.")] = "latest",
+    config: options.Config = None,
+    bootstrap: options.Bootstrap = None,
+    topics: options.Topics = None,
+    topic_pattern: options.TopicPattern = None,
+    root: options.Root = None,
+    name: options.Name = None,
+    decoder: options.DecoderNames = None,
+    reader: options.Reader = None,
+    max_offsets_per_trigger: options.MaxOffsets = None,
+    master: options.Master = None,
+    sets: options.Sets = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Archive a part of the topics that isn't archived yet. Run again after a stop it goes on; under the same root
+    it never takes what is there already.
+    """
+    from blumfeld_sink_spark import settings
+    from blumfeld_sink_spark.commands.live import run
+    from blumfeld_sink_spark.commands.times import position
+
+    begin, end = position(start, "--from"), position(to, "--to")
+    given = {
+        "bootstrap": bootstrap,
+        "topics": topics,
+        "topic_pattern": topic_pattern,
+        "root": root,
+        "name": name,
+        "decoders": decoder,
+        "reader": reader,
+        "starting": begin,
+        "ending": end,
+        "max_offsets_per_trigger": max_offsets_per_trigger,
+        "master": master,
+    }
+    found = settings.load(config, options.overrides(given, sets))
+    run(found if name else of_its_own(found), "backfill", as_json=as_json)
+
+
+def of_its_own(settings: ArchiveSettings) -> ArchiveSettings:
+    """A backfill beside the live archive: with a name and checkpoint that are the same for the same topics and bounds,
+    so that the command goes on where it was stopped.
+    """
+    what = "\0".join((*sorted(settings.topics), settings.topic_pattern, settings.starting, settings.ending))
+    suffix = f"-backfill-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
+    return msgspec.structs.replace(
+        settings,
+        name=settings.name + suffix,
+        checkpoint=settings.checkpoint.rstrip("/") + suffix if settings.checkpoint else "",
+    )

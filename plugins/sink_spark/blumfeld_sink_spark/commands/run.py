@@ -1,0 +1,47 @@
+"""``archive run``: what the topics get, until it is stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from blumfeld_sink_spark.commands import options
+from blumfeld_sink_spark.commands.edge import edge
+
+
+@edge
+def command(
+    config: options.Config = None,
+    bootstrap: options.Bootstrap = None,
+    topics: options.Topics = None,
+    topic_pattern: options.TopicPattern = None,
+    root: options.Root = None,
+    name: options.Name = None,
+    decoder: options.DecoderNames = None,
+    reader: options.Reader = None,
+    starting: options.Starting = None,
+    max_offsets_per_trigger: options.MaxOffsets = None,
+    trigger_ms: Annotated[int | None, typer.Option(help="Between two batches. [default: 10000]")] = None,
+    master: options.Master = None,
+    sets: options.Sets = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Archive what the topics have and get, a batch each trigger, until SIGTERM or Ctrl-C."""
+    from blumfeld_sink_spark import settings
+    from blumfeld_sink_spark.commands.live import run
+
+    given = {
+        "bootstrap": bootstrap,
+        "topics": topics,
+        "topic_pattern": topic_pattern,
+        "root": root,
+        "name": name,
+        "decoders": decoder,
+        "reader": reader,
+        "starting": starting,
+        "max_offsets_per_trigger": max_offsets_per_trigger,
+        "trigger_ms": trigger_ms,
+        "master": master,
+    }
+    run(settings.load(config, options.overrides(given, sets)), "run", as_json=as_json)
