@@ -9,7 +9,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 import attrs
@@ -60,7 +59,11 @@ class Killing:
     """``count`` kills of the victims in random order, each as often as the others."""
 
     def __init__(
-        self, sink: Sink, broker: Broker, seed: int, say: Callable[[str], None], home: Path | None = None
+        self,
+        sink: Sink,
+        broker: Broker,
+        seed: int,
+        say: Callable[[str], None],
     ) -> None:
         self.result = Killed()
         self._sink = sink
