@@ -40,11 +40,13 @@ def archive(
     mode: Mode = "once",
     stop: StopEvent | None = None,
     on_progress: OnProgress | None = None,
+    session: Any = None,
 ) -> Totals:
     """Archives what the topics have (``once``), what they get until ``stop`` is set (``run``), or the offsets of a
     ``backfill`` from ``starting`` to ``ending``. May be called again after any end of an earlier call, and goes on.
 
-    Starts and stops Spark. To be called outside of an event loop; takes about 5 s before the first batch.
+    Starts and stops Spark, unless a ``session`` of :func:`open_session` is given. To be called outside of an event
+    loop; takes about 5 s before the first batch.
 
     :raises SettingsError: the settings are wrong. Nothing was opened
     :raises LedgerConflictError: another writer holds the archive, or a commit would overlap or leave a hole
@@ -63,7 +65,7 @@ def archive(
     lease.take()
     try:
         beginning = begin(settings, mode, store, topics, tell)
-        run = _Run(settings, mode, choice, beginning, store, lease, stop or StopEvent(), tell)
+        run = _Run(settings, mode, choice, beginning, store, lease, stop or StopEvent(), tell, session)
         totals = run.run()
     finally:
         with suppress(OSError):
@@ -82,6 +84,7 @@ class _Run:
     lease: Lease
     stop: StopEvent
     tell: OnProgress
+    session: Any
     totals: Totals = attrs.field(factory=Totals)
     _seen: int = -1
     _ledger: Ledger = attrs.field(init=False)
@@ -95,14 +98,15 @@ class _Run:
         self._ledger = Ledger(self.store)
         self._file = ProgressFile(self.settings)
         self._seen = self.beginning.last_batch
-        spark = open_session(self.settings, self.choice.jars)
+        spark = self.session or open_session(self.settings, self.choice.jars)
         try:
             with _spoken():
                 query = self._start(spark)
                 self._watch(query)
         finally:
-            with suppress(Exception):  # a JVM that died has nothing left to stop
-                spark.stop()
+            if self.session is None:
+                with suppress(Exception):  # a JVM that died has nothing left to stop
+                    spark.stop()
         return self.totals
 
     def _start(self, spark: Any) -> Any:
