@@ -1,0 +1,118 @@
+"""Delta tables over the archive's own files: ``ROOT/<table>`` is a Delta table, its log beside the data.
+
+Partitioned as the folders are: by ``date`` (of Delta's type ``date``; it isn't in the files) and, where there is one,
+by ``symbol``, which is in the files too: delta-rs and Polars take the partition's value and pass over the column.
+(Polars refuses a table whose paths have ``symbol=`` and whose partitions don't.) An empty symbol is null there.
+A long log has checkpoints, which are Parquet: globs beside the table must begin ``<table>/date=*``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.transaction import AddAction, RemoveAction
+
+from blumfeld_sink_spark.files.naming import decode_symbol
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import CommitRecord, FileEntry
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.tables import Table, tables
+
+DATE = pa.field("date", pa.date32(), nullable=False)
+
+
+class Delta:
+    """A :class:`~blumfeld_sink_spark.ledger.outbox.TableFormat`. An app transaction (query, batch) in each commit
+    makes a second one of the same batch impossible.
+    """
+
+    name = "delta"
+
+    def __init__(self, store: ArchiveStore, settings: ArchiveSettings) -> None:
+        self._root = store.root.removeprefix("file://")
+        self._tables = tables(*settings.price_type)
+
+    def commit(
+        self, table: str, record: CommitRecord, added: Sequence[FileEntry], removed: Sequence[str]
+    ) -> bool:
+        found = self._open(self._tables[table])
+        done = found.transaction_version(record.query)
+        if done is not None and done >= record.batch:
+            return False
+        there = _paths(found) if removed else set()
+        rearranged = bool(removed)
+        actions = [
+            *(_add(self._tables[table], entry, record, data_change=not rearranged) for entry in added),
+            *(_remove(path, record) for path in removed if _inside(path) in there),
+        ]
+        found.create_write_transaction(
+            actions,
+            mode="append",
+            schema=found.schema(),
+            partition_by=_partitions(self._tables[table]),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(record.query, record.batch, record.committed_ms)]
+            ),
+        )
+        return True
+
+    def _open(self, table: Table) -> DeltaTable:
+        uri = f"{self._root}/{table.name}"
+        if DeltaTable.is_deltatable(uri):
+            return DeltaTable(uri)
+        columns = [each.with_nullable(True) if each.name == "symbol" else each for each in table.schema]
+        schema = Schema.from_arrow(pa.schema([*columns, DATE]))
+        return DeltaTable.create(uri, schema, mode="ignore", partition_by=_partitions(table))
+
+
+def _partitions(table: Table) -> list[str]:
+    return ["date", "symbol"] if table.by_symbol else ["date"]
+
+
+def _add(table: Table, entry: FileEntry, record: CommitRecord, *, data_change: bool) -> Any:
+    time = table.time_column
+    stats = {
+        "numRecords": entry.rows,
+        "minValues": {time: entry.ts_min},
+        "maxValues": {time: entry.ts_max},
+        "nullCount": {time: 0},
+    }
+    return AddAction(
+        path=_inside(entry.path),
+        size=entry.bytes,
+        partition_values=_values(entry.path),
+        modification_time=record.committed_ms,
+        data_change=data_change,
+        stats=json.dumps(stats),
+    )
+
+
+def _remove(path: str, record: CommitRecord) -> Any:
+    return RemoveAction(
+        _inside(path),
+        data_change=False,
+        deletion_timestamp=record.committed_ms,
+        partition_values=_values(path),
+    )
+
+
+def _values(path: str) -> dict[str, str | None]:
+    parts = dict(part.partition("=")[::2] for part in path.split("/")[1:-1])
+    return {
+        name: decode_symbol(value) or None if name == "symbol" else value for name, value in parts.items()
+    }
+
+
+def _inside(path: str) -> str:
+    """A path as the table has it."""
+    return path.partition("/")[2]
+
+
+def _paths(found: DeltaTable) -> set[str]:
+    """Paths of the table's files. The log has them URL-encoded."""
+    return {unquote(path) for path in pa.table(found.get_add_actions())["path"].to_pylist()}

@@ -1,0 +1,154 @@
+"""Commits handed on to table formats, after the fact: the ledger's record is the commit, Delta and Iceberg follow.
+
+Each format keeps, in the same transaction as the files, up to which batch of a query a table has come; so handing on
+again does nothing. ``_outbox/<format>/<query>.json`` says up to where a query is done in all tables, so that catching
+up doesn't read the whole ledger; it may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import CommitRecord, FileEntry
+from blumfeld_sink_spark.settings import ArchiveSettings
+
+OUTBOX = "_outbox"
+MARK_EVERY = 100
+"""Batches, while catching up."""
+
+
+class TableFormat(Protocol):
+    """A kind of table that an archive's tables are committed to as well."""
+
+    name: str
+
+    def commit(
+        self, table: str, record: CommitRecord, added: Sequence[FileEntry], removed: Sequence[str]
+    ) -> bool:
+        """Brings one table up to this record, in one transaction; False where it is there already.
+
+        :param removed: paths; those that the table doesn't hold are passed over
+        """
+        ...
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Up to which batch a query is done."""
+
+    batch: int
+
+
+def formats(store: ArchiveStore, settings: ArchiveSettings) -> list[TableFormat]:
+    """Those that the settings ask for.
+
+    :raises ModuleNotFoundError: the package isn't installed
+    """
+    found: list[TableFormat] = []
+    if settings.delta:
+        from blumfeld_sink_spark.ledger.delta import Delta
+
+        found.append(Delta(store, settings))
+    if settings.iceberg:
+        from blumfeld_sink_spark.ledger.iceberg import Iceberg
+
+        found.append(Iceberg(store, settings))
+    return found
+
+
+def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> int:
+    """Hands on all commits of all queries that weren't, and says how many transactions that took.
+
+    To be called after each commit, and at the start of a run. May be cut short anywhere and called again.
+
+    :raises ArchiveError: a format refused. The archive itself is complete; the next call tries again
+    """
+    ledger.load()
+    return sum(_Delivery(store, ledger, one).run() for one in formats(store, settings))
+
+
+class _Delivery:
+    """One format's."""
+
+    def __init__(self, store: ArchiveStore, ledger: Ledger, to: TableFormat) -> None:
+        self._store, self._ledger, self._to = store, ledger, to
+        self._removed: set[str] | None = None
+
+    def run(self) -> int:
+        """All queries; those that take files away come last, so that what they take away is there."""
+        queries = sorted(self._ledger.queries(), key=lambda name: (self._ledger.sums(name).removed > 0, name))
+        return sum(self._query(query) for query in queries)
+
+    def _query(self, query: str) -> int:
+        done = self._mark(query)
+        last = self._ledger.last(query)
+        count = 0
+        for batch in range(done + 1, last.batch + 1 if last is not None else 0):
+            record = self._record(query, batch)
+            count += sum(self._commit(table, record) for table in sorted(_tables(record)))
+            if batch % MARK_EVERY == 0 or record is last:
+                self._store.put(self._path(query), msgspec.json.encode(Mark(batch)))
+        return count
+
+    def _commit(self, table: str, record: CommitRecord) -> bool:
+        added = [entry for entry in record.files if entry.table == table and not self._is_gone(entry.path)]
+        removed = [path for path in record.removed if path.partition("/")[0] == table]
+        if not added and not removed:
+            return False
+        try:
+            return self._to.commit(table, record, added, removed)
+        except ArchiveError:
+            raise
+        except Exception as error:
+            raise ArchiveError(
+                f"{self._store.root}: {self._to.name}: batch {record.batch} of query {record.query} isn't in table "
+                f"{table} yet ({_first_line(error)}). The archive itself has it; the next run tries again"
+            ) from error
+
+    def _is_gone(self, path: str) -> bool:
+        """Whether another record took the file away meanwhile."""
+        if not any(self._ledger.sums(query).removed for query in self._ledger.queries()):
+            return False
+        if self._removed is None:
+            self._removed = set(_removed(self._ledger))
+        return path in self._removed
+
+    def _record(self, query: str, batch: int) -> CommitRecord:
+        last = self._ledger.last(query)
+        if last is not None and last.batch == batch:
+            return last
+        record = self._ledger.find(query, batch)
+        if record is None:
+            raise ArchiveError(
+                f"{self._store.root}: batch {batch} of query {query} has no record. Run verify"
+            )
+        return record
+
+    def _mark(self, query: str) -> int:
+        try:
+            return msgspec.json.decode(self._store.read(self._path(query)), type=Mark).batch
+        except (FileNotFoundError, msgspec.DecodeError):
+            return -1
+
+    def _path(self, query: str) -> str:
+        return f"{OUTBOX}/{self._to.name}/{query}.json"
+
+
+def _removed(ledger: Ledger) -> Iterator[str]:
+    for query in ledger.queries():
+        if ledger.sums(query).removed:
+            for record in ledger.records(query):
+                yield from record.removed
+
+
+def _tables(record: CommitRecord) -> set[str]:
+    return {entry.table for entry in record.files} | {path.partition("/")[0] for path in record.removed}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
