@@ -13,18 +13,15 @@ from urllib.parse import quote, unquote
 import attrs
 
 STAGING = "_staging"
-COMMITS = "_commits"
-LEASE = "_lease.json"
-CHECKPOINTS = "_checkpoints"
-PROGRESS = "_progress"
-"""Folders and files that start with ``_`` hold no data: Spark and Polars pass over them."""
+"""Folders that start with ``_`` hold no data: a glob below a table's folder doesn't see them."""
 
 NO_SYMBOL = "__HIVE_DEFAULT_PARTITION__"
 """The folder of an empty symbol, as Hive has it: ``symbol=`` alone would be read as anything."""
 
 _SAFE = "._-"
 _NAME = re.compile(
-    r"(?P<topic>[^+/]+)\+(?P<partition>\d{5,}|all)\+(?P<start>\d{20})-(?P<end>\d{20})(?:\.c(?P<generation>\d+))?\.parquet"
+    r"(?P<topic>[^+/]+)\+(?P<partition>\d{5,}|all)\+(?P<start>\d{20})-(?P<end>\d{20})"
+    r"(?:\.c(?P<generation>\d+)(?:-(?P<part>\d+))?)?\.parquet"
 )
 
 
@@ -44,6 +41,8 @@ class FileName:
     """Outside."""
     generation: int = 0
     """0 as archived; above, how many compactions made it."""
+    part: int = 0
+    """Of a compaction that made several files of one range, from 1; 0 where it made one."""
 
 
 def encode_symbol(symbol: str) -> str:
@@ -71,6 +70,7 @@ def path_of(
     start: int,
     end: int,
     generation: int = 0,
+    part: int = 0,
 ) -> str:
     """The path of a file made of the offsets ``start`` to ``end`` (outside) of a partition (-1: of all of them).
 
@@ -78,7 +78,7 @@ def path_of(
     overlap, and sort by name as by offset.
     """
     where = "all" if partition < 0 else f"{partition:05d}"
-    suffix = f".c{generation}" if generation else ""
+    suffix = (f".c{generation}" if generation else "") + (f"-{part:03d}" if part else "")
     return f"{folder_of(table, date, symbol)}/{topic}+{where}+{start:020d}-{end:020d}{suffix}.parquet"
 
 
@@ -109,4 +109,5 @@ def parse(path: str) -> FileName | None:
         start=int(found["start"]),
         end=int(found["end"]),
         generation=int(found["generation"] or 0),
+        part=int(found["part"] or 0),
     )

@@ -82,3 +82,27 @@ def raw(count: int, value_bytes: int = 20, seed: int = 1) -> pa.Table:
         },
         schema=tables()["raw"].schema,
     )
+
+
+def book_deltas(count: int, levels: int) -> pa.Table:
+    """Messages of so many levels, with nothing that orders the levels of one."""
+    numbers = range(count)
+    return pa.table(
+        {
+            "ts_event": [MIDNIGHT + row // levels for row in numbers],
+            "ts_recv": [MIDNIGHT] * count,
+            "venue": ["binance"] * count,
+            "symbol": ["BTCUSDT"] * count,
+            "first_id": [row // levels for row in numbers],
+            "last_id": [row // levels for row in numbers],
+            "prev_id": pa.nulls(count, pa.int64()),
+            "side": pa.array([1] * count, pa.int8()),
+            "price": pa.array([Decimal(row * 7919 % 1000) for row in numbers], pa.decimal128(38, 18)),
+            "size": pa.array([Decimal(row) for row in numbers], pa.decimal128(38, 18)),
+            "is_snapshot": [False] * count,
+            "flags": pa.nulls(count, pa.int32()),
+            "k_partition": pa.array([0] * count, pa.int32()),
+            "k_offset": [row // levels for row in numbers],
+        },
+        schema=tables()["book_deltas"].schema,
+    )

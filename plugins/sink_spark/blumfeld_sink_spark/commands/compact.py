@@ -1,0 +1,135 @@
+"""``archive compact``: few sorted files instead of many small ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.errors import SettingsError
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.files.compaction import Done
+    from blumfeld_sink_spark.ledger.lease import Lease
+
+RENEW_SECONDS = 15.0
+"""A quarter of the lease."""
+
+
+@edge
+def command(
+    root: Annotated[str, typer.Option(help="The archive: a folder or an object store's URL.")] = "archive",
+    before: Annotated[
+        str, typer.Option(help="Dates before this one, YYYY-MM-DD; by default today's, UTC.")
+    ] = "",
+    table: Annotated[str, typer.Option(help="Only this table.")] = "",
+    target_mb: Annotated[int, typer.Option(help="Size of new files; files of half of it stay.", min=1)] = 256,
+    compression: Annotated[str, typer.Option(help="Of the new files: CODEC:LEVEL.")] = "zstd:3",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be merged.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a group.")] = False,
+) -> None:
+    """Merge the small files of each closed date, symbol and topic into few, sorted by time.
+
+    Rows are compared before an old file goes. On a local file system a reader of the files sees a symbol's folder
+    as before or as after, never a mixture; on an object store it sees rows twice for a moment, unless it goes by the
+    ledger (archive sql). After a crash, run it again.
+    """
+    before = before or datetime.now(UTC).date().isoformat()
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
+        raise SettingsError(f"--before {before}: allowed: YYYY-MM-DD")
+    found = _compact(root, before, table, target_mb << 20, compression, dry_run)
+    if as_json:
+        for done in found:
+            typer.echo(json.dumps(_facts(done)))
+    else:
+        _print(found, dry_run)
+
+
+def _compact(
+    root: str, before: str, table: str, target_bytes: int, compression: str, dry_run: bool
+) -> Iterator[Done]:
+    from blumfeld_sink_spark.files.compaction import Compaction, Done
+    from blumfeld_sink_spark.ledger.lease import Lease
+    from blumfeld_sink_spark.ledger.ledger import Ledger
+    from blumfeld_sink_spark.ledger.store import open_store
+
+    store = open_store(root)
+    lease = Lease(store, "compact")
+    compaction = Compaction(
+        store,
+        Ledger(store),
+        target_bytes=target_bytes,
+        compression=compression,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        alive=_renewing(lease),
+    )
+    if dry_run:
+        yield from (Done(group) for group in compaction.groups(before=before, table=table))
+        return
+    with lease:
+        mended = compaction.recover()
+        if mended:
+            typer.echo(f"a compaction that was cut short is {mended}", err=True)
+        yield from compaction.run(compaction.groups(before=before, table=table))
+
+
+def _renewing(lease: Lease) -> Callable[[], None]:
+    """Renews the lease, now and then."""
+    last = time.monotonic()
+
+    def alive() -> None:
+        nonlocal last
+        if time.monotonic() - last > RENEW_SECONDS:
+            lease.renew()
+            last = time.monotonic()
+
+    return alive
+
+
+def _facts(done: Done) -> dict[str, object]:
+    group = done.group
+    return {
+        "table": group.table,
+        "date": group.date,
+        "symbol": group.symbol,
+        "topic": group.topic,
+        "rows": group.rows,
+        "files_before": len(group.entries),
+        "bytes_before": group.bytes,
+        "files": done.files,
+        "bytes": done.bytes,
+        "skipped": done.skipped,
+    }
+
+
+def _print(found: Iterable[Done], dry_run: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table()
+    for name in ("table", "date", "symbol", "topic"):
+        shown.add_column(name)
+    for name in ("rows", "files", "MB", "new files", "new MB"):
+        shown.add_column(name, justify="right")
+    groups = 0
+    for done in found:
+        groups += 1
+        facts = _facts(done)
+        new = ("", "") if dry_run else (str(done.files), f"{done.bytes / 1e6:.2f}")
+        shown.add_row(
+            *(str(facts[name]) for name in ("table", "date", "symbol", "topic")),
+            f"{done.group.rows:,}",
+            str(len(done.group.entries)),
+            f"{done.group.bytes / 1e6:.2f}",
+            *((done.skipped, "") if done.skipped else new),
+        )
+    if groups:
+        Console().print(shown)
+    else:
+        typer.echo("nothing to merge")

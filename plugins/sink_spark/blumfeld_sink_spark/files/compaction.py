@@ -1,0 +1,214 @@
+"""Compaction: small files of closed dates become few, sorted ones, and every row is still there.
+
+For each group: merge into ``_compact/next`` → read back and compare → write ``_compact/intent.json`` → show the new
+files to readers by glob → commit the record that names them and what they replace → remove the old. A crash leaves
+the intent; the next compaction first finishes it where the new files are shown, and else undoes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import msgspec
+
+from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.files.exchange import can_exchange
+from blumfeld_sink_spark.files.groups import QUERY, Files, Group, plan
+from blumfeld_sink_spark.files.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
+from blumfeld_sink_spark.files.parquet import compression_of
+from blumfeld_sink_spark.files.swap import NEXT, WORK, FileSwap, FolderSwap, Swap, clear
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import CommitRecord, FileEntry
+
+INTENT = f"{WORK}/intent.json"
+GROUP_ROWS = 1_048_576
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction is about to do."""
+
+    folder_swap: bool
+    record: CommitRecord
+    linked: dict[str, int] = {}
+    """Of ``FolderSwap.prepare``."""
+
+
+@attrs.frozen
+class Done:
+    """What became of a group."""
+
+    group: Group
+    files: int = 0
+    bytes: int = 0
+    skipped: str = ""
+    """Why it stays as it is; empty where it was merged."""
+
+
+class Compaction:
+    """Of one archive. The caller holds the lease ``compact``; archiving goes on meanwhile.
+
+    :param now_ms: the wall clock, for the records
+    :param alive: is called again and again while files are merged, to renew the lease; what it raises ends the work
+    """
+
+    def __init__(
+        self,
+        store: ArchiveStore,
+        ledger: Ledger,
+        *,
+        target_bytes: int = 256 << 20,
+        compression: str = "zstd:3",
+        now_ms: Callable[[], int],
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        compression_of(compression)
+        self._store = store
+        self._ledger = ledger
+        self._target_bytes = target_bytes
+        self._compression = compression
+        self._now_ms = now_ms
+        self._alive = alive
+
+    def groups(self, *, before: str, table: str = "") -> list[Group]:
+        """What is worth merging, by the ledger as it is now."""
+        self._ledger.load()
+        records = (record for query in self._ledger.queries() for record in self._ledger.records(query))
+        return plan(Files.of(records), before=before, table=table, target_bytes=self._target_bytes)
+
+    def recover(self) -> str:
+        """Ends what a crash cut short; says what it was: ``finished``, ``undone`` or nothing.
+
+        :raises ArchiveError: the intent can't be read
+        """
+        self._ledger.load()
+        try:
+            intent = msgspec.json.decode(self._store.read(INTENT), type=Intent)
+        except FileNotFoundError:
+            clear(self._store)
+            return ""
+        except msgspec.DecodeError as error:
+            raise ArchiveError(
+                f"{INTENT}: isn't an intent ({error}). Run verify, then remove {WORK}"
+            ) from error
+        swap = FolderSwap(self._store) if intent.folder_swap else FileSwap(self._store)
+        committed = self._is_committed(intent.record)
+        if committed or swap.is_shown(intent.record):
+            self._finish(swap, intent, committed=committed)
+            return "finished"
+        self._undo(intent.record)
+        return "undone"
+
+    def run(self, groups: list[Group]) -> Iterator[Done]:
+        """Merges group after group.
+
+        :raises ArchiveError: a file isn't what its record says, or what was written doesn't read back the same;
+            nothing of that group was changed
+        :raises StoreError: the store is full or away; run again
+        """
+        if groups:
+            folder_swap = "://" not in self._store.root and can_exchange(Path(self._store.root, WORK))
+        for group in groups:
+            try:
+                yield self._compact(group, folder_swap)
+            except UnlikeError as error:
+                clear(self._store)
+                yield Done(group, skipped=str(error))
+
+    def _compact(self, group: Group, folder_swap: bool) -> Done:
+        swap: Swap = FolderSwap(self._store) if folder_swap else FileSwap(self._store)
+        try:
+            merged = self._merge(group)
+            record = self._record(group, merged)
+            intent = Intent(folder_swap=folder_swap, record=record, linked=swap.prepare(record))
+            self._alive()
+        except (ArchiveError, OSError):
+            with suppress(OSError):
+                clear(self._store)
+            raise
+        self._store.put(INTENT, msgspec.json.encode(intent))
+        swap.show(record)
+        self._finish(swap, intent, committed=False)
+        return Done(group, files=len(merged), bytes=sum(file.bytes for file in merged))
+
+    def _finish(self, swap: Swap, intent: Intent, *, committed: bool) -> None:
+        if not committed:
+            swap.settle(intent.record, intent.linked)
+            self._ledger.load()
+            if not self._ledger.append(intent.record):
+                raise LedgerConflictError(
+                    f"{self._store.root}: another compaction is at work. Stop one of the two, then run compact again"
+                )
+        swap.clean(intent.record)
+        self._store.delete(INTENT)
+
+    def _undo(self, record: CommitRecord) -> None:
+        """Nothing is committed, and not all new files are shown: those that are go, the old ones are all there."""
+        for entry in record.files:
+            self._store.delete(entry.path)
+        clear(self._store)
+        self._store.delete(INTENT)
+
+    def _merge(self, group: Group) -> list[Merged]:
+        """New files in ``NEXT``, which hold the rows of the old: read back from there."""
+        clear(self._store)
+        inputs = Inputs(self._read, group.entries)
+        merged = merge(
+            inputs,
+            self._store.create,
+            lambda number: f"{NEXT}/{number}.inprogress",
+            rows_per_file=group.rows_per_file(self._target_bytes),
+            group_rows=GROUP_ROWS,
+            compression=self._compression,
+        )
+        found = fingerprint_of(self._store.open_input, [file.path for file in merged])
+        if found != inputs.fingerprint:
+            raise ArchiveError(f"{group.folder}: {inputs.fingerprint.difference(found)}. Nothing was changed")
+        final = [group.path(number, len(merged)) for number in range(len(merged))]
+        for file, path in zip(merged, final, strict=True):
+            self._store.publish(file.path, f"{NEXT}/{path.rpartition('/')[2]}")
+        return [attrs.evolve(file, path=path) for file, path in zip(merged, final, strict=True)]
+
+    def _read(self, path: str) -> bytes:
+        self._alive()
+        return self._store.read(path)
+
+    def _record(self, group: Group, merged: list[Merged]) -> CommitRecord:
+        self._ledger.load()
+        last = self._ledger.last(QUERY)
+        return CommitRecord(
+            query=QUERY,
+            batch=last.batch + 1 if last is not None else 0,
+            ranges=(),
+            files=tuple(_entry(group, file) for file in merged),
+            removed=tuple(entry.path for entry in group.entries),
+            messages=0,
+            bytes_in=0,
+            quarantined=0,
+            gaps=0,
+            decoders={},
+            state={},
+            committed_ms=self._now_ms(),
+        )
+
+    def _is_committed(self, record: CommitRecord) -> bool:
+        return self._ledger.find(record.query, record.batch) == record
+
+
+def _entry(group: Group, file: Merged) -> FileEntry:
+    return FileEntry(
+        path=file.path,
+        table=group.table,
+        date=group.date,
+        symbol=group.symbol,
+        topic=group.topic,
+        partition=group.partition,
+        rows=file.rows,
+        bytes=file.bytes,
+        sha256=file.sha256,
+        ts_min=file.ts_min,
+        ts_max=file.ts_max,
+    )

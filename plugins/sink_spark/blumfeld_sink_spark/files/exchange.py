@@ -1,0 +1,41 @@
+"""Two folders that change places in one step, where the system can do that."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swaps two folders: whoever lists a path sees one or the other, whole. Their parents aren't synced.
+
+    :raises OSError: the file system or the C library can't (``ENOSYS``, ``EINVAL``), or one isn't there
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "no renameat2 here")
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+def can_exchange(folder: Path) -> bool:
+    """Whether folders below this one can be swapped: tried out."""
+    one, other = folder / "one", folder / "other"
+    try:
+        one.mkdir(parents=True, exist_ok=True)
+        other.mkdir(exist_ok=True)
+        exchange(one, other)
+    except OSError:
+        return False
+    finally:
+        for made in (one, other):
+            with suppress(OSError):
+                made.rmdir()
+    return True

@@ -1,0 +1,133 @@
+"""Which files a compaction merges. Pure: entries in, groups out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files.naming import FileName
+from blumfeld_sink_spark.records import CommitRecord, FileEntry
+from blumfeld_sink_spark.tables import DERIVED, GAPS
+
+QUERY = "compact"
+"""Of the records that compaction commits."""
+
+
+@attrs.frozen
+class Group:
+    """Small files of one table, date, symbol and topic, in the order of their partitions and offsets."""
+
+    table: str
+    date: str
+    symbol: str
+    topic: str
+    entries: tuple[FileEntry, ...]
+    generation: int
+    """Of what they become."""
+    start: int
+    end: int
+
+    @property
+    def folder(self) -> str:
+        """Where they lie, relative to the root."""
+        return self.entries[0].path.rpartition("/")[0]
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(entry.rows for entry in self.entries)
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(entry.bytes for entry in self.entries)
+
+    @property
+    def partition(self) -> int:
+        """-1 where there are several."""
+        found = {entry.partition for entry in self.entries}
+        return found.pop() if len(found) == 1 else -1
+
+    def rows_per_file(self, target_bytes: int) -> int:
+        """So that files have about the wanted size, and one as many rows as the other."""
+        parts = max(1, round(self.bytes / target_bytes))
+        return -(-self.rows // parts)
+
+    def path(self, number: int, parts: int) -> str:
+        """Of the ``number``-th of ``parts`` new files, from 0."""
+        name = naming.parse(self.entries[0].path)
+        symbol = self.symbol if name is not None and "/symbol=" in self.entries[0].path else None
+        part = number + 1 if parts > 1 else 0
+        return naming.path_of(
+            self.table,
+            self.date,
+            symbol,
+            self.topic,
+            self.partition,
+            self.start,
+            self.end,
+            self.generation,
+            part,
+        )
+
+
+@attrs.frozen
+class Files:
+    """What the records of an archive say of its files."""
+
+    live: tuple[FileEntry, ...]
+    """Named by a record and removed by none, by path."""
+    generations: dict[tuple[str, str, str, str], int]
+    """The highest that was ever used, by table, date, symbol and topic: a removed name is never given again."""
+
+    @classmethod
+    def of(cls, records: Iterable[CommitRecord]) -> Files:
+        """Of all records of all queries."""
+        named: dict[str, FileEntry] = {}
+        removed: set[str] = set()
+        for record in records:
+            named.update((entry.path, entry) for entry in record.files)
+            removed.update(record.removed)
+        generations: dict[tuple[str, str, str, str], int] = {}
+        for path, entry in named.items():
+            name = naming.parse(path)
+            if name is not None:
+                generations[_key(entry)] = max(name.generation, generations.get(_key(entry), 0))
+        return cls(tuple(named[path] for path in sorted(named.keys() - removed)), generations)
+
+
+def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> list[Group]:
+    """Groups worth merging: two files or more that are smaller than half the target, of a date before ``before``.
+
+    Tables that have no lineage (``gaps``, derived ones) are left alone. What a compaction makes isn't small unless
+    all of its group is, so that compacting again changes nothing until new files come.
+    """
+    found: dict[tuple[str, str, str, str], list[tuple[FileName, FileEntry]]] = {}
+    for entry in files.live:
+        name = naming.parse(entry.path)
+        if name is None or entry.date >= before or entry.bytes * 2 >= target_bytes:
+            continue
+        if entry.table in (GAPS, *DERIVED) or (table and entry.table != table):
+            continue
+        found.setdefault(_key(entry), []).append((name, entry))
+    return [
+        Group(
+            *key,
+            entries=tuple(entry for _, entry in sorted(small, key=_place)),
+            generation=files.generations[key] + 1,
+            start=min(name.start for name, _ in small),
+            end=max(name.end for name, _ in small),
+        )
+        for key, small in sorted(found.items())
+        if len(small) > 1
+    ]
+
+
+def _key(entry: FileEntry) -> tuple[str, str, str, str]:
+    return entry.table, entry.date, entry.symbol, entry.topic
+
+
+def _place(one: tuple[FileName, FileEntry]) -> tuple[int, int, str]:
+    return one[0].partition, one[0].start, one[1].path

@@ -1,0 +1,482 @@
+"""Compaction: the same rows in fewer files, for every reader at every moment, whatever is cut short where."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files import compaction as compaction_module
+from blumfeld_sink_spark.files import swap as swap_module
+from blumfeld_sink_spark.files.compaction import Compaction, Done
+from blumfeld_sink_spark.files.exchange import can_exchange, exchange
+from blumfeld_sink_spark.files.groups import QUERY, Files
+from blumfeld_sink_spark.files.merging import merge
+from blumfeld_sink_spark.files.writer import TaskWriter
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.local import LocalStore
+from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from tests.plugins.sink_spark.files import tools
+
+SYMBOLS = ("BTCUSDT", "ETH/USDT")
+DAY = "2024-08-09"
+ROWS = 600
+
+
+class CrashError(BaseException):
+    """The process is gone: nothing after it is done, not even tidying up."""
+
+
+def archive(store: ArchiveStore, *, topics: tuple[str, ...] = ("ticks",), batches: int = 3) -> None:
+    """An archive of trades and raw rows: each batch of each topic has two partitions."""
+    for topic in topics:
+        for batch in range(batches):
+            add_batch(store, topic, batch)
+
+
+def add_batch(store: ArchiveStore, topic: str, batch: int) -> None:
+    settings = tools.settings(row_group_rows=64)
+    results = []
+    planned = []
+    for partition in range(2):
+        task = TaskWriter(store, settings, topic, partition)
+        task.write(rows_of(partition, batch))
+        start, end = batch * 100, batch * 100 + 100
+        planned.append(OffsetRange(topic, partition, start, end))
+        results.append(
+            TaskResult(
+                topic=topic,
+                partition=partition,
+                messages=100,
+                first_offset=start,
+                last_offset=end - 1,
+                bytes_in=0,
+                files=task.close(),
+                sequences={},
+                quarantined=0,
+                decoders={},
+            )
+        )
+    publish(
+        store,
+        Ledger(store).load(),
+        query=topic,
+        batch=batch,
+        planned=planned,
+        lost=(),
+        results=results,
+        settings=settings,
+        now_ms=0,
+        seconds=0.0,
+    )
+
+
+def rows_of(partition: int, batch: int) -> dict[str, pa.Table]:
+    """Times of batches and partitions overlap; some rows have the same time."""
+    made = {}
+    start = tools.MIDNIGHT + batch * 50 * 10**9
+    for name, rows in (
+        ("trades", tools.trades(100, symbols=SYMBOLS, start=start, seed=batch)),
+        ("raw", tools.raw(100, seed=batch)),
+    ):
+        lineage = {
+            "k_partition": pa.array([partition] * 100, pa.int32()),
+            "k_offset": pa.array([batch * 100 + row for row in range(100)], pa.int64()),
+        }
+        for column, values in lineage.items():
+            place = rows.schema.names.index(column)
+            rows = rows.set_column(place, rows.schema.field(column), values)
+        made[name] = rows
+    return made
+
+
+def compaction(store: ArchiveStore, **options: Any) -> Compaction:
+    return Compaction(store, Ledger(store), now_ms=lambda: 7, **options)
+
+
+def compact(store: ArchiveStore, before: str = "2024-08-10", **options: Any) -> list[Done]:
+    found = compaction(store, **options)
+    found.recover()
+    return list(found.run(found.groups(before=before)))
+
+
+def by_glob(root: Path, table: str) -> list[dict[str, Any]]:
+    """What a reader of the files sees, sorted by lineage."""
+    rows = [
+        row
+        for path in sorted(root.glob(f"{table}/**/*.parquet"))
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["k_partition"], row["k_offset"], repr(row)))
+
+
+def live_paths(store: ArchiveStore) -> list[str]:
+    ledger = Ledger(store).load()
+    return [
+        entry.path
+        for entry in Files.of(record for query in ledger.queries() for record in ledger.records(query)).live
+    ]
+
+
+def data_files(root: Path) -> list[str]:
+    return sorted(
+        str(path.relative_to(root))
+        for path in root.rglob("*.parquet")
+        if not str(path.relative_to(root)).startswith("_")
+    )
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies loses nothing of what wasn't synced: only power does."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+@pytest.fixture(params=["folders", "files"])
+def way(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of replacing files, on the same file system."""
+    if request.param == "folders" and not can_exchange(tmp_path):
+        pytest.skip("this file system can't exchange folders")
+    if request.param == "files":
+        monkeypatch.setattr(compaction_module, "can_exchange", lambda folder: False)
+    return str(request.param)
+
+
+def test_small_files_become_one_sorted_file(store: LocalStore, way: str) -> None:
+    archive(store)
+    root = Path(store.root)
+    before = {table: by_glob(root, table) for table in ("trades", "raw")}
+    assert len(before["trades"]) == len(before["raw"]) == ROWS
+    done = compact(store)
+    assert [(one.group.table, one.group.symbol, one.files) for one in done] == [
+        ("raw", "", 1),
+        ("trades", "BTCUSDT", 1),
+        ("trades", "ETH/USDT", 1),
+    ]
+    assert {table: by_glob(root, table) for table in before} == before
+    assert data_files(root) == [
+        f"raw/date={DAY}/ticks+all+00000000000000000000-00000000000000000300.c1.parquet",
+        *(
+            f"trades/date={DAY}/symbol={symbol}/ticks+all+00000000000000000000-00000000000000000300.c1.parquet"
+            for symbol in ("BTCUSDT", "ETH%2FUSDT")
+        ),
+    ]
+    for path in data_files(root):
+        rows = pq.ParquetFile(root / path).read().to_pylist()
+        time = "ts_recv" if path.startswith("raw") else "ts_event"
+        keys = [
+            (
+                row[time],
+                row.get("trade_id") is None,
+                row.get("trade_id") or 0,
+                row["k_partition"],
+                row["k_offset"],
+            )
+            for row in rows
+        ]
+        assert keys == sorted(keys)
+    assert live_paths(store) == data_files(root)
+    assert not list((root / "_compact").rglob("*"))
+
+
+def test_the_records_name_what_came_and_what_went(store: LocalStore, way: str) -> None:
+    archive(store)
+    before = live_paths(store)
+    done = compact(store)
+    records = list(Ledger(store).load().records(QUERY))
+    assert [record.batch for record in records] == [0, 1, 2]
+    assert sorted(path for record in records for path in record.removed) == sorted(before)
+    assert all(record.ranges == () and record.messages == 0 for record in records)
+    assert sum(entry.rows for record in records for entry in record.files) == sum(
+        one.group.rows for one in done
+    )
+
+
+def test_compacting_again_changes_nothing(store: LocalStore, way: str) -> None:
+    archive(store)
+    compact(store)
+    files = data_files(Path(store.root))
+    assert compact(store) == []
+    assert data_files(Path(store.root)) == files
+
+
+def test_late_rows_join_what_was_compacted(store: LocalStore, way: str) -> None:
+    archive(store)
+    compact(store)
+    add_batch(store, "ticks", 3)
+    rows = by_glob(Path(store.root), "trades")
+    done = compact(store)
+    assert {one.group.generation for one in done} == {2}
+    assert by_glob(Path(store.root), "trades") == rows
+    assert len(data_files(Path(store.root))) == 3
+
+
+def test_the_same_files_are_merged_to_the_same_bytes(tmp_path: Path) -> None:
+    hashes = []
+    for name in ("one", "other"):
+        store = LocalStore(str(tmp_path / name))
+        archive(store)
+        compact(store)
+        hashes.append(
+            [entry.sha256 for record in Ledger(store).load().records(QUERY) for entry in record.files]
+        )
+    assert hashes[0] == hashes[1]
+
+
+def test_topics_stay_apart(store: LocalStore, way: str) -> None:
+    archive(store, topics=("ticks", "more"))
+    rows = by_glob(Path(store.root), "trades")
+    done = compact(store)
+    assert [one.group.topic for one in done] == ["more", "ticks"] + 2 * ["more", "ticks"]
+    assert by_glob(Path(store.root), "trades") == rows
+    assert live_paths(store) == data_files(Path(store.root))
+
+
+def test_open_dates_and_large_files_are_left_alone(store: LocalStore) -> None:
+    archive(store)
+    assert compaction(store).groups(before=DAY) == []
+    assert compaction(store, target_bytes=1000).groups(before="2024-08-10") == []
+    assert [group.table for group in compaction(store).groups(before="2024-08-10", table="raw")] == ["raw"]
+
+
+def test_a_large_group_becomes_several_files(store: LocalStore, way: str) -> None:
+    archive(store)
+    rows = by_glob(Path(store.root), "raw")
+    size = sum(entry.stat().st_size for entry in Path(store.root, "raw").rglob("*.parquet"))
+    done = compact(store, target_bytes=size // 2)
+    assert [one.files for one in done if one.group.table == "raw"] == [2]
+    assert by_glob(Path(store.root), "raw") == rows
+    parts = [path for path in data_files(Path(store.root)) if path.startswith("raw")]
+    assert [path[-15:] for path in parts] == [".c1-001.parquet", ".c1-002.parquet"]
+    first, second = (pq.ParquetFile(Path(store.root, path)).read()["ts_recv"].to_pylist() for path in parts)
+    assert first[-1] <= second[0]
+
+
+def test_rows_of_one_message_stay_in_their_order(store: LocalStore) -> None:
+    """All levels of a message have the same time and ids: only their place tells them apart."""
+    count = 300
+    rows = tools.book_deltas(count, levels=100)
+    settings = tools.settings(row_group_rows=70)
+    for batch, part in enumerate((rows.slice(0, 200), rows.slice(200))):
+        task = TaskWriter(store, settings, "ticks", 0)
+        task.write({"book_deltas": part})
+        start, end = (0, 2) if batch == 0 else (2, 3)
+        result = TaskResult(
+            topic="ticks",
+            partition=0,
+            messages=end - start,
+            first_offset=start,
+            last_offset=end - 1,
+            bytes_in=0,
+            files=task.close(),
+            sequences={},
+            quarantined=0,
+            decoders={},
+        )
+        publish(
+            store,
+            Ledger(store).load(),
+            query="q",
+            batch=batch,
+            planned=[OffsetRange("ticks", 0, start, end)],
+            lost=(),
+            results=[result],
+            settings=settings,
+            now_ms=0,
+            seconds=0.0,
+        )
+    compact(store)
+    (path,) = data_files(Path(store.root))
+    assert pq.ParquetFile(Path(store.root, path)).read().to_pylist() == rows.to_pylist()
+
+
+def test_a_damaged_file_is_told_and_nothing_is_changed(store: LocalStore) -> None:
+    archive(store)
+    damaged = Path(store.root, data_files(Path(store.root))[0])
+    data = bytearray(damaged.read_bytes())
+    data[10] ^= 1
+    damaged.write_bytes(bytes(data))
+    files = data_files(Path(store.root))
+    with pytest.raises(ArchiveError, match="isn't what its commit record says"):
+        compact(store)
+    assert data_files(Path(store.root)) == files
+    assert not list(Path(store.root, "_compact").rglob("*"))
+
+
+def test_a_merge_that_loses_a_row_is_caught(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive(store)
+    files = data_files(Path(store.root))
+
+    def lossy(inputs: Any, create: Any, path_of: Any, **options: Any) -> Any:
+        first, *others = inputs.pieces
+        inputs.rows(first)
+        inputs.pieces = others
+        return merge(inputs, create, path_of, **options)
+
+    monkeypatch.setattr(compaction_module, "merge", lossy)
+    with pytest.raises(ArchiveError, match=r"200 rows became \d+. Nothing was changed|rows became"):
+        compact(store)
+    assert data_files(Path(store.root)) == files
+
+
+def test_files_of_another_price_type_stay(store: LocalStore) -> None:
+    archive(store, batches=2)
+    settings = tools.settings(decimal="38,9")
+    rows = tools.trades(10).cast(
+        pa.schema(
+            [
+                field.with_type(pa.decimal128(38, 9)) if pa.types.is_decimal(field.type) else field
+                for field in tools.trades(1).schema
+            ]
+        )
+    )
+    task = TaskWriter(store, settings, "ticks", 0)
+    task.write({"trades": rows})
+    publish(
+        store,
+        Ledger(store).load(),
+        query="ticks",
+        batch=2,
+        planned=[OffsetRange("ticks", 0, 200, 210)],
+        lost=(),
+        results=[
+            TaskResult(
+                topic="ticks",
+                partition=0,
+                messages=10,
+                first_offset=200,
+                last_offset=209,
+                bytes_in=0,
+                files=task.close(),
+                sequences={},
+                quarantined=0,
+                decoders={},
+            )
+        ],
+        settings=settings,
+        now_ms=0,
+        seconds=0.0,
+    )
+    done = {(one.group.table, one.group.symbol): one for one in compact(store)}
+    assert "prices have another type" in done["trades", "BTCUSDT"].skipped
+    assert done["trades", "ETH/USDT"].files == 1
+
+
+def test_an_object_store_is_compacted_too() -> None:
+    store = open_store("memory://")
+    archive(store)
+    done = compact(store)
+    assert [one.files for one in done] == [1, 1, 1]
+    assert [path for path in store.list("") if path.endswith(".parquet")] == live_paths(store)
+
+
+@contextmanager
+def crash_at(number: int, *, after: bool) -> Iterator[list[str]]:
+    """The process dies at the ``number``-th change to the disk: before it, or just after; nothing that it tries after
+    that happens. Yields what was done.
+    """
+    done: list[str] = []
+
+    def guarded(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            done.append(name)
+            if len(done) > number or (len(done) == number and not after):
+                raise CrashError(name)
+            result = act(*args, **options)
+            if len(done) == number and after:
+                raise CrashError(name)
+            return result
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("link", "unlink", "replace", "rmdir", "mkdir", "fsync"):
+            patch.setattr(os, name, guarded(name, getattr(os, name)))
+        patch.setattr(swap_module, "exchange", guarded("exchange", exchange))
+        yield done
+
+
+def test_whatever_is_cut_short_readers_see_each_row_and_a_second_run_ends_it(
+    tmp_path_factory: pytest.TempPathFactory, way: str
+) -> None:
+    """Every single change to the disk, before and after it. With folders exchanged a reader by glob never sees
+    anything else than all rows once, at any point; with files replaced it may see rows twice, but none is missing.
+    """
+    template = tmp_path_factory.mktemp("template") / "archive"
+    archive(LocalStore(str(template)), batches=2)
+    rows = by_glob(template, "trades")
+    points = 0
+    for after in (False, True):
+        for number in range(1, 1000):
+            root = tmp_path_factory.mktemp("crash") / "archive"
+            shutil.copytree(template, root)
+            store = LocalStore(str(root))
+            if crash(store, number, after=after):
+                break
+            points += 1
+            seen = by_glob(root, "trades")
+            if way == "files":
+                seen = [row for row, before in zip(seen, [None, *seen], strict=False) if row != before]
+            assert seen == rows, (number, after)
+            compact(store)
+            assert by_glob(root, "trades") == rows, (number, after)
+            assert live_paths(store) == data_files(root), (number, after)
+            assert not list((root / "_compact").rglob("*")), (number, after)
+    assert points > 60
+
+
+def crash(store: LocalStore, number: int, *, after: bool) -> bool:
+    """Compacts one group, which has a file beside it that stays, and dies; whether it came to its end before."""
+    with crash_at(number, after=after):
+        try:
+            one = compaction(store)
+            groups = one.groups(before="2024-08-10", table="trades")[:1]
+            one.recover()
+            list(one.run(groups))
+        except CrashError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("what", ["came", "replaced", "removed"])
+def test_what_another_writer_does_meanwhile_is_kept(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    """Between the links and the swap a late file is published, replaced or taken back in the same folder."""
+    if not can_exchange(tmp_path):
+        pytest.skip("this file system can't exchange folders")
+    archive(store)
+    folder = Path(store.root, "trades", f"date={DAY}", "symbol=BTCUSDT")
+    other = folder / "late+00000+00000000000000000000-00000000000000000001.parquet"
+    if what != "came":
+        other.write_bytes(b"first")
+
+    def meanwhile(one: Path, two: Path) -> None:
+        if two == folder:
+            if what == "removed":
+                other.unlink()
+            else:
+                aside = tmp_path / "aside"
+                aside.write_bytes(b"second")
+                os.replace(aside, other)
+        exchange(one, two)
+
+    monkeypatch.setattr(swap_module, "exchange", meanwhile)
+    compact(store)
+    assert (other.read_bytes() if other.exists() else None) == (None if what == "removed" else b"second")
+    assert len(list(folder.iterdir())) == (1 if what == "removed" else 2)
