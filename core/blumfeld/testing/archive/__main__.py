@@ -31,14 +31,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.keep:
         folder = Path(tempfile.mkdtemp(prefix="blumfeld-archive-"))
         console.print(f"everything stays in {folder}", highlight=False)
-        given.act(folder, report, given, console)
+        _act(folder, report, given, console)
     else:
         with tempfile.TemporaryDirectory(prefix="blumfeld-archive-", ignore_cleanup_errors=True) as name:
-            given.act(Path(name), report, given, console)
+            _act(Path(name), report, given, console)
     report.show(console)
     if given.json is not None:
         report.save(given.json)
     return 0 if report.good else 1
+
+
+def _act(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    """What was found until something broke is shown too."""
+    try:
+        given.act(folder, report, given, console)
+    except Exception as error:
+        console.print_exception()
+        report.add("the run itself", "broke off", [f"{type(error).__name__}: {error}"])
 
 
 def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 def records(root: Path) -> Iterator[Mapping[str, Any]]:
     """Of all queries, each query's in the order of its batches."""
-    for path in sorted((root / "_commits").glob("*/*.json")):
+    for path in _paths(root):
         yield json.loads(path.read_bytes())
 
 
@@ -45,4 +45,9 @@ def borders(root: Path, topic: str, partition: int = 0) -> list[int]:
 
 def commits(root: Path) -> int:
     """How many there are."""
-    return sum(1 for _ in (root / "_commits").glob("*/*.json"))
+    return len(_paths(root))
+
+
+def _paths(root: Path) -> list[Path]:
+    """``_commits/<query>/<batch>.json``; what else lies there is no commit."""
+    return sorted(path for path in (root / "_commits").glob("*/*.json") if path.stem.isdecimal())

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import attrs
 
-END_S = 20.0
+QUICK_START = "-XX:TieredStopAtLevel=1"
+"""A JVM that is killed soon needs no second compiler: half the time to the first batch."""
 
 
 @attrs.frozen
@@ -132,7 +133,7 @@ class Archive:
             "topics": list(topics),
             "root": str(self.root),
             "master": "local[2]",
-            "spark": {"spark.driver.memory": "1g"},
+            "spark": {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": QUICK_START},
             **settings,
         }
         self.env: dict[str, str] | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from blumfeld.testing.archive.expected import SUMMED, Tallies, Tally
+from blumfeld.testing.archive.process import QUICK_START
 
 SPARK_TIMEOUT_S = 180.0
 MILLIONS = 1_000_000
@@ -101,6 +102,7 @@ def spark_session(name: str, **settings: str) -> Any:
     builder = builder.master("local[2]").appName(name)
     for key, value in {
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK_START,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
