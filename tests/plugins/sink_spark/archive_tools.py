@@ -136,14 +136,16 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
 
 
 def write_capture(
-    path: Path, seconds: int = 40, symbol: str = "BTCUSDT", start_s: int = MIDNIGHT_S - 20
+    path: Path, seconds: int = 40, symbol: str = "BTCUSDT", start_s: int = MIDNIGHT_S - 20, done: int = 0
 ) -> Path:
     """A small made-up capture in the form of Binance's USD-M futures: each second one depth change, two quotes, one
     trade; at the front a snapshot. By default it goes over midnight, so a range has files of two dates.
+
+    :param done: seconds that came before, in other captures: ids go on behind theirs, and there is no snapshot
     """
-    lines, update, trade = [], 1000, 1
+    lines, update = [], 1000 + 3 * done
     for second in range(seconds):
-        ms = (start_s + second) * 1000
+        ms, trade = (start_s + second) * 1000, 1 + done + second
         bid = 60_000 + second % 7
         for nth in range(2):
             update += 1
@@ -152,7 +154,7 @@ def write_capture(
                 f'"u":{update},"s":"{symbol}","b":"{bid}.10","B":"1.5{nth}","a":"{bid}.20","A":"0.7",'
                 f'"T":{ms},"E":{ms}}}}}'
             )
-        if second == 0:
+        if not done + second:
             levels = [[f"{bid - nth}.10", f"{nth + 1}.25"] for nth in range(20)]
             asks = [[f"{bid + nth}.20", f"{nth + 2}.5"] for nth in range(20)]
             lines.append(
@@ -160,7 +162,7 @@ def write_capture(
                 f'{msgspec.json.encode(levels).decode()},"asks":{msgspec.json.encode(asks).decode()}}}'
             )
         update += 1
-        before = update - (3 if second else 1)
+        before = update - (3 if done + second else 1)
         lines.append(
             f'{ms * 1_000_000 + 200_000_123} {{"stream":"{symbol.lower()}@depth@0ms","data":{{"e":"depthUpdate",'
             f'"E":{ms + 150},"T":{ms + 140},"s":"{symbol}","U":{update},"u":{update},"pu":{before},'
@@ -171,7 +173,6 @@ def write_capture(
             f'"T":{ms + 209},"s":"{symbol}","t":{trade},"p":"{bid}.20","q":"0.00{second % 9 + 1}","X":"MARKET",'
             f'"m":{"true" if second % 3 else "false"}}}}}'
         )
-        trade += 1
     data = "\n".join(lines).encode() + b"\n"
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path

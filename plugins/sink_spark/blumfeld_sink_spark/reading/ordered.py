@@ -1,0 +1,168 @@
+"""Rows of many files in one order, a window at a time: what exports and pictures read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.records import FileEntry
+
+BATCH_ROWS = 65_536
+"""Of each file that is open at the same time."""
+
+
+def ordered(
+    archive: Committed,
+    entries: Sequence[FileEntry],
+    columns: Sequence[str],
+    key: str,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.Table]:
+    """All rows of the files, by ``key`` (an int64 column); rows of the same key in the order of the files' paths, and
+    within a file as they stand there. So rows of one message stay together, whatever it was cut into.
+
+    Files are opened when their first key comes up, and closed behind their last: memory is that of the files that
+    overlap. A file that isn't in the order of ``key`` is read whole.
+    """
+    wanted = list(dict.fromkeys([*columns, key]))
+    waiting = sorted(
+        (_Lane.of(archive, entry, wanted, key, batch_rows) for entry in entries),
+        key=lambda lane: (lane.low, lane.entry.path),
+    )
+    open_lanes: list[_Lane] = []
+    with ExitStack() as stack:
+        stack.callback(_close, open_lanes)
+        while waiting or open_lanes:
+            if not open_lanes:
+                open_lanes.append(waiting.pop(0).open())
+            limit = _limit(open_lanes)
+            while waiting and (limit is None or waiting[0].low <= limit):
+                open_lanes.append(waiting.pop(0).open())
+                limit = _limit(open_lanes)
+            parts = [lane.take(limit) for lane in sorted(open_lanes, key=lambda lane: lane.entry.path)]
+            rows = _merged([part for part in parts if part.num_rows], key)
+            for lane in [lane for lane in open_lanes if lane.is_empty]:
+                lane.close()
+                open_lanes.remove(lane)
+            if rows is not None:
+                yield rows.select(list(columns))
+
+
+def _close(lanes: Sequence[_Lane]) -> None:
+    for lane in lanes:
+        lane.close()
+
+
+def _limit(lanes: Sequence[_Lane]) -> int | None:
+    """Below it all rows of these lanes are in memory; None: all rows are."""
+    ends = [lane.last for lane in lanes if not lane.is_read]
+    return min(ends) if ends else None
+
+
+def _merged(parts: Sequence[pa.Table], key: str) -> pa.Table | None:
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables(parts)
+    return rows.take(pc.sort_indices(rows[key]))  # stable
+
+
+@attrs.define
+class _Lane:
+    """One file."""
+
+    archive: Committed
+    entry: FileEntry
+    columns: list[str]
+    key: str
+    low: int
+    batch_rows: int
+    is_read: bool = False
+    _rows: pa.Table | None = None
+    _source: Any = None
+    _batches: Iterator[pa.Table] | None = None
+
+    @classmethod
+    def of(cls, archive: Committed, entry: FileEntry, columns: list[str], key: str, batch_rows: int) -> _Lane:
+        """Looks at the file's footer alone."""
+        with archive.open_file(entry) as source:
+            low = _least(pq.ParquetFile(source), key)
+        return cls(archive, entry, columns, key, low, batch_rows)
+
+    def open(self) -> _Lane:
+        """Reads its first rows."""
+        self._source = self.archive.open_file(self.entry)
+        file = pq.ParquetFile(self._source)
+        if _is_sorted(file.read(columns=[self.key])[self.key]):
+            self._batches = (
+                pa.Table.from_batches([batch])
+                for batch in file.iter_batches(self.batch_rows, columns=self.columns)
+            )
+        else:
+            rows = file.read(columns=self.columns)
+            self._batches = iter([rows.take(pc.sort_indices(rows[self.key]))])
+        self._more()
+        return self
+
+    @property
+    def last(self) -> int:
+        """Key of the last row in memory."""
+        assert self._rows is not None
+        return int(self._rows[self.key][-1].as_py())
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is left of it."""
+        return self.is_read and not (self._rows is not None and self._rows.num_rows)
+
+    def take(self, limit: int | None) -> pa.Table:
+        """Rows below ``limit``, and as many new ones read as it takes to have one that isn't."""
+        assert self._rows is not None
+        if limit is None:
+            taken, self._rows = self._rows, self._rows.slice(0, 0)
+            return taken
+        count = pc.sum(pc.less(self._rows[self.key], limit)).as_py() or 0
+        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
+        if not self.is_read and (not self._rows.num_rows or self.last == limit):
+            self._more()
+        return taken
+
+    def _more(self) -> None:
+        assert self._batches is not None
+        batch = next(self._batches, None)
+        if batch is None:
+            self.is_read = True
+            if self._rows is None:
+                self._rows = pa.table({self.key: pa.array([], pa.int64())})
+        else:
+            self._rows = batch if self._rows is None else pa.concat_tables([self._rows, batch])
+
+    def close(self) -> None:
+        """Away with the file."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+
+def _least(file: Any, key: str) -> int:
+    """By the footer's statistics, else by the column."""
+    metadata = file.metadata
+    at = metadata.schema.to_arrow_schema().get_field_index(key)
+    found = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
+    if found and all(one is not None and one.has_min_max for one in found):
+        return int(min(one.min for one in found))
+    least = pc.min(file.read(columns=[key])[key]).as_py()
+    return 0 if least is None else int(least)
+
+
+def _is_sorted(column: pa.ChunkedArray) -> bool:
+    values = column.combine_chunks()
+    return len(values) < 2 or bool(pc.all(pc.less_equal(values[:-1], values[1:])).as_py())

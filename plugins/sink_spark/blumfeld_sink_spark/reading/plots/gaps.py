@@ -1,0 +1,193 @@
+"""When something was missing: a calendar of hours, and what kinds of gaps each day had."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.findings import read
+from blumfeld_sink_spark.reading.plots import style
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+
+DATES_MAX = 92
+"""The latest ones; a quarter of a year is as much as can be read."""
+HOUR_NS = 3600 * 10**9
+NONE, WHOLE = -1, 0
+
+
+@attrs.frozen
+class Calendar:
+    """Hours of days."""
+
+    dates: list[str]
+    hours: Any
+    """(dates, 24): how many gaps; -1 where the archive has no data."""
+    kinds: dict[str, list[int]]
+    """How many of each kind on each date."""
+
+
+def calendar(archive: Committed, symbol: str, start_ns: int | None, end_ns: int | None) -> Calendar:
+    """What the archive knows.
+
+    :raises ArchiveError: it has no rows in that time
+    """
+    covered = _covered(archive, symbol, start_ns, end_ns)
+    found = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
+    counted = _counted(found)
+    hours = sorted({*covered, *(hour for hour, _ in counted)})
+    if not hours:
+        raise ArchiveError("plot gaps: the archive has no rows in that time")
+    dates = _days(hours[0], hours[-1])[-DATES_MAX:]
+    at = {day: row for row, day in enumerate(dates)}
+    grid = np.full((len(dates), 24), NONE)
+    for hour in covered:
+        if (day := _day(hour)) in at:
+            grid[at[day], hour % 24] = WHOLE
+    kinds: dict[str, list[int]] = {}
+    for (hour, kind), count in sorted(counted.items()):
+        if (day := _day(hour)) in at:
+            grid[at[day], hour % 24] = max(grid[at[day], hour % 24], 0) + count
+            kinds.setdefault(kind, [0] * len(dates))[at[day]] += count
+    return Calendar(dates, grid, kinds)
+
+
+def _counted(rows: pa.Table) -> Counter[tuple[int, str]]:
+    """(hour since the epoch, kind) → how many; the end of a state is no gap of its own."""
+    counted: Counter[tuple[int, str]] = Counter()
+    for ts, kind in zip(rows["ts_event"].to_pylist(), rows["kind"].to_pylist(), strict=True):
+        if not kind.endswith("_end"):
+            counted[ts // HOUR_NS, kind] += 1
+    return counted
+
+
+def _covered(archive: Committed, symbol: str, start_ns: int | None, end_ns: int | None) -> set[int]:
+    """Hours since the epoch between a file's first and last event."""
+    entries = [
+        entry
+        for table in (TRADES, BBO, BOOK_DELTAS)
+        for entry in archive.select(table, symbol=symbol, start_ns=start_ns, end_ns=end_ns)
+    ]
+    return {hour for entry in entries for hour in range(entry.ts_min // HOUR_NS, entry.ts_max // HOUR_NS + 1)}
+
+
+def _day(hour: int) -> str:
+    return datetime.fromtimestamp(hour * 3600, UTC).date().isoformat()
+
+
+def _days(first_hour: int, last_hour: int) -> list[str]:
+    first, last = date.fromisoformat(_day(first_hour)), date.fromisoformat(_day(last_hour))
+    return [(first + timedelta(days=nth)).isoformat() for nth in range((last - first).days + 1)]
+
+
+def draw(
+    archive: Committed,
+    folder: Path,
+    svg: bool,
+    symbol: str = "",
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> Path:
+    """``gaps``, or ``gaps-<symbol>``.
+
+    :raises ArchiveError: the archive has no rows in that time
+    """
+    found = calendar(archive, symbol, start_ns, end_ns)
+    total = sum(sum(counts) for counts in found.kinds.values())
+    whole, with_gaps = int((found.hours == WHOLE).sum()), int((found.hours > WHOLE).sum())
+    subtitle = f"{total:,} findings in {with_gaps} of {whole + with_gaps} hours with data; hours are UTC, by event time"
+    height = 2.3 + 0.30 * max(len(found.dates), 3)
+    title = f"{symbol}: gaps" if symbol else "Gaps, all symbols"
+    with style.figure(
+        1, height, title, subtitle, ncols=2, sharey=True, gridspec_kw={"width_ratios": [2.6, 1]}
+    ) as (drawn, (left, right)):
+        _hours(left, found)
+        _kinds(right, found)
+        from blumfeld_sink_spark.files.naming import encode_symbol
+
+        return style.save(drawn, folder, f"gaps-{encode_symbol(symbol)}" if symbol else "gaps", svg)
+
+
+def _hours(axis: Any, found: Calendar) -> None:
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+    from matplotlib.patches import Patch
+
+    worst = max(int(found.hours.max()), 2)
+    colours = LinearSegmentedColormap.from_list("gaps", ["#fbe3a4", "#f0a03c", style.RED, "#7a1020"])
+    norm = LogNorm(vmin=1, vmax=worst)
+    axis.grid(visible=False)
+    edges_x, edges_y = np.arange(25), np.arange(len(found.dates) + 1) - 0.5
+    frame = {"edgecolors": "white", "linewidth": 1.6}
+    for value, colour in ((NONE, "#eceff3"), (WHOLE, "#cfe8d5")):
+        cells = np.ma.masked_where(found.hours != value, np.zeros(found.hours.shape))
+        axis.pcolormesh(
+            edges_x, edges_y, cells, cmap=LinearSegmentedColormap.from_list("one", [colour, colour]), **frame
+        )
+    cells = np.ma.masked_less(found.hours, 1)
+    axis.pcolormesh(edges_x, edges_y, cells, cmap=colours, norm=norm, **frame)
+    if len(found.dates) <= 40:
+        _numbers(axis, found.hours, norm)
+    axis.set_xlim(0, 24)
+    axis.set_xticks(range(0, 25, 3), [f"{hour:02d}" for hour in range(0, 25, 3)])
+    axis.set_ylim(len(found.dates) - 0.5, -0.5)
+    every = -(-len(found.dates) // 31)
+    axis.set_yticks(range(0, len(found.dates), every), found.dates[::every])
+    axis.tick_params(length=0)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.set_title("findings in each hour")
+    axis.set_xlabel("hour, UTC")
+    patches = [
+        Patch(color="#eceff3", label="no data"),
+        Patch(color="#cfe8d5", label="nothing found"),
+        Patch(color="#f0a03c", label="findings"),
+    ]
+    axis.legend(
+        handles=patches, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize=9, handlelength=1.0
+    )
+
+
+def _numbers(axis: Any, hours: Any, norm: Any) -> None:
+    for (row, hour), count in np.ndenumerate(hours):
+        if count > 0:
+            dark = norm(count) > 0.55
+            axis.text(
+                hour + 0.5, row, style.short(count), ha="center", va="center", fontsize=7.5,
+                color="white" if dark else style.INK,
+            )  # fmt: skip
+
+
+def _kinds(axis: Any, found: Calendar) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    left = np.zeros(len(found.dates))
+    rows = range(len(found.dates))
+    by_size: Sequence[str] = sorted(found.kinds, key=lambda kind: (-sum(found.kinds[kind]), kind))
+    for colour, kind in zip(style.CYCLE * 3, by_size, strict=False):
+        counts = np.array(found.kinds[kind])
+        axis.barh(rows, counts, left=left, color=colour, height=0.62, label=kind.replace("_", " "))
+        left = left + counts
+    axis.grid(visible=False, axis="y")
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    axis.set_xlim(0, max(float(left.max()), 1) * 1.05)
+    axis.set_title("kinds on each date")
+    axis.set_xlabel("findings")
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if not by_size:
+        axis.set_axis_off()
+        axis.set_title("")
+    else:
+        axis.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.55 / (0.3 * max(len(found.dates), 3))),
+            ncols=2,
+            fontsize=9,
+        )

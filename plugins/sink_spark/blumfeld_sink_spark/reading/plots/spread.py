@@ -1,0 +1,110 @@
+"""Best bid and ask over time: the mid price, and the spread with its usual range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.plots import style
+from blumfeld_sink_spark.reading.plots.windows import Window, window_of
+from blumfeld_sink_spark.reading.views import connect
+from blumfeld_sink_spark.tables import BBO
+
+BINS = 360
+LOW, HIGH = 0.1, 0.9
+LOG_FROM = 12
+"""Times the usual spread."""
+
+_QUERY = f"""
+SELECT (ts_event - $start) // $width AS bin,
+       quantile_cont(bps, {LOW}) AS low, median(bps) AS middle, quantile_cont(bps, {HIGH}) AS high,
+       median(m) AS mid, count(*) AS quotes
+FROM (SELECT ts_event, spread_bps(bid, ask) AS bps, mid(bid, ask) AS m
+      FROM bbo
+      WHERE symbol = $symbol AND venue = $venue AND bid IS NOT NULL AND ask IS NOT NULL
+        AND ts_event >= $start AND ts_event < $end)
+GROUP BY bin ORDER BY bin
+"""
+
+
+def draw(
+    archive: Committed,
+    symbol: str,
+    folder: Path,
+    svg: bool,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> Path:
+    """``spread-<symbol>``.
+
+    :raises ArchiveError: no quotes of this symbol then
+    """
+    window = window_of(archive, BBO, symbol, start_ns, end_ns)
+    width = max(1, -(-(window.end_ns - window.start_ns) // BINS))
+    found = _binned(archive, window, width)
+    if not len(found["bin"]):
+        raise ArchiveError(f"plot spread: no quotes of {symbol} with both sides in that time")
+    at = ((window.start_ns + found["bin"] * width + width // 2) // 1000).astype("datetime64[us]")
+    quotes = int(found["quotes"].sum())
+    weighted = float(np.average(found["middle"], weights=found["quotes"]))
+    subtitle = f"{quotes:,} quotes of {window.venue}, {window.span}. Median spread {weighted:.3g} bps"
+    with style.figure(
+        2, 5.6, f"{symbol}: spread", subtitle, sharex=True, gridspec_kw={"height_ratios": [1, 1.25]}
+    ) as (drawn, (top, below)):
+        _broken(top, at, found["bin"], found["mid"], style.INK, None)
+        top.set_title("mid price")
+        top.ticklabel_format(axis="y", useOffset=False, style="plain")
+        label = f"{LOW:.0%} to {HIGH:.0%} of quotes"
+        below.fill_between(
+            at, found["low"], found["high"], color=style.BLUE, alpha=0.22, linewidth=0, label=label
+        )
+        _broken(below, at, found["bin"], found["middle"], style.BLUE, "median")
+        below.set_title("spread, basis points of the mid price")
+        _scale(below, found)
+        style.legend(below, 2)
+        style.time_axis(top, label=False)
+        style.time_axis(below)
+        below.set_xlim(at[0], at[-1])
+        return style.save(drawn, folder, f"spread-{window.file_name}", svg)
+
+
+def _scale(axis: Any, found: dict[str, Any]) -> None:
+    """From 0; by powers where a few wide moments would press all others flat."""
+    from matplotlib.ticker import FuncFormatter
+
+    least, most = float(found["low"].min()), float(found["high"].max())
+    if least > 0 and most > LOG_FROM * float(np.median(found["middle"])):
+        axis.set_yscale("log")
+        axis.set_ylim(least * 0.7, most * 1.4)
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    elif least >= 0:
+        axis.set_ylim(0, most * 1.1 or 1)
+
+
+def _binned(archive: Committed, window: Window, width: int) -> dict[str, Any]:
+    values = {
+        "start": window.start_ns,
+        "end": window.end_ns,
+        "width": width,
+        "symbol": window.symbol,
+        "venue": window.venue,
+    }
+    with connect(archive) as connection:
+        found: dict[str, Any] = connection.execute(_QUERY, values).fetchnumpy()
+    return found
+
+
+def _broken(axis: Any, at: Any, bins: Any, values: Any, colour: str, label: str | None) -> None:
+    """A line with gaps where bins are missing: nothing is drawn where nothing was said."""
+    holes = np.nonzero(np.diff(bins) > max(3, BINS // 60))[0] + 1
+    axis.plot(
+        np.insert(at, holes, at[holes]),
+        np.insert(np.asarray(values, dtype=np.float64), holes, np.nan),
+        color=colour,
+        linewidth=1.3,
+        label=label,
+    )

@@ -1,0 +1,66 @@
+"""Which rows a picture of one symbol shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.plots import style
+
+
+@attrs.frozen
+class Window:
+    """A symbol of a venue, and a time."""
+
+    venue: str
+    symbol: str
+    topic: str
+    start_ns: int
+    end_ns: int
+    """Outside."""
+
+    @property
+    def span(self) -> str:
+        """For people."""
+        return style.span_of([self.start_ns, self.end_ns - 1])
+
+    @property
+    def file_name(self) -> str:
+        """The symbol as part of a file's name."""
+        return encode_symbol(self.symbol)
+
+
+def window_of(
+    archive: Committed, table: str, symbol: str, start_ns: int | None, end_ns: int | None
+) -> Window:
+    """The time that a table's files of a symbol cover, cut to what is asked for. Of several topics or venues that
+    have the symbol the one with the most rows.
+
+    :raises ArchiveError: there is nothing
+    """
+    entries = archive.select(table, symbol=symbol, start_ns=start_ns, end_ns=end_ns)
+    if not entries:
+        known = ", ".join(archive.symbols(table)[:20]) or "nothing"
+        raise ArchiveError(f"{table} has no rows of {symbol} in that time; it has {known}")
+    rows: Counter[str] = Counter()
+    for entry in entries:
+        rows[entry.topic] += entry.rows
+    topic = max(sorted(rows), key=rows.__getitem__)
+    entries = [entry for entry in entries if entry.topic == topic]
+    first, last = min(entry.ts_min for entry in entries), max(entry.ts_max for entry in entries)
+    with archive.open_file(entries[0]) as source:
+        venues = pq.read_table(source, columns=["venue"])["venue"]
+    venue = max(pc.value_counts(venues).to_pylist(), key=lambda found: found["counts"])["values"]
+    return Window(
+        venue,
+        symbol,
+        topic,
+        first if start_ns is None else max(first, start_ns),
+        last + 1 if end_ns is None else min(last + 1, end_ns),
+    )
