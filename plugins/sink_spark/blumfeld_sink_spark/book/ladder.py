@@ -28,7 +28,9 @@ class Ladder:
         for change in changes:
             if change.replaces:
                 self.levels, self._waiting, self._rows = None, [], 0
-            rows = change.rows.select(LEVELS)
+            rows = pa.table(
+                [change.rows.column(name) for name in LEVELS], names=LEVELS
+            )  # whatever may be null
             self._waiting.append(rows)
             self._rows += rows.num_rows
             if self._rows > 1 << 20:

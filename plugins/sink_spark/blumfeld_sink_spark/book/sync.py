@@ -39,6 +39,8 @@ class Change:
     """The rows are the whole book; else they are levels that change."""
     last_id: int | None
     """Of the last message in it."""
+    broken: bool = False
+    """Whether a change is missing before one of its messages, since the last snapshot."""
 
 
 @attrs.define
@@ -122,23 +124,27 @@ class Sync:
         self.dropped += int((~wanted).sum())
         for part in messages.only(wanted):
             before = np.concatenate([[floor if self.id is None else self.id], part.last[:-1]])
-            self._judge(part, before)
-            last = int(part.last[-1])
-            self.id = last if last != NULL else self.id
-            self.fresh = False
-            yield Change(part.rows, False, self.id)
+            whole = self._judge(part, before)
+            for piece, broken in ((part.cut(0, whole), False), (part.cut(whole, len(part)), True)):
+                if len(piece):
+                    last = int(piece.last[-1])
+                    self.id = last if last != NULL else self.id
+                    self.fresh = False
+                    yield Change(piece.rows, False, self.id, broken)
 
-    def _judge(self, part: Messages, before: Ints) -> None:
-        """Counts what doesn't fit."""
+    def _judge(self, part: Messages, before: Ints) -> int:
+        """Counts what doesn't fit. How many messages there are before the book is broken."""
         straddles = (part.first != NULL) & (part.first <= before + 1)
         fits = np.where(part.prev != NULL, part.prev == before, straddles | (part.first == NULL))
         fits |= (part.last == NULL) | (before == NULL)
         if self.fresh:
             fits[0] |= straddles[0]
         wrong = np.nonzero(~fits)[0]
+        whole = 0 if self.breaks else int(wrong[0]) if len(wrong) else len(part)
         if len(wrong):
             self.breaks += len(wrong)
             self.broken_at = self.broken_at if self.broken_at is not None else int(part.offset[wrong[0]])
+        return whole
 
 
 @attrs.frozen

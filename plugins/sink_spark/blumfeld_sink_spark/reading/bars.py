@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.files.naming import folder_of
-from blumfeld_sink_spark.files.parquet import write_options
+from blumfeld_sink_spark.files.parquet import open_writer
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.intervals import DAY_NS, name_of
 from blumfeld_sink_spark.records import FileEntry
@@ -109,7 +109,9 @@ def as_parquet(bars: pa.Table) -> bytes:
     """The file, in the archive's encodings."""
     table = tables(*_price_type(bars))[BARS]
     sink = io.BytesIO()
-    pq.write_table(bars.cast(table.schema), sink, **write_options(table))
+    writer = open_writer(sink, table, "zstd:3")
+    writer.write_table(bars.cast(table.schema))
+    writer.close()
     return sink.getvalue()
 
 

@@ -1,0 +1,167 @@
+"""``blumfeld archive book``: the book as it stood at a time, or its snapshots as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.reading.books import Standing
+    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.deltas import BookOf
+
+BAR_CELLS = 24
+
+
+@edge
+def command(
+    symbol: Annotated[str, typer.Option(help="As the exchange spells it.")],
+    root: Annotated[str, typer.Option(help="The archive.")] = "archive",
+    at: Annotated[
+        str | None, typer.Option(help="2024-08-09T00:00:01.5Z, or s, ms, µs, ns as digits.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of each side; 0 is all.")] = 10,
+    topic: Annotated[str, typer.Option(help="Where several have the symbol.")] = "",
+    venue: Annotated[str, typer.Option(help="Where the topic has several.")] = "",
+    write_snapshots: Annotated[
+        bool, typer.Option("--write-snapshots", help="Write the table book_snapshots instead.")
+    ] = False,
+    every: Annotated[str, typer.Option(help="Of the snapshots: what divides a day, as 10s.")] = "10s",
+    start: Annotated[
+        str | None, typer.Option("--from", help="Snapshots from the date of this time on.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Snapshots up to the date of this time.")] = None,
+    broken: Annotated[
+        bool, typer.Option("--broken", help="Snapshots also where changes before them are missing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
+) -> None:
+    """Show the book at a time, rebuilt from the snapshot before it and the changes since."""
+    from blumfeld_sink_spark.errors import SettingsError
+    from blumfeld_sink_spark.reading import deltas
+    from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.times import ns_of
+
+    at_ns, start_ns, end_ns = (ns_of(text) for text in (at, start, end))
+    if (at_ns is None) != write_snapshots:
+        raise SettingsError("--at, --write-snapshots; allowed: one of them")
+    archive = Committed.open(root)
+    book = deltas.find(archive, symbol, topic, venue)
+    if at_ns is None:
+        _write(archive, book, every, depth, (start_ns, end_ns), broken, as_json)
+    else:
+        _show(archive, book, at_ns, depth, as_json)
+
+
+def _show(archive: Committed, book: BookOf, at_ns: int, depth: int, as_json: bool) -> None:
+    from blumfeld_sink_spark.reading import books
+
+    standing = books.at(archive, book, at_ns)
+    if as_json:
+        typer.echo(_json(standing, book, depth))
+    else:
+        _print(standing, book, depth)
+
+
+def _json(standing: Standing, book: BookOf, depth: int) -> str:
+    import msgspec
+
+    sides = {
+        name: [
+            [f"{row['price'].normalize():f}", f"{row['size'].normalize():f}"]
+            for row in _levels(standing, side, depth)
+        ]
+        for name, side in (("bids", 1), ("asks", -1))
+    }
+    told = {
+        "symbol": book.symbol,
+        "venue": standing.venue,
+        "topic": book.topic,
+        "ts_event": standing.ts_event,
+        "last_id": standing.last_id,
+        "offset": standing.offset,
+        "snapshot": standing.snapshot,
+        "breaks": standing.sync.breaks,
+        "broken_at": standing.sync.broken_at,
+        **sides,
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def _levels(standing: Standing, side: int, depth: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = standing.ladder.side(side, depth).to_pylist()
+    return rows
+
+
+def _print(standing: Standing, book: BookOf, depth: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from blumfeld_sink_spark.reading.times import iso_of
+
+    console = Console()
+    bids, asks = (_levels(standing, side, depth) for side in (1, -1))
+    most = max((row["size"] for row in (*bids, *asks)), default=None)
+    table = Table(title=f"{book.symbol} at {iso_of(standing.ts_event)}", show_edge=False)
+    for name in ("", "price", "size"):
+        table.add_column(name, justify="right" if name else "left")
+    table.add_column("", width=BAR_CELLS)
+    for rows, name, colour in ((asks[::-1], "ask", "red"), (bids, "bid", "green")):
+        for row in rows:
+            bar = "█" * max(1, round(BAR_CELLS * float(row["size"] / most))) if most else ""
+            price, size = (f"{row[column].normalize():,f}" for column in ("price", "size"))
+            table.add_row(name, price, size, bar, style=colour)
+        if name == "ask":
+            table.add_section()
+    console.print(table)
+    if bids and asks:
+        spread = asks[0]["price"] - bids[0]["price"]
+        console.print(f"spread {spread.normalize():,f}")
+    console.print(
+        f"{standing.venue}, update {standing.last_id}, offset {standing.offset} of {book.topic}; from the snapshot at "
+        f"{standing.snapshot}",
+        highlight=False,
+    )
+    if standing.sync.breaks:
+        console.print(
+            f"{standing.sync.breaks} changes since that snapshot don't follow the one before, the first at offset "
+            f"{standing.sync.broken_at}: levels may be wrong (blumfeld archive gaps)",
+            style="yellow",
+            highlight=False,
+        )
+
+
+def _write(
+    archive: Committed,
+    book: BookOf,
+    every: str,
+    depth: int,
+    times: tuple[int | None, int | None],
+    broken: bool,
+    as_json: bool,
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from blumfeld_sink_spark.reading import snapshots
+    from blumfeld_sink_spark.reading.intervals import interval_ns
+    from blumfeld_sink_spark.reading.times import iso_of
+
+    start, end = ("" if ns is None else iso_of(ns)[:10] for ns in times)
+    table = Table(title=f"snapshots of {book.symbol} every {every}")
+    for name in ("date", "snapshots", "rows", "left out"):
+        table.add_column(name, justify="left" if name == "date" else "right")
+    for written in snapshots.write(
+        archive, book, interval_ns(every), depth, start=start, end=end, broken=broken
+    ):
+        if as_json:
+            import attrs
+            import msgspec
+
+            typer.echo(msgspec.json.encode(attrs.asdict(written)).decode())
+        table.add_row(written.date, f"{written.snapshots:,}", f"{written.rows:,}", f"{written.left_out:,}")
+    if not as_json:
+        Console().print(table if table.row_count else "no snapshots: nothing is archived for those dates")
