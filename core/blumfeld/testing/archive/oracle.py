@@ -13,7 +13,7 @@ from blumfeld.testing.archive.faults import KINDS, Fault, breaks, plant
 from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture, write_capture
 from blumfeld.testing.archive.golden import load, started, step
 from blumfeld.testing.archive.process import Archive
-from blumfeld.testing.archive.rebuild import KNOWN, compare, quotes_in, updates_in
+from blumfeld.testing.archive.rebuild import KNOWN, by_the_archives_book, compare, quotes_in, updates_in
 from blumfeld.testing.archive.report import Report
 
 BORDER = 1_000
@@ -44,14 +44,25 @@ def oracle(
 
 
 def _books(report: Report, root: Path, known: int | None) -> None:
+    """By two books that have nothing in common but the files."""
+    quotes = quotes_in(root)
     began = time.monotonic()
-    compared, wrong = compare(updates_in(root), quotes_in(root))
+    found = compare(updates_in(root), quotes)
+    _compared(report, "book by a plain loop over the files", *found, known, time.monotonic() - began)
+    began = time.monotonic()
+    found = by_the_archives_book(root, quotes)
+    _compared(report, "book by blumfeld_sink_spark.book", *found, known, time.monotonic() - began)
+
+
+def _compared(
+    report: Report, title: str, compared: int, wrong: list[str], known: int | None, seconds: float
+) -> None:
+    told = f"{compared - len(wrong)} of {compared} best bids and asks equal, price and size"
     if known is not None and compared != known:
         wrong.insert(0, f"compared {compared} times, known are {known}")
     if not compared:
         wrong.insert(0, "nothing could be compared")
-    told = f"{compared - len(wrong)} of {compared} best bids and asks equal, price and size"
-    report.add("book by a plain loop over the files", told, wrong[:5], time.monotonic() - began)
+    report.add(title, told, wrong[:5], seconds)
 
 
 def _planted(

@@ -83,6 +83,26 @@ def compare(updates: Iterable[Update], quotes: Mapping[int, Best]) -> tuple[int,
     return compared, wrong
 
 
+def by_the_archives_book(root: Path, quotes: Mapping[int, Best]) -> tuple[int, list[str]]:
+    """As :func:`compare`, by the book that ``blumfeld archive book`` shows."""
+    import pyarrow.dataset as ds
+
+    from blumfeld_sink_spark.book.best import Tops
+    from blumfeld_sink_spark.book.sync import Sync
+
+    rows = ds.dataset(root / "book_deltas", partitioning="hive").to_table()
+    order = [("k_offset", "ascending")]
+    compared, wrong = 0, []
+    for top in Tops().take(Sync().feed(rows.sort_by(order))):
+        quote = quotes.get(top.last_id or -1)
+        if quote is not None:
+            compared += 1
+            found = (top.bid, top.bid_size, top.ask, top.ask_size)
+            if found != quote:
+                wrong.append(f"at {top.last_id}: {found}, the exchange {_told(quote)}")
+    return compared, wrong
+
+
 def updates_in(root: Path, table: str = "book_deltas") -> list[Update]:
     """Of an archive with one symbol, in the order of the offsets."""
     rows = _columns(root, table, ["k_offset", "last_id", "is_snapshot", "side", "price", "size"])
