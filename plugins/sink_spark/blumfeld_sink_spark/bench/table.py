@@ -13,7 +13,7 @@ def table(lines: Sequence[Line], rounds: int) -> Table:
     """A row for each contestant and feed."""
     made = Table(title=f"archived, median of {rounds} rounds; ratios against spark-zstd within each round")
     made.add_column("feed")
-    made.add_column("contestant")
+    made.add_column("contestant", no_wrap=True)
     for name in ("s", "messages/s", "MB/s", "rate ×", "least–most", "B a row", "bytes ×"):
         made.add_column(name, justify="right")
     last = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +42,7 @@ def command(
     from blumfeld_sink_spark.settings import load
     from blumfeld_sink_spark.spark.session import connector_jars, open_session
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = contestants.split(",")
     given = {"bootstrap": bootstrap, "topics": ["bench"], "master": master, "name": "bench"}
     settings = load(None, given)
