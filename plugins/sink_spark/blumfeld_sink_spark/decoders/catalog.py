@@ -18,8 +18,7 @@ _OWN = {
     "binance-usdm": ("binance", "BinanceUsdm"),
     "bitstamp": ("bitstamp", "Bitstamp"),
     "coinbase": ("coinbase", "Coinbase"),
-    "confluent-avro": ("confluent", "ConfluentAvro"),
-    "confluent-protobuf": ("confluent", "ConfluentProtobuf"),
+    "confluent": ("confluent", "ConfluentDecoder"),
     "dbn": ("dbn", "DbnDecoder"),
     "hyperliquid": ("hyperliquid", "Hyperliquid"),
     "kraken": ("kraken", "Kraken"),
@@ -41,7 +40,8 @@ def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:
 def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | None = None) -> Decoder:
     """The decoder of this name. Plug-ins come first, in their order, so that they may replace one of ours.
 
-    A class that has ``of(settings)`` is made by it where ``settings`` are given.
+    A class of ours that has ``of(settings, arguments)`` is made by it; ``arguments`` are what is behind the colon
+    in ``NAME:ARGUMENTS``.
 
     :raises SettingsError: there is none; says which there are
     """
@@ -49,15 +49,18 @@ def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | Non
         for decoder in _brought(plugin):
             if decoder.name == name:
                 return decoder
-    if name not in _OWN:
+    own, colon, arguments = name.partition(":")
+    if own not in _OWN:
         raise SettingsError(
             f"archive.decoders: no decoder is called {name!r}; allowed: {', '.join(names(plugins))}"
         )
-    module, attribute = _OWN[name]
+    module, attribute = _OWN[own]
     made_by: Any = getattr(import_module(f"{__package__}.{module}"), attribute)
-    if settings is not None and hasattr(made_by, "of"):
-        made: Decoder = made_by.of(settings)
+    if hasattr(made_by, "of"):
+        made: Decoder = made_by.of(settings, arguments)
         return made
+    if colon:
+        raise SettingsError(f"archive.decoders: {name!r}; {own} takes no arguments; allowed: {own}")
     plain: Decoder = made_by()
     return plain
 

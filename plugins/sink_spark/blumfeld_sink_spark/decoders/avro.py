@@ -1,0 +1,78 @@
+"""Avro's binary encoding to plain values, by fastavro."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from blumfeld_sink_spark.decoders.registry import UnknownSchemaError
+
+UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+_PREFIX = "local-"
+
+
+@attrs.frozen
+class Compiled:
+    """A schema made ready."""
+
+    name: str
+    """Of the record, without namespace."""
+    read: Callable[[bytes], dict[str, Any]]
+    """Raises whatever it likes for what isn't the schema's."""
+    units: dict[str, str]
+    """Of fields that are times: ``ms``, ``us`` or ``ns``."""
+
+
+def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
+    """
+    :raises UnknownSchemaError: it isn't a schema of a record
+    """
+    import fastavro
+
+    named: dict[str, Any] = {}
+    try:
+        for reference in references:
+            fastavro.parse_schema(_plain(msgspec.json.decode(reference)), named_schemas=named)
+        given = msgspec.json.decode(text)
+        schema = fastavro.parse_schema(_plain(given), named_schemas=named)
+    except Exception as error:  # fastavro raises many kinds for what it can't read
+        raise UnknownSchemaError(f"the Avro schema can't be read: {type(error).__name__}") from error
+    if not isinstance(given, dict) or given.get("type") != "record":
+        raise UnknownSchemaError("the Avro schema is not of a record")
+
+    def read(payload: bytes) -> dict[str, Any]:
+        stream = io.BytesIO(payload)
+        record: dict[str, Any] = fastavro.schemaless_reader(stream, schema, None)
+        if stream.tell() != len(payload):
+            raise ValueError("bytes are left over")
+        return record
+
+    units = {field["name"]: unit for field in given["fields"] if (unit := _unit(field["type"]))}
+    return Compiled(str(given["name"]).rpartition(".")[2], read, units)
+
+
+def _plain(schema: Any) -> Any:
+    """Without the logical types that would become objects of Python, which know no nanoseconds."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _plain(value) if key in ("type", "items", "values", "fields") else value
+        for key, value in schema.items()
+    }
+    if kept.get("logicalType") != "decimal":
+        kept.pop("logicalType", None)
+    return kept
+
+
+def _unit(kind: Any) -> str | None:
+    if isinstance(kind, list):
+        return next((unit for one in kind if (unit := _unit(one))), None)
+    if isinstance(kind, dict):
+        return UNITS.get(str(kind.get("logicalType")).removeprefix(_PREFIX))
+    return None
