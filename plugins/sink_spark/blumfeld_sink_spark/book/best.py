@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import Any
 
 import attrs
@@ -58,19 +58,23 @@ class Side:
             heapify(heap)
         return heap[0] if heap else None
 
+    def nearest(self, depth: int) -> list[tuple[int, int]]:
+        """Price (negative of a bid) and size of the best levels, best first. Looks at the whole side."""
+        return [(price, self.sizes[price]) for price in nsmallest(depth, self.sizes)]
+
 
 class Tops:
-    """Follows a book message by message."""
+    """Follows a book message by message. ``bids`` and ``asks`` are integers of the scale of the rows' prices."""
 
     def __init__(self) -> None:
-        self._bids, self._asks = Side(), Side()
+        self.bids, self.asks = Side(), Side()
         self._scale: int | None = None
 
     def take(self, changes: Iterable[Change]) -> Iterator[Best]:
         """Applies what ``Sync.feed`` gives; the top after each message of it."""
         for change in changes:
             if change.replaces:
-                self._bids, self._asks = Side(), Side()
+                self.bids, self.asks = Side(), Side()
             yield from self._rows(change.rows)
 
     def _rows(self, rows: pa.Table) -> Iterator[Best]:
@@ -86,7 +90,7 @@ class Tops:
         times = rows.column("ts_event").take(ends).to_pylist()
         sides = rows.column("side").to_pylist()
         prices, sizes = integers(rows.column("price")), integers(rows.column("size"))
-        put_bid, put_ask = self._bids.put, self._asks.put
+        put_bid, put_ask = self.bids.put, self.asks.put
         start = 0
         for end, offset, last_id, ts in zip(
             (ends + 1).tolist(), offsets[ends].tolist(), ids, times, strict=True
@@ -100,15 +104,15 @@ class Tops:
             yield self._top(offset, last_id, ts)
 
     def _top(self, offset: int, last_id: int | None, ts: int) -> Best:
-        bid, ask = self._bids.best(), self._asks.best()
+        bid, ask = self.bids.best(), self.asks.best()
         return Best(
             offset,
             last_id,
             ts,
             None if bid is None else self._number(-bid),
-            None if bid is None else self._number(self._bids.sizes[bid]),
+            None if bid is None else self._number(self.bids.sizes[bid]),
             None if ask is None else self._number(ask),
-            None if ask is None else self._number(self._asks.sizes[ask]),
+            None if ask is None else self._number(self.asks.sizes[ask]),
         )
 
     def _number(self, scaled: int) -> Decimal:

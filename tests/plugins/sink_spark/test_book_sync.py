@@ -1,0 +1,262 @@
+"""Which messages make a book: snapshots and changes by the venue's rules, wherever the rows are cut."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blumfeld_sink_spark.book.best import Tops, integers
+from blumfeld_sink_spark.book.ladder import Ladder
+from blumfeld_sink_spark.book.sync import RECENT, Sync
+from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
+
+Levels = dict[str, str]
+
+
+@attrs.frozen
+class Sent:
+    """One message: ids, and what is at which price of the bids (of the asks, in ``asks``)."""
+
+    first: int | None = None
+    last: int | None = None
+    prev: int | None = None
+    bids: Levels = attrs.field(factory=dict)
+    asks: Levels = attrs.field(factory=dict)
+    snapshot: bool = False
+
+
+def snapshot(last: int | None, prev: int | None = None, **bids: str) -> Sent:
+    """A whole book; bids by price, as ``p5="1"``."""
+    return Sent(None, last, prev, {price[1:]: size for price, size in bids.items()}, snapshot=True)
+
+
+def change(first: int | None, last: int | None, prev: int | None = None, **bids: str) -> Sent:
+    """Levels that change."""
+    return Sent(first, last, prev, {price[1:]: size for price, size in bids.items()})
+
+
+def rows_of(feed: list[Sent], start: int = 0) -> pa.Table:
+    """Rows of ``book_deltas``."""
+    rows = [
+        {
+            "ts_event": at,
+            "ts_recv": at,
+            "venue": "test",
+            "symbol": "X",
+            "first_id": one.first,
+            "last_id": one.last,
+            "prev_id": one.prev,
+            "side": side,
+            "price": Decimal(price),
+            "size": Decimal(size),
+            "is_snapshot": one.snapshot,
+            "k_partition": 0,
+            "k_offset": at,
+        }
+        for at, one in enumerate(feed, start)
+        for side, levels in ((1, one.bids), (-1, one.asks))
+        for price, size in levels.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=tables()[BOOK_DELTAS].schema)
+
+
+def built(feed: list[Sent], cuts: list[int] | None = None) -> tuple[Levels, Sync]:
+    """The bids that a feed leads to, cut at these messages."""
+    sync, ladder = Sync(), Ladder()
+    edges = [0, *sorted(cuts or []), len(feed)]
+    for start, end in itertools.pairwise(edges):
+        if start < end:
+            ladder.take(sync.feed(rows_of(feed[start:end], start)))
+    if not sync.synced:
+        return {}, sync
+    levels = ladder.side(1).to_pylist()
+    return {str(row["price"].normalize()): str(row["size"].normalize()) for row in levels}, sync
+
+
+def everywhere(feed: list[Sent]) -> tuple[Levels, Sync]:
+    """The same wherever it is cut."""
+    whole, sync = built(feed)
+    for cut in range(1, len(feed)):
+        again, other = built(feed, [cut])
+        assert (again, other.breaks, other.broken_at, other.id) == (
+            whole,
+            sync.breaks,
+            sync.broken_at,
+            sync.id,
+        )
+    return whole, sync
+
+
+def test_changes_that_a_snapshot_has_are_dropped() -> None:
+    """The first that is applied straddles its id."""
+    feed = [
+        change(1, 5, p1="1"),
+        snapshot(8, p5="5", p6="6"),
+        change(6, 7, p5="9"),
+        change(7, 9, p5="4"),
+        change(10, 11, p6="0", p7="7"),
+    ]
+    levels, sync = everywhere(feed)
+    assert (levels, sync.breaks, sync.dropped, sync.id) == ({"7": "7", "5": "4"}, 0, 1, 11)
+
+
+def test_a_chain_by_the_id_before() -> None:
+    """USD-M: after the straddling change each names the one before; OKX names the snapshot at once."""
+    usdm = [
+        snapshot(8, p5="5"),
+        change(3, 6, 2, p5="9"),
+        change(7, 12, 6, p5="1"),
+        change(15, 16, 12, p6="2"),
+    ]
+    assert everywhere(usdm)[0] == {"5": "1", "6": "2"}
+    assert everywhere(usdm)[1].breaks == 0
+    okx = [snapshot(8, -1, p5="5"), change(None, 20, 8, p5="1"), change(None, 21, 20, p5="0")]
+    assert everywhere(okx)[0] == {}
+    assert everywhere(okx)[1].breaks == 0
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        [snapshot(8, p5="5"), change(9, 9, p5="1"), change(11, 11, p6="2"), change(13, 13, p6="3")],
+        [
+            snapshot(8, p5="5"),
+            change(9, 9, 8, p5="1"),
+            change(11, 11, 10, p6="2"),
+            change(13, 13, 12, p6="3"),
+        ],
+        [snapshot(9, p5="1"), change(11, 11, p6="2"), change(13, 13, p6="3")],
+    ],
+)
+def test_a_hole_breaks_the_book(feed: list[Sent]) -> None:
+    """It is followed all the same, and says where it broke; the next snapshot mends it."""
+    levels, sync = everywhere(feed)
+    first = len(feed) - 2
+    assert (levels, sync.breaks, sync.broken_at) == ({"5": "1", "6": "3"}, 2, first)
+    changes = list(Sync().feed(rows_of(feed)))
+    assert [one.broken for one in changes][-1] is True
+    assert changes[0].broken is False
+    levels, sync = everywhere([*feed, snapshot(20, p7="7"), change(21, 21, 20, p8="8")])
+    assert (levels, sync.breaks, sync.broken_at) == ({"7": "7", "8": "8"}, 0, None)
+
+
+def test_changes_that_came_before_their_snapshot_are_applied_on_it() -> None:
+    """A REST answer may be older than changes that came first."""
+    feed = [
+        change(6, 7, p5="9"),
+        change(8, 9, p5="4"),
+        change(10, 11, p6="6"),
+        snapshot(8, p5="5"),
+        change(12, 12, p7="7"),
+    ]
+    levels, sync = everywhere(feed)
+    assert (levels, sync.breaks) == ({"5": "4", "6": "6", "7": "7"}, 0)
+
+
+def test_of_many_changes_the_last_are_kept() -> None:
+    """As many as a snapshot may be late; then there is a hole."""
+    feed = [change(at, at, p5=str(at)) for at in range(1, 3 * RECENT)]
+    late = snapshot(2 * RECENT + 10, p5="1")
+    assert built([*feed, late], [RECENT // 2, RECENT, 2 * RECENT])[1].breaks == 0
+    assert built([*feed, snapshot(5, p5="1")], [RECENT // 2, RECENT, 2 * RECENT])[1].breaks == 1
+
+
+def test_a_whole_book_takes_no_older_snapshot() -> None:
+    """One asked for again has nothing new, and less depth; a venue's own that begins anew counts always."""
+    feed = [snapshot(8, p5="5", p1="1"), change(9, 9, p6="6"), snapshot(9, p6="6", p5="5")]
+    assert everywhere(feed)[0] == {"6": "6", "5": "5", "1": "1"}
+    assert everywhere([*feed, snapshot(3, -1, p2="2"), change(None, 4, 3, p3="3")])[0] == {"3": "3", "2": "2"}
+    assert everywhere([*feed, snapshot(12, p2="2")])[0] == {"2": "2"}
+
+
+def test_a_venue_without_ids_is_followed_as_it_comes() -> None:
+    """Each snapshot is the book."""
+    feed = [change(None, None, p1="1"), snapshot(None, p5="5"), change(None, None, p6="6", p5="0")]
+    assert everywhere(feed)[0] == {"6": "6"}
+    assert everywhere([*feed, snapshot(None, p7="7")])[0] == {"7": "7"}
+
+
+def test_before_a_snapshot_there_is_no_book() -> None:
+    """However many changes came."""
+    levels, sync = everywhere([change(1, 1, p1="1"), change(2, 2, p2="2")])
+    assert (levels, sync.synced) == ({}, False)
+    with pytest.raises(ValueError, match="no snapshot yet"):
+        Ladder().side(1)
+
+
+prices = st.decimals("0.000000000000000001", "1000", places=18, allow_nan=False)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from([1, -1]), st.integers(1, 12), st.integers(0, 3)), min_size=1, max_size=6
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    st.lists(st.integers(0, 40), max_size=4),
+)
+def test_both_books_are_that_of_a_slow_reader(
+    feed: list[list[tuple[int, int, int]]], cuts: list[int]
+) -> None:
+    """After each message, in exact decimals, whatever comes and goes."""
+    sent = [
+        Sent(
+            at,
+            at,
+            at - 1,
+            {f"{price}.000000000000000001": f"{size * 10**9}" for side, price, size in levels if side > 0},
+            {f"{price}00000000": str(size) for side, price, size in levels if side < 0},
+            snapshot=at == 1,
+        )
+        for at, levels in enumerate(feed, 1)
+    ]
+    slow: dict[int, dict[Decimal, Decimal]] = {1: {}, -1: {}}
+    wanted = []
+    for one in sent:
+        for side, levels in ((1, one.bids), (-1, one.asks)):
+            for price, size in levels.items():
+                slow[side].pop(Decimal(price), None)
+                if Decimal(size):
+                    slow[side][Decimal(price)] = Decimal(size)
+        bid, ask = max(slow[1], default=None), min(slow[-1], default=None)
+        wanted.append((bid, bid and slow[1][bid], ask, ask and slow[-1][ask]))
+    sync, ladder, tops = Sync(), Ladder(), Tops()
+    found: list[Any] = []
+    edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
+    for start, end in itertools.pairwise(edges):
+        changes = list(sync.feed(rows_of(sent[start:end], start))) if start < end else []
+        ladder.take(changes)
+        found += [(one.bid, one.bid_size, one.ask, one.ask_size) for one in tops.take(changes)]
+    assert found == wanted
+    for side in (1, -1):
+        rows = {row["price"]: row["size"] for row in ladder.side(side).to_pylist()}
+        assert rows == slow[side]
+
+
+def test_prices_come_and_go_without_end() -> None:
+    """Levels far from the top that come and go leave nothing behind."""
+    tops = Tops()
+    list(tops.take(Sync().feed(rows_of([Sent(bids={"5": "1"}, snapshot=True)]))))
+    for at in range(3000):
+        tops.bids.put(-at, 1)
+        tops.bids.put(-at, 0)
+        tops.bids.put(9, 1)
+        assert tops.bids.best() is not None
+        assert len(tops.bids.heap) <= 4 * len(tops.bids.sizes) + 1025
+
+
+@given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), max_size=20), st.integers(0, 3))
+def test_integers_are_exact(numbers: list[int], skipped: int) -> None:
+    """Of any size that fits the column, negative or not, of a slice too."""
+    column = pa.array([Decimal(number) for number in numbers], pa.decimal128(38, 0))
+    assert integers(column.slice(skipped)) == numbers[skipped:]
