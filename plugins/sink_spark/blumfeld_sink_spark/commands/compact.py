@@ -17,6 +17,8 @@ from blumfeld_sink_spark.errors import SettingsError
 if TYPE_CHECKING:
     from blumfeld_sink_spark.files.compaction import Done
     from blumfeld_sink_spark.ledger.lease import Lease
+    from blumfeld_sink_spark.ledger.store import ArchiveStore
+    from blumfeld_sink_spark.settings import ArchiveSettings
 
 RENEW_SECONDS = 15.0
 """A quarter of the lease."""
@@ -29,6 +31,7 @@ def command(
         str, typer.Option(help="Dates before this one, YYYY-MM-DD; by default today's, UTC.")
     ] = "",
     table: Annotated[str, typer.Option(help="Only this table.")] = "",
+    iceberg: Annotated[str, typer.Option(help="The archive's pyiceberg catalog, where it has one.")] = "",
     target_mb: Annotated[int, typer.Option(help="Size of new files; files of half of it stay.", min=1)] = 256,
     compression: Annotated[str, typer.Option(help="Of the new files: CODEC:LEVEL.")] = "zstd:3",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be merged.")] = False,
@@ -43,7 +46,7 @@ def command(
     before = before or datetime.now(UTC).date().isoformat()
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
         raise SettingsError(f"--before {before}: allowed: YYYY-MM-DD")
-    found = _compact(root, before, table, target_mb << 20, compression, dry_run)
+    found = _compact(root, before, table, target_mb << 20, compression, iceberg, dry_run)
     if as_json:
         for done in found:
             typer.echo(json.dumps(_facts(done)))
@@ -52,22 +55,26 @@ def command(
 
 
 def _compact(
-    root: str, before: str, table: str, target_bytes: int, compression: str, dry_run: bool
+    root: str, before: str, table: str, target_bytes: int, compression: str, iceberg: str, dry_run: bool
 ) -> Iterator[Done]:
     from blumfeld_sink_spark.files.compaction import Compaction, Done
+    from blumfeld_sink_spark.ledger import outbox
     from blumfeld_sink_spark.ledger.lease import Lease
     from blumfeld_sink_spark.ledger.ledger import Ledger
     from blumfeld_sink_spark.ledger.store import open_store
 
     store = open_store(root)
+    ledger = Ledger(store)
     lease = Lease(store, "compact")
+    formats = _formats(store, root, iceberg)
     compaction = Compaction(
         store,
-        Ledger(store),
+        ledger,
         target_bytes=target_bytes,
         compression=compression,
         now_ms=lambda: time.time_ns() // 1_000_000,
         alive=_renewing(lease),
+        deliver=lambda: outbox.deliver(store, ledger, formats),
     )
     if dry_run:
         yield from (Done(group) for group in compaction.groups(before=before, table=table))
@@ -77,6 +84,22 @@ def _compact(
         if mended:
             typer.echo(f"a compaction that was cut short is {mended}", err=True)
         yield from compaction.run(compaction.groups(before=before, table=table))
+
+
+def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:
+    """Settings with the table formats that the archive has been committed to: they must hear of what is replaced.
+
+    :raises SettingsError: it has an Iceberg catalog, and nobody said which
+    """
+    from blumfeld_sink_spark.ledger.outbox import OUTBOX
+    from blumfeld_sink_spark.settings import ArchiveSettings
+
+    used = store.folders(OUTBOX)
+    if "iceberg" in used and not iceberg:
+        raise SettingsError(
+            f"{root} is committed to Iceberg too; give --iceberg CATALOG, so that it hears of this"
+        )
+    return ArchiveSettings(root=root, delta="delta" in used, iceberg=iceberg)
 
 
 def _renewing(lease: Lease) -> Callable[[], None]:

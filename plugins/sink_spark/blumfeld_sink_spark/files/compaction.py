@@ -1,8 +1,9 @@
 """Compaction: small files of closed dates become few, sorted ones, and every row is still there.
 
 For each group: merge into ``_compact/next`` → read back and compare → write ``_compact/intent.json`` → show the new
-files to readers by glob → commit the record that names them and what they replace → remove the old. A crash leaves
-the intent; the next compaction first finishes it where the new files are shown, and else undoes it.
+files to readers by glob → commit the record that names them and what they replace → hand it on to Delta and Iceberg →
+remove the old. A crash leaves the intent; the next compaction first finishes it where the new files are shown, and
+else undoes it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Compaction:
 
     :param now_ms: the wall clock, for the records
     :param alive: is called again and again while files are merged, to renew the lease; what it raises ends the work
+    :param deliver: hands a commit on to table formats; where it raises, the next run tries again before all else
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Compaction:
         compression: str = "zstd:3",
         now_ms: Callable[[], int],
         alive: Callable[[], None] = lambda: None,
+        deliver: Callable[[], object] = lambda: None,
     ) -> None:
         compression_of(compression)
         self._store = store
@@ -72,6 +75,7 @@ class Compaction:
         self._compression = compression
         self._now_ms = now_ms
         self._alive = alive
+        self._deliver = deliver
 
     def groups(self, *, before: str, table: str = "") -> list[Group]:
         """What is worth merging, by the ledger as it is now."""
@@ -142,6 +146,7 @@ class Compaction:
                 raise LedgerConflictError(
                     f"{self._store.root}: another compaction is at work. Stop one of the two, then run compact again"
                 )
+        self._deliver()
         swap.clean(intent.record)
         self._store.delete(INTENT)
 

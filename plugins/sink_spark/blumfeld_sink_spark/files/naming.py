@@ -46,7 +46,11 @@ class FileName:
 
 
 def encode_symbol(symbol: str) -> str:
-    """A symbol as part of a path: UTF-8, percent-encoded where it isn't ``[A-Za-z0-9._-]``."""
+    """A symbol as part of a path: UTF-8, percent-encoded where it isn't ``[A-Za-z0-9._-]``.
+
+    DuckDB, Polars and Arrow give the symbol back; Spark does so in ASCII only (each ``%XX`` becomes a letter). Names
+    beyond ASCII in the path itself would be worse: a JVM whose locale isn't UTF-8 can't open them.
+    """
     return quote(symbol, safe=_SAFE).replace("~", "%7E") if symbol else NO_SYMBOL
 
 

@@ -126,20 +126,20 @@ def test_row_groups_are_cut_by_their_count(tmp_path: Path) -> None:
 def test_many_symbols_are_held_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than the bound go to the disk and come back; no file is open before its end."""
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1000)
-    symbols = tuple(f"S{number:03d}" for number in range(300))
+    symbols = tuple(f"S{number:03d}" for number in range(100))
     store = tools.FolderStore(tmp_path)
     task = TaskWriter(store, tools.settings(), "ticks", 0, memory_bytes=100_000)
-    rows = tools.trades(12_000, symbols=symbols)
-    for start in range(0, 12_000, 500):
+    rows = tools.trades(6000, symbols=symbols)
+    for start in range(0, 6000, 500):
         task.write({"trades": rows.slice(start, 500)})
         assert sum(output.buffered_bytes for output in task._outputs.values()) <= 100_000
         assert not list(tmp_path.rglob("*.inprogress"))
     files = task.close()
     assert [file.symbol for file in files] == list(symbols)
-    assert sum(file.rows for file in files) == 12_000
+    assert sum(file.rows for file in files) == 6000
     assert sorted(
         offset for file in files for offset in read(tmp_path, file)["k_offset"].to_pylist()
-    ) == list(range(12_000))
+    ) == list(range(6000))
 
 
 def test_empty_tables_write_nothing(tmp_path: Path) -> None:
