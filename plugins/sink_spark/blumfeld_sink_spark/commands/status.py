@@ -1,0 +1,127 @@
+"""``archive status``: how an archive stands, from its ledger."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.ledger.status import Status
+
+
+@edge
+def command(
+    root: Annotated[str, typer.Option(help="Where the archive lies: a folder or s3://….")] = "archive",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    watch: Annotated[float, typer.Option(help="Show it again every so many seconds.")] = 0.0,
+) -> None:
+    """What is archived, by whom, and how far behind. Needs neither Spark nor a broker."""
+    from blumfeld_sink_spark.errors import ArchiveError
+    from blumfeld_sink_spark.ledger.status import status
+    from blumfeld_sink_spark.ledger.store import open_store
+
+    store = open_store(root)
+    while True:
+        found = status(store, time.time_ns() // 1_000_000)
+        if not found.queries and not watch:
+            raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
+        _show(found, as_json, clear=bool(watch))
+        if not watch:
+            return
+        time.sleep(watch)
+
+
+def _show(found: Status, as_json: bool, *, clear: bool) -> None:
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    from rich.console import Console
+
+    console = Console()
+    if clear:
+        console.clear()
+    for part in (_queries(found), _tables(found), _partitions(found), *_lines(found)):
+        console.print(part)
+
+
+def _queries(found: Status) -> Any:
+    shown = _grid("query", "last batch", "committed", "messages", "msg/s", "gaps", "quarantined")
+    for one in found.queries:
+        shown.add_row(
+            one.query,
+            str(one.batch),
+            _when(one.committed_ms),
+            f"{one.messages:,}",
+            f"{one.messages_per_s:,.0f}",
+            f"{one.gaps:,}",
+            f"{one.quarantined:,}",
+        )
+    return shown
+
+
+def _tables(found: Status) -> Any:
+    shown = _grid("table", "rows", "files", "MB", "B/row", "first", "last")
+    for name, one in found.tables.items():
+        shown.add_row(
+            name,
+            f"{one.rows:,}",
+            f"{one.files:,}",
+            f"{one.bytes / 1e6:,.2f}",
+            f"{one.bytes / one.rows:.2f}" if one.rows else "",
+            _when(one.ts_min // 1_000_000),
+            _when(one.ts_max // 1_000_000),
+        )
+    return shown
+
+
+def _partitions(found: Status) -> Any:
+    shown = _grid("partition", "archived offsets", "lag")
+    lag = {
+        (topic, partition): behind
+        for topics in found.lag.values()
+        for topic, partitions in topics.items()
+        for partition, behind in partitions.items()
+    }
+    for one in found.covered:
+        behind = lag.get((one.topic, str(one.partition)))
+        shown.add_row(
+            f"{one.topic}-{one.partition}",
+            f"{one.start:,}..{one.end - 1:,}",
+            "" if behind is None else f"{behind:,}",
+        )
+    return shown
+
+
+def _lines(found: Status) -> list[str]:
+    lines = [
+        f"{found.messages:,} messages of {found.bytes_in / 1e6:,.2f} MB in {found.bytes / 1e6:,.2f} MB of files: "
+        f"{found.ratio:.1f} to 1"
+    ]
+    lines += [
+        f"{one['name']} is being written by process {one['pid']} on {one['host']} since {_when(one['since_ms'])}"
+        for one in found.writers
+    ]
+    if found.begun and not found.writers:
+        lines.append(f"a batch of {', '.join(found.begun)} was begun and not committed: run it again")
+    return lines
+
+
+def _grid(*columns: str) -> Any:
+    from rich.table import Table
+
+    shown = Table()
+    for nth, name in enumerate(columns):
+        shown.add_column(name, justify="right" if nth else "left", overflow="fold")
+    return shown
+
+
+def _when(ms: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms else ""

@@ -1,0 +1,63 @@
+"""``archive vacuum``: away with what runs that died left behind."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from blumfeld_sink_spark.commands.edge import edge
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@edge
+def command(
+    root: Annotated[str, typer.Option(help="Where the archive lies: a folder or s3://….")] = "archive",
+    older_than: Annotated[
+        str, typer.Option(help="Only what nobody has touched for so long: 90s, 10m, 1h, 2d.")
+    ] = "1h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+) -> None:
+    """Remove staging of runs that died, files that no commit names, and files that a compaction has replaced. While a
+    writer is at work only staging that is older than it goes.
+    """
+    from blumfeld_sink_spark.ledger.store import open_store
+    from blumfeld_sink_spark.ledger.vacuum import plan, vacuum
+
+    store = open_store(root)
+    do = plan if dry_run else vacuum
+    found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=milliseconds(older_than))
+    for item in found.items:
+        if as_json:
+            import msgspec
+
+            typer.echo(
+                msgspec.json.encode({"path": item.path, "why": item.why, "bytes": item.bytes}).decode()
+            )
+        else:
+            typer.echo(f"{item.path}: {item.why}")
+    if as_json:
+        return
+    for held in found.writers:
+        typer.echo(
+            f"{held.name} is being written by {held.owner}: only staging older than that was looked at"
+        )
+    done = "would be removed" if dry_run else "removed"
+    size = sum(item.bytes for item in found.items) / 1e6
+    typer.echo(f"{len(found.items)} file(s), {size:,.2f} MB {done}")
+
+
+def milliseconds(text: str) -> int:
+    """A time with its unit.
+
+    :raises SettingsError: it isn't one
+    """
+    from blumfeld_sink_spark.errors import SettingsError
+
+    number, unit = text[:-1], text[-1:]
+    if not number.isdigit() or unit not in UNITS_S:
+        raise SettingsError(f"--older-than {text}: allowed: a number with s, m, h or d")
+    return int(number) * UNITS_S[unit] * 1000

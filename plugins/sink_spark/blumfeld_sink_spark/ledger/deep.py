@@ -1,0 +1,104 @@
+"""Every byte and row of an archive's files, against what the records say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.ledger.rules import Partition
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import FileEntry, OffsetRange
+
+LINEAGE = ["k_partition", "k_offset"]
+
+
+def problems(
+    store: ArchiveStore, entries: Sequence[FileEntry], ranges: Mapping[Partition, list[OffsetRange]]
+) -> Iterator[str]:
+    """A line for each thing wrong: other bytes, other rows, lineage outside of what was archived, a message whose rows
+    lie in two files of one table, date and symbol.
+    """
+    folders: dict[tuple[str, str, str, str], list[FileEntry]] = {}
+    for entry in entries:
+        folders.setdefault((entry.table, entry.date, entry.symbol, entry.topic), []).append(entry)
+    for _, together in sorted(folders.items()):
+        seen: list[tuple[str, np.ndarray]] = []
+        for entry in together:
+            data = store.read(entry.path)
+            if hashlib.sha256(data).hexdigest() != entry.sha256:
+                yield f"{entry.path}: has other bytes than when it was committed (sha256)"
+            try:
+                file = pq.ParquetFile(pa.BufferReader(data))
+                rows = file.read(columns=LINEAGE)
+            except (pa.ArrowException, OSError) as error:
+                yield f"{entry.path}: can't be read ({str(error).splitlines()[0]})"
+                continue
+            if rows.num_rows != entry.rows:
+                yield f"{entry.path}: has {rows.num_rows:,} rows, its record says {entry.rows:,}"
+            if not entry.topic:  # gaps: their lineage points at messages that are archived elsewhere too
+                continue
+            messages = _messages(rows)
+            yield from _outside(entry, messages, ranges)
+            yield from _twice(entry, messages, seen)
+            seen.append((entry.path, messages))
+
+
+def _messages(rows: pa.Table) -> np.ndarray:
+    """(partition, offset) of each message that has a row: sorted, each once, as one int64 pair array."""
+    pairs = np.column_stack([rows[name].to_numpy().astype(np.int64) for name in LINEAGE])
+    return np.unique(pairs, axis=0) if len(pairs) else pairs
+
+
+def _outside(
+    entry: FileEntry, messages: np.ndarray, ranges: Mapping[Partition, list[OffsetRange]]
+) -> Iterator[str]:
+    for partition in np.unique(messages[:, 0]).tolist():
+        if entry.partition not in (-1, partition):
+            yield f"{entry.path}: has rows of partition {partition}"
+        offsets = messages[messages[:, 0] == partition, 1]
+        known = _within(entry, ranges.get((entry.topic, partition), []))
+        starts = np.array([one.start for one in known], dtype=np.int64)
+        ends = np.array([one.end for one in known], dtype=np.int64)
+        place = np.searchsorted(starts, offsets, side="right") - 1
+        inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)]) if len(known) else np.zeros(0, bool)
+        if not len(known) or not inside.all():
+            stray = offsets[~inside][0] if len(known) else offsets[0]
+            yield f"{entry.path}: has rows of {entry.topic}-{partition} offset {stray}, which isn't in its range"
+
+
+def _within(entry: FileEntry, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """The ranges that a file may have rows of: the one in its name, or all where it says none."""
+    from blumfeld_sink_spark.files.naming import parse
+
+    name = parse(entry.path)
+    if name is None or name.partition < 0:
+        return ranges
+    return [one for one in ranges if name.start <= one.start and one.end <= name.end]
+
+
+def _twice(entry: FileEntry, messages: np.ndarray, seen: list[tuple[str, np.ndarray]]) -> Iterator[str]:
+    for path, others in seen:
+        both = _common(messages, others)
+        if len(both):
+            partition, offset = both[0].tolist()
+            yield (
+                f"{entry.path}: rows of {entry.topic}-{partition} offset {offset} and {len(both) - 1} more messages "
+                f"are in {path} too"
+            )
+
+
+def _common(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    if (
+        not len(one)
+        or not len(other)
+        or one[0].tolist() > other[-1].tolist()
+        or other[0].tolist() > one[-1].tolist()
+    ):
+        return one[:0]
+    kinds = np.dtype([("partition", np.int64), ("offset", np.int64)])
+    left, right = (np.ascontiguousarray(pairs).view(kinds).ravel() for pairs in (one, other))
+    return one[np.isin(left, right)]

@@ -1,0 +1,160 @@
+"""How an archive stands, from its ledger alone: without Spark, without a broker, while it is written or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from blumfeld_sink_spark.ledger import intents, lease
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.ledger.sums import Sums, TableSum
+from blumfeld_sink_spark.ledger.verify import live_files
+from blumfeld_sink_spark.records import OffsetRange
+
+PROGRESS = "_progress"
+
+
+class QueryStatus(msgspec.Struct, kw_only=True):
+    """One query."""
+
+    query: str
+    batch: int
+    """Its last."""
+    committed_ms: int
+    messages: int
+    bytes_in: int
+    quarantined: int
+    gaps: int
+    messages_per_s: float
+    """Of the last batch."""
+    seconds: float
+    """That the last batch took."""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """All of an archive."""
+
+    root: str
+    queries: list[QueryStatus]
+    tables: dict[str, TableSum]
+    """Of the files that are there, by the records."""
+    messages: int
+    bytes_in: int
+    bytes: int
+    ratio: float
+    """Bytes of messages for each byte of file; 0 where there is none."""
+    quarantined: int
+    gaps: int
+    covered: list[OffsetRange]
+    """Of each partition, joined."""
+    begun: list[str]
+    """Queries with a batch that is being published, or whose writer died in it."""
+    writers: list[dict[str, Any]]
+    lag: dict[str, dict[str, dict[str, int]]]
+    """By the name of the archive, topic and partition: at the last batch."""
+
+
+def status(store: ArchiveStore, now_ms: int) -> Status:
+    """Reads checkpoints of the ledger and the records behind them; all records only if there was a compaction.
+
+    :raises ArchiveError: a record can't be read or breaks the rules: ``verify`` says more
+    """
+    ledger = Ledger(store).load()
+    sums = {query: ledger.sums(query) for query in ledger.queries()}
+    found = _tables(ledger, sums)
+    total = sum(table.bytes for table in found.values())
+    bytes_in = sum(one.bytes_in for one in sums.values())
+    return Status(
+        root=store.root,
+        queries=[_query(ledger, query) for query in sums if sums[query].batches],
+        tables=found,
+        messages=sum(one.messages for one in sums.values()),
+        bytes_in=bytes_in,
+        bytes=total,
+        ratio=bytes_in / total if total else 0.0,
+        quarantined=sum(one.quarantined for one in sums.values()),
+        gaps=sum(one.gaps for one in sums.values()),
+        covered=[taken for topic in ledger.topics() for taken in ledger.covered(topic)],
+        begun=_begun(store, ledger),
+        writers=[
+            {"name": held.name, "host": held.owner.host.partition("/")[0], "pid": held.owner.pid}
+            | {"since_ms": held.since_ms}
+            for held in lease.every(store)
+            if held.is_live(now_ms)
+        ],
+        lag=_lag(store),
+    )
+
+
+def _query(ledger: Ledger, query: str) -> QueryStatus:
+    sums, last = ledger.sums(query), ledger.last(query)
+    if last is None:
+        raise AssertionError(f"{query} has sums and no record")
+    return QueryStatus(
+        query=query,
+        batch=last.batch,
+        committed_ms=sums.last_ms,
+        messages=sums.messages,
+        bytes_in=sums.bytes_in,
+        quarantined=sums.quarantined,
+        gaps=sums.gaps,
+        messages_per_s=last.messages / last.seconds if last.seconds else 0.0,
+        seconds=last.seconds,
+    )
+
+
+def _tables(ledger: Ledger, sums: dict[str, Sums]) -> dict[str, TableSum]:
+    if any(one.removed for one in sums.values()):
+        records = [record for query in sums for record in ledger.records(query)]
+        return _added([*live_files(records).values()])
+    return _joined([one.tables for one in sums.values()])
+
+
+def _added(entries: list[Any]) -> dict[str, TableSum]:
+    return _joined(
+        [
+            {
+                entry.table: TableSum(
+                    files=1, rows=entry.rows, bytes=entry.bytes, ts_min=entry.ts_min, ts_max=entry.ts_max
+                )
+            }
+            for entry in entries
+        ]
+    )
+
+
+def _joined(parts: list[dict[str, TableSum]]) -> dict[str, TableSum]:
+    found: dict[str, TableSum] = {}
+    for part in parts:
+        for name, more in part.items():
+            known = found.get(name, TableSum())
+            found[name] = TableSum(
+                files=known.files + more.files,
+                rows=known.rows + more.rows,
+                bytes=known.bytes + more.bytes,
+                ts_min=min(known.ts_min or more.ts_min, more.ts_min or known.ts_min),
+                ts_max=max(known.ts_max, more.ts_max),
+            )
+    return dict(sorted(found.items()))
+
+
+def _begun(store: ArchiveStore, ledger: Ledger) -> list[str]:
+    return [
+        intent.query for intent in intents.every(store) if ledger.find(intent.query, intent.batch) is None
+    ]
+
+
+def _lag(store: ArchiveStore) -> dict[str, dict[str, dict[str, int]]]:
+    """From the last whole line of each progress file; they are for people, so a bad one is passed over."""
+    found = {}
+    for path in store.list(PROGRESS):
+        lines = store.read(path).splitlines()
+        for line in reversed(lines[-2:]):
+            try:
+                found[path.rpartition("/")[2].removesuffix(".jsonl")] = msgspec.json.decode(line)["lag"]
+                break
+            except (msgspec.DecodeError, KeyError, TypeError):
+                continue
+    return found

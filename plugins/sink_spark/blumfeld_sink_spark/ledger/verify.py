@@ -1,0 +1,173 @@
+"""Whether an archive is whole: its ledger, its files, and with ``deep`` every byte and row of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.ledger import intents, rules
+from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
+from blumfeld_sink_spark.tables import DERIVED, tables
+
+TRIES = 5
+
+
+@attrs.define
+class Found:
+    """What there is, and what is wrong with it."""
+
+    problems: list[str] = attrs.field(factory=list)
+    """A line each; empty for a whole archive."""
+    records: int = 0
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    covered: dict[rules.Partition, tuple[int, int]] = attrs.field(factory=dict)
+    """First and last offset (inside) of each partition, by all queries."""
+
+
+def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
+    """Reads all records and lists all files; with ``deep`` reads every file as well.
+
+    Files that a batch is publishing at this moment (its intent names them) are nobody's fault.
+    """
+    for _ in range(TRIES):
+        found = Found()
+        records = _records(store, found)
+        present = {path for path in store.list("") if is_data(path)}
+        if _count(store) == len(records):  # else a writer has published while we looked
+            break
+    found.records = len(records)
+    found.problems += rules.problems(records)
+    found.covered = _covered(records)
+    live = _live(records, found)
+    _files(store, live, present, found)
+    _orphans(store, live, present, found)
+    if deep:
+        from blumfeld_sink_spark.ledger.deep import problems
+
+        there = [entry for entry in live.values() if entry.path in present]
+        found.problems += problems(store, there, _ranges(records))
+    return found
+
+
+def is_data(path: str) -> bool:
+    """Whether this is a file of a table that the ledger speaks for."""
+    parts = path.split("/")
+    return (
+        parts[0] in tables()
+        and parts[0] not in DERIVED
+        and not any(part.startswith(("_", ".")) for part in parts)
+    )
+
+
+def live_files(records: Sequence[CommitRecord]) -> dict[str, FileEntry]:
+    """Files that the records leave, by path."""
+    return _live(records, Found())
+
+
+def _count(store: ArchiveStore) -> int:
+    return sum(len(Ledger(store).record_paths(query)) for query in store.folders(COMMITS))
+
+
+def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
+    """All that can be read."""
+    ledger = Ledger(store)
+    records = []
+    for query in store.folders(COMMITS):
+        for path in ledger.record_paths(query):
+            try:
+                record = ledger.read(path)
+            except (ArchiveError, OSError) as error:
+                found.problems.append(str(error))
+                continue
+            if path != record_path(record.query, record.batch):
+                found.problems.append(f"{path}: says that it is batch {record.batch} of {record.query}")
+            records.append(record)
+    return records
+
+
+def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int, int]]:
+    found: dict[rules.Partition, tuple[int, int]] = {}
+    for record in records:
+        for one in record.ranges:
+            first, last = found.get((one.topic, one.partition), (one.start, one.end - 1))
+            found[one.topic, one.partition] = (min(first, one.start), max(last, one.end - 1))
+    return dict(sorted(found.items()))
+
+
+def _live(records: Sequence[CommitRecord], found: Found) -> dict[str, FileEntry]:
+    named: dict[str, FileEntry] = {}
+    removed: dict[str, CommitRecord] = {}
+    for record in records:
+        for entry in record.files:
+            if entry.path in named:
+                found.problems.append(f"{entry.path}: is named by two records")
+            named[entry.path] = entry
+        removed.update(dict.fromkeys(record.removed, record))
+    found.problems += [
+        f"{path}: is taken away by batch {record.batch} of {record.query}, and no record names it"
+        for path, record in removed.items()
+        if path not in named
+    ]
+    return {path: entry for path, entry in sorted(named.items()) if path not in removed}
+
+
+def _ranges(records: Sequence[CommitRecord]) -> Mapping[rules.Partition, list[OffsetRange]]:
+    found: dict[rules.Partition, list[OffsetRange]] = {}
+    for record in records:
+        for one in record.ranges:
+            found.setdefault((one.topic, one.partition), []).append(one)
+    return {where: sorted(ranges) for where, ranges in found.items()}
+
+
+def _files(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
+    for path, entry in live.items():
+        if path not in present:
+            found.problems.append(f"{path}: is missing ({entry.rows:,} rows)")
+            continue
+        size = store.size(path)
+        if size != entry.bytes:
+            found.problems.append(f"{path}: has {size:,} bytes, its record says {entry.bytes:,}")
+        found.files += 1
+        found.rows += entry.rows
+        found.bytes += size
+
+
+def _orphans(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
+    begun = {path for intent in intents.every(store) for path in intent.files}
+    for path in sorted(present - live.keys() - begun):
+        found.problems.append(f"{path}: is named by no record; readers by glob see its rows. Run vacuum")
+
+
+def against_broker(
+    covered: Mapping[rules.Partition, tuple[int, int]],
+    earliest: Mapping[rules.Partition, int],
+    latest: Mapping[rules.Partition, int],
+) -> Iterator[tuple[bool, str]]:
+    """What the broker's offsets say of the archive's: (whether it is a problem, a line) for each partition."""
+    for where in sorted({*covered, *latest}):
+        name, first, end = f"{where[0]}-{where[1]}", earliest.get(where, 0), latest.get(where)
+        if end is None:
+            yield True, f"{name}: is archived, and the broker has no such partition"
+        elif where not in covered:
+            yield first < end, f"{name}: nothing is archived; the broker has {first}..{end}"
+        elif covered[where][1] >= end:
+            yield (
+                True,
+                (
+                    f"{name}: is archived up to {covered[where][1]}, and ends at {end} on the broker. Was the topic "
+                    "made anew? Then archive it under another root"
+                ),
+            )
+        elif covered[where][1] + 1 < first:
+            yield (
+                True,
+                (f"{name}: {covered[where][1] + 1}..{first} isn't archived, and the broker has it no more"),
+            )
+        else:
+            yield False, f"{name}: {end - covered[where][1] - 1:,} offsets behind the broker's end {end}"

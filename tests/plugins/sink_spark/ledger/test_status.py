@@ -1,0 +1,101 @@
+"""``status``: what the ledger says, without Spark and without a broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.status import status
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.records import OffsetRange
+
+from .ledger_tools import Crash, FailingStore, Work, opened, record_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    """Two batches."""
+    store = opened(tmp_path)
+    Work().publish(store)
+    Work().next().publish(store)
+    return store
+
+
+def run(store: ArchiveStore, *options: str) -> str:
+    done = CliRunner().invoke(app, ["status", "--root", store.root, *options], env={"COLUMNS": "150"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_all_is_counted(store: ArchiveStore) -> None:
+    found = status(store, 0)
+    (query,) = found.queries
+    assert (query.query, query.batch, query.messages, query.quarantined) == ("feed-1", 1, 50, 4)
+    assert query.messages_per_s == 40.0
+    assert found.covered == [OffsetRange("ticks", 0, 0, 20), OffsetRange("ticks", 1, 0, 30)]
+    assert {name: (table.files, table.rows) for name, table in found.tables.items() if name != "gaps"} == {
+        "bbo": (4, 20), "raw": (4, 20), "trades": (4, 20),
+    }  # fmt: skip
+    assert found.bytes == sum(store.size(path) for path in store.list("") if path.endswith(".parquet"))
+    assert found.ratio == pytest.approx(4000 / found.bytes)
+    assert found.gaps == sum(record.gaps for record in Ledger(store).load().records("feed-1")) > 0
+
+
+def test_it_is_shown(store: ArchiveStore) -> None:
+    (Path(store.root) / "_progress").mkdir()
+    (Path(store.root) / "_progress" / "ticks.jsonl").write_text(
+        '{"batch":0,"lag":{"ticks":{"0":99}}}\n{"batch":1,"lag":{"ticks":{"0":1234,"1":0}}}\n{"batch":2,"la'
+    )
+    said = run(store)
+    for part in ("feed-1", "1,234", "ticks-1", "0..29", "trades", "50 messages of 0.00 MB"):
+        assert part in said, part
+    assert msgspec.json.decode(run(store, "--json"))["lag"] == {"ticks": {"ticks": {"0": 1234, "1": 0}}}
+
+
+def test_who_writes_and_what_was_begun_is_shown(store: ArchiveStore) -> None:
+    counting = FailingStore(store, 12, Crash, after=False)
+    with pytest.raises(Crash):
+        Work().next().next().publish(counting)
+    assert "a batch of feed-1 was begun and not committed: run it again" in run(store)
+    with Lease(store, "ticks"):
+        said = run(store)
+    assert "ticks is being written by process" in said
+    assert "run it again" not in said
+
+
+def test_after_a_compaction_rows_count_once(store: ArchiveStore) -> None:
+    record = Ledger(store).load().last("feed-1") or record_of("x", 0)
+    old = [entry for entry in record.files if entry.table == "trades"]
+    merged = msgspec.structs.replace(old[0], path="trades/merged.parquet", rows=10, bytes=70)
+    removed = tuple(entry.path for entry in old)
+    Ledger(store).load().append(record_of("compact", 0, files=(merged,), removed=removed))
+    assert status(store, 0).tables["trades"].rows == 20
+    assert status(store, 0).tables["trades"].files == 3
+
+
+def test_no_archive_is_said_so(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["status", "--root", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no archive is there" in done.stderr
+
+
+def test_neither_spark_nor_kafka_is_imported_for_it(store: ArchiveStore) -> None:
+    code = (
+        "import sys\n"
+        "from blumfeld_sink_spark.ledger.status import status\n"
+        "from blumfeld_sink_spark.ledger.store import open_store\n"
+        "status(open_store(sys.argv[1]), 0)\n"
+        "print(sorted({'pyspark', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, store.root], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"

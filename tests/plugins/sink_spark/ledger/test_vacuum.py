@@ -1,0 +1,157 @@
+"""``vacuum``: what dead runs left goes, what a writer holds stays."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.ledger import lease
+from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.ledger.vacuum import SKEW_MS, plan, vacuum
+
+from .ledger_tools import Crash, FailingStore, Work, contents, opened, published, record_of
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return opened(tmp_path)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
+    """A batch, and a second that died before its record and left staging as well. What must stay, what may go."""
+    Work().publish(store)
+    kept = contents(store)
+    counting = FailingStore(store, -1, Crash, after=False)
+    Work().next().publish(counting)
+    at = counting.names.index("put_if_absent")
+    for path in set(contents(store)) - set(kept):
+        store.delete(path)
+    with pytest.raises(Crash):
+        Work().next().publish(FailingStore(store, at, Crash, after=False))
+    store.put("_staging/left.inprogress", b"12345")
+    gone = sorted({*contents(store), *store.list("_staging")} - set(kept))
+    return kept, [path for path in gone if not path.endswith(".lock")]
+
+
+def age(store: ArchiveStore, by_ms: int) -> None:
+    """As if all files had been written so long ago."""
+    for path in store.list(""):
+        full = Path(store.root, path)
+        os.utime(full, ns=(0, full.stat().st_mtime_ns - by_ms * 1_000_000))
+
+
+def test_what_is_left_goes_and_the_archive_stays(store: ArchiveStore) -> None:
+    kept, gone = crashed(store)
+    assert len(gone) == 2 + 8  # staging, intent, and the files of two partitions with their gaps
+    age(store, 2 * HOUR_MS)
+    found = vacuum(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
+    assert sorted(item.path for item in found.items) == gone
+    assert contents(store) == kept
+    Work().next().publish(store)
+
+
+def test_what_is_young_stays(store: ArchiveStore) -> None:
+    _, gone = crashed(store)
+    before = contents(store)
+    assert vacuum(store, now_ms=now_ms(), older_than_ms=HOUR_MS).items == []
+    assert contents(store) == before
+    assert plan(store, now_ms=now_ms() + 2 * HOUR_MS, older_than_ms=HOUR_MS).items
+    assert set(gone) <= {*contents(store), *store.list("_staging")}
+
+
+def test_an_intent_stays_while_one_of_its_files_does(store: ArchiveStore) -> None:
+    """Else nobody would know that the file is one of its batch."""
+    crashed(store)
+    age(store, 2 * HOUR_MS)
+    young = sorted(published(store))[-1]
+    os.utime(Path(store.root, young))
+    vacuum(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
+    assert store.exists("_intents/feed-1.json")
+
+
+def test_a_writer_at_work_keeps_all_but_older_staging(store: ArchiveStore) -> None:
+    crashed(store)
+    before = contents(store)
+    age(store, 2 * HOUR_MS)
+    store.put("_staging/mine.inprogress", b"1")
+    with Lease(store, "ticks"):
+        found = vacuum(store, now_ms=now_ms(), older_than_ms=0)
+    assert [item.path for item in found.items] == ["_staging/left.inprogress"]
+    assert [held.name for held in found.writers] == ["ticks"]
+    assert contents(store) == before
+    assert store.exists("_staging/mine.inprogress")
+
+
+def test_staging_a_little_older_than_the_lease_may_be_the_writers(store: ArchiveStore) -> None:
+    """The store's clock may differ."""
+    store.put("_staging/a.inprogress", b"1")
+    age(store, SKEW_MS // 2)
+    with Lease(store, "ticks"):
+        assert vacuum(store, now_ms=now_ms(), older_than_ms=0).items == []
+
+
+def test_no_known_writer_starts_in_the_middle(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Lease(store, "ticks"):
+        pass
+    seen = []
+
+    class Watching(FailingStore):
+        def list(self, prefix: str) -> Iterator[str]:
+            seen.append([held.name for held in lease.every(store) if held.is_live(now_ms())])
+            return store.list(prefix)
+
+    vacuum(Watching(store, -1, Crash, after=False), now_ms=now_ms(), older_than_ms=0)
+    assert ["ticks"] in seen
+    with Lease(store, "ticks"):
+        pass
+
+
+def test_what_a_compaction_replaced_goes(store: ArchiveStore) -> None:
+    record = Work().publish(store)
+    old = record.files[0].path
+    merged = msgspec.structs.replace(record.files[0], path=old.replace(".parquet", ".c1.parquet"))
+    store.put(merged.path, b"1")
+    Ledger(store).load().append(record_of("compact", 0, files=(merged,), removed=(old,)))
+    found = vacuum(store, now_ms=now_ms(), older_than_ms=0)
+    assert [(item.path, item.why) for item in found.items] == [(old, "replaced by a compaction")]
+    assert store.exists(merged.path)
+
+
+def run(store: ArchiveStore, *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["vacuum", "--root", store.root, *options])
+    return done.exit_code, done.output
+
+
+def test_the_command_says_what_goes(store: ArchiveStore) -> None:
+    kept, gone = crashed(store)
+    status, said = run(store, "--older-than", "0s", "--dry-run")
+    assert status == 0
+    assert all(f"{path}: " in said for path in gone)
+    assert f"{len(gone)} file(s), 0.01 MB would be removed" in said
+    assert set(gone) <= {*contents(store), *store.list("_staging")}
+    status, said = run(store, "--older-than", "0s", "--json")
+    assert status == 0
+    assert sorted(msgspec.json.decode(line)["path"] for line in said.splitlines()) == gone
+    assert contents(store) == kept
+    assert run(store)[1] == "0 file(s), 0.00 MB removed\n"
+
+
+def test_a_time_needs_its_unit(store: ArchiveStore) -> None:
+    status, said = run(store, "--older-than", "5")
+    assert status == 2
+    assert "allowed: a number with s, m, h or d" in said

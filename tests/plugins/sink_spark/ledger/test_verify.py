@@ -1,0 +1,261 @@
+"""``verify``: whole archives are whole, and whatever is done to one is named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.ledger.ledger import record_path
+from blumfeld_sink_spark.ledger.verify import against_broker, verify
+from blumfeld_sink_spark.records import CommitRecord
+from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+
+from .ledger_tools import Crash, FailingStore, Work, opened
+
+TOPIC = "usdm"
+COMMITS = 5
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small archive of real decoders, over midnight, in five commits. Not to be changed."""
+    folder = tmp_path_factory.mktemp("verify")
+    rows = captured([write_capture(folder / "capture")], TOPIC)
+    records = archive(folder / "archive", rows, batch_rows=35, query="q", decoders=("binance-usdm",))
+    assert len(records) == COMMITS
+    return folder / "archive"
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    """A copy to be harmed."""
+    return Path(shutil.copytree(made, tmp_path / "archive"))
+
+
+def run(root: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["verify", "--root", str(root), *options])
+
+
+def trades(root: Path) -> list[Path]:
+    return sorted(root.glob("trades/**/*.parquet"))
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["quick", "deep"])
+def test_a_whole_archive_is_whole(made: Path, deep: tuple[str, ...]) -> None:
+    done = run(made, *deep)
+    assert done.exit_code == 0, done.output
+    assert f"{TOPIC}-0: 0..160" in done.output
+    assert f"whole: {COMMITS} commits" in done.output
+    document = msgspec.json.decode(run(made, "--json", *deep).output)
+    assert document["whole"]
+    assert document["partitions"] == [{"topic": TOPIC, "partition": 0, "first": 0, "last": 160}]
+
+
+def test_no_archive_is_not_a_whole_one(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert done.exit_code == 1
+    assert "no archive is there" in done.output
+
+
+def lose_a_file(root: Path) -> str:
+    trades(root)[0].unlink()
+    return r"trades/.*: is missing \(\d+ rows\)"
+
+
+def cut_a_file(root: Path) -> str:
+    file = trades(root)[0]
+    file.write_bytes(file.read_bytes()[:-1])
+    return r"trades/.*: has [\d,]+ bytes, its record says [\d,]+"
+
+
+def add_a_file(root: Path) -> str:
+    shutil.copy(trades(root)[0], trades(root)[0].with_name("usdm+00000+more.parquet"))
+    return r"usdm\+00000\+more\.parquet: is named by no record; .*Run vacuum"
+
+
+def lose_a_record(root: Path) -> str:
+    (root / record_path("q", 2)).unlink()
+    return "batch 3 of query q can't follow batch 1"
+
+
+def tear_a_record(root: Path) -> str:
+    (root / record_path("q", 2)).write_bytes(b'{"version":1,')
+    return r"_commits/q/0000000002\.json: isn't a commit record"
+
+
+def rename_a_record(root: Path) -> str:
+    (root / record_path("q", 4)).rename(root / record_path("q", 5))
+    return r"0000000005\.json: says that it is batch 4 of q"
+
+
+def edit(root: Path, batch: int, change: Callable[[CommitRecord], CommitRecord]) -> None:
+    path = root / record_path("q", batch)
+    path.write_bytes(msgspec.json.encode(change(msgspec.json.decode(path.read_bytes(), type=CommitRecord))))
+
+
+def shorten_a_range(root: Path) -> str:
+    def shorter(record: CommitRecord) -> CommitRecord:
+        (taken,) = record.ranges
+        return msgspec.structs.replace(
+            record, ranges=(msgspec.structs.replace(taken, start=taken.start + 1),)
+        )
+
+    edit(root, 2, shorter)
+    return r"leaves usdm-0 70\.\.71 out, and doesn't name it as lost"
+
+
+def name_a_file_twice(root: Path) -> str:
+    first = msgspec.json.decode((root / record_path("q", 0)).read_bytes(), type=CommitRecord)
+    edit(root, 1, lambda record: msgspec.structs.replace(record, files=(*record.files, first.files[0])))
+    return r"\.parquet: is named by two records"
+
+
+def take_away_what_never_was(root: Path) -> str:
+    edit(root, 1, lambda record: msgspec.structs.replace(record, removed=("trades/x.parquet",)))
+    return r"trades/x\.parquet: is taken away by batch 1 of q, and no record names it"
+
+
+QUICK = [
+    lose_a_file, cut_a_file, add_a_file, lose_a_record, tear_a_record, rename_a_record, shorten_a_range,
+    name_a_file_twice, take_away_what_never_was,
+]  # fmt: skip
+
+
+def flip_a_byte(root: Path) -> str:
+    file = trades(root)[0]
+    data = bytearray(file.read_bytes())
+    data[10] ^= 1
+    file.write_bytes(data)
+    return r"trades/.*: has other bytes than when it was committed"
+
+
+def rewrite(root: Path, change: Callable[[pa.Table], pa.Table], file: Path | None = None) -> None:
+    """Puts other rows into a file, and makes size and hash in the record fit: the rows alone give it away."""
+    file = file or trades(root)[0]
+    pq.write_table(change(pq.read_table(file, partitioning=None)), file)
+    data, path = file.read_bytes(), str(file.relative_to(root))
+
+    def fit(record: CommitRecord) -> CommitRecord:
+        files = [
+            msgspec.structs.replace(entry, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+            if entry.path == path
+            else entry
+            for entry in record.files
+        ]
+        return msgspec.structs.replace(record, files=tuple(files))
+
+    for batch in range(COMMITS):
+        edit(root, batch, fit)
+
+
+def lose_a_row(root: Path) -> str:
+    rewrite(root, lambda rows: rows.slice(1))
+    return r"trades/.*: has \d+ rows, its record says \d+"
+
+
+def with_column(rows: pa.Table, name: str, value: int) -> pa.Table:
+    column = pa.array([value] * rows.num_rows, rows.schema.field(name).type)
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+
+
+def stray_offset(root: Path) -> str:
+    rewrite(root, lambda rows: with_column(rows, "k_offset", 159))
+    return r"has rows of usdm-0 offset 159, which isn't in its range"
+
+
+def stray_partition(root: Path) -> str:
+    rewrite(root, lambda rows: with_column(rows, "k_partition", 3))
+    return r"has rows of partition 3"
+
+
+def spoil_a_file(root: Path) -> str:
+    file = trades(root)[0]
+    file.write_bytes(b"x" * file.stat().st_size)
+    return r"trades/.*: can't be read"
+
+
+def same_rows_twice(root: Path) -> str:
+    """A compaction that named its result and forgot what it was made of."""
+    first = trades(root)[0]
+    merged = first.with_name("usdm+all+00000000000000000000-00000000000000000161.c1.parquet")
+    shutil.copy(first, merged)
+    data = merged.read_bytes()
+
+    def named(record: CommitRecord) -> CommitRecord:
+        (entry,) = [entry for entry in record.files if entry.path == str(first.relative_to(root))]
+        more = msgspec.structs.replace(
+            entry, path=str(merged.relative_to(root)), partition=-1, sha256=hashlib.sha256(data).hexdigest()
+        )
+        return msgspec.structs.replace(record, files=(*record.files, more))
+
+    edit(root, 0, named)
+    return r"rows of usdm-0 offset \d+ and \d+ more messages are in trades/.* too"
+
+
+DEEP = [flip_a_byte, lose_a_row, stray_offset, stray_partition, spoil_a_file, same_rows_twice]
+
+
+@pytest.mark.parametrize("harm", QUICK, ids=lambda harm: harm.__name__)
+def test_what_is_done_to_the_ledger_or_a_file_is_named(root: Path, harm: Callable[[Path], str]) -> None:
+    wanted = harm(root)
+    done = run(root)
+    assert done.exit_code == 1
+    assert re.search(wanted, done.stderr), done.stderr
+    assert "not whole" in done.stdout
+
+
+@pytest.mark.parametrize("harm", DEEP, ids=lambda harm: harm.__name__)
+def test_what_is_done_inside_a_file_is_named_by_deep_alone(root: Path, harm: Callable[[Path], str]) -> None:
+    wanted = harm(root)
+    assert run(root).exit_code == 0
+    done = run(root, "--deep")
+    assert done.exit_code == 1
+    assert re.search(wanted, done.stderr), done.stderr
+
+
+def test_files_of_a_batch_that_is_being_published_are_nobodys_fault(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    Work().publish(store)
+    counting = FailingStore(store, -1, Crash, after=False)
+    work = Work().next()
+    steps = 6 + 2 + 1 + 4  # tasks' files, gaps, intent, some of the moves
+    with pytest.raises(Crash):
+        work.publish(FailingStore(counting, steps, Crash, after=False))
+    assert verify(store).problems == []
+
+
+def test_other_files_under_the_root_are_not_the_ledgers(root: Path) -> None:
+    for path in (
+        "bars/date=2024-08-08/x.parquet",
+        "trades/_delta_log/0.json",
+        "notes.txt",
+        "_progress/a.jsonl",
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"1")
+    assert run(root).exit_code == 0
+
+
+def test_the_broker_s_offsets_are_compared() -> None:
+    covered = {("t", 0): (5, 9), ("t", 1): (0, 9), ("t", 2): (0, 9), ("t", 3): (0, 9)}
+    earliest = {("t", 0): 0, ("t", 1): 0, ("t", 2): 12, ("t", 4): 3, ("t", 5): 7}
+    latest = {("t", 0): 12, ("t", 1): 5, ("t", 2): 20, ("t", 4): 8, ("t", 5): 7}
+    assert list(against_broker(covered, earliest, latest)) == [
+        (False, "t-0: 2 offsets behind the broker's end 12"),
+        (True, "t-1: is archived up to 9, and ends at 5 on the broker. Was the topic made anew? Then archive it under "
+         "another root"),
+        (True, "t-2: 10..12 isn't archived, and the broker has it no more"),
+        (True, "t-3: is archived, and the broker has no such partition"),
+        (True, "t-4: nothing is archived; the broker has 3..8"),
+        (False, "t-5: nothing is archived; the broker has 7..7"),
+    ]  # fmt: skip
