@@ -68,8 +68,11 @@ def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> i
 
     :raises ArchiveError: a format refused. The archive itself is complete; the next call tries again
     """
+    wanted = formats(store, settings)
+    if not wanted:
+        return 0
     ledger.load()
-    return sum(_Delivery(store, ledger, one).run() for one in formats(store, settings))
+    return sum(_Delivery(store, ledger, one).run() for one in wanted)
 
 
 class _Delivery:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.publish import publish
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
@@ -96,9 +97,10 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             key=lambda result: (result.topic, result.partition, result.first_offset),
         )
         store = open_store(self._settings.root)
+        ledger = Ledger(store)
         publish(
             store,
-            Ledger(store),
+            ledger,
             query=self._query,
             batch=batch_id,
             planned=planned,
@@ -108,6 +110,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             now_ms=time.time_ns() // 1_000_000,
             seconds=checkpoint.seconds_since_planned(batch_id),
         )
+        deliver(store, ledger, self._settings)
 
     def abort(self, messages: Sequence[Any], batch_id: int) -> None:
         """Removes what the tasks that ended well have staged."""
