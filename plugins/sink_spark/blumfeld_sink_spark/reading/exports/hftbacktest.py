@@ -1,0 +1,256 @@
+"""Event arrays for hftbacktest (its version 2 form): ``data`` in ``<venue>_<symbol>_<date>.npz``, a file for each UTC
+day of receipt.
+
+Each event has flags for where it counts: at the exchange by ``exch_ts``, at the consumer by ``local_ts``. Both orders
+must hold, so an event that was overtaken on its way is there twice: once for each side. ``local_ts`` must not lie
+before ``exch_ts``: where the consumer's clock was behind, all of its times are shifted by the worst difference.
+
+The book is put together by the venue's ids, as ``blumfeld archive book`` does it: nothing before the first snapshot,
+and changes that a late REST snapshot lacks come again behind it, at its time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark.book.sync import Sync
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
+from blumfeld_sink_spark.tables import BOOK_DELTAS, TRADES
+
+DEPTH, TRADE, CLEAR, SNAPSHOT = 1, 2, 3, 4
+AT_EXCHANGE, AT_LOCAL, BUY, SELL = 1 << 31, 1 << 30, 1 << 29, 1 << 28
+EVENT = np.dtype(
+    [
+        ("ev", "<u8"),
+        ("exch_ts", "<i8"),
+        ("local_ts", "<i8"),
+        ("px", "<f8"),
+        ("qty", "<f8"),
+        ("order_id", "<u8"),
+        ("ival", "<i8"),
+        ("fval", "<f8"),
+    ]
+)
+"""64 bytes, aligned by itself."""
+DAY_NS = 86_400 * 10**9
+CHUNK = 1 << 17
+
+_BOOK = (
+    "ts_event", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "k_partition",
+    "k_offset",
+)  # fmt: skip
+
+
+def export(selection: Selection, out: Path) -> Iterator[Exported]:
+    """Writes the files of each symbol.
+
+    :raises ArchiveError: nothing is there
+    :raises SettingsError: a symbol has several venues and none was chosen
+    """
+    for symbol in selection.symbols_of([TRADES, BOOK_DELTAS]):
+        venue = selection.one_venue([TRADES, BOOK_DELTAS], symbol)
+        shift = max(0, -_least_latency(selection, symbol, venue))
+        events = merged([book_events(selection, symbol, venue), trade_events(selection, symbol, venue)])
+        yield from _days(events, shift, out, f"{venue}_{encode_symbol(symbol)}")
+
+
+def _least_latency(selection: Selection, symbol: str, venue: str) -> int:
+    found = [
+        pc.min(pc.subtract(rows["ts_recv"], rows["ts_event"])).as_py()
+        for name in (TRADES, BOOK_DELTAS)
+        for rows in selection.rows(name, symbol, ["ts_event", "ts_recv"], venue)
+    ]
+    return min(found, default=0)
+
+
+def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
+    """Arrays of events, by ``local_ts``."""
+    for rows in selection.rows(TRADES, symbol, ["ts_event", "ts_recv", "side", "price", "size"], venue):
+        yield _events(rows, TRADE)
+
+
+def book_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
+    """Arrays of events, by ``local_ts``."""
+    sync, held, partition = Sync(), None, None
+    for rows in selection.rows(BOOK_DELTAS, symbol, _BOOK, venue, key="k_offset"):
+        partition = rows["k_partition"][0] if partition is None else partition
+        if not pc.all(pc.equal(rows["k_partition"], partition)).as_py():
+            raise ArchiveError(
+                f"the book of {symbol} lies in several partitions, which have no order among them"
+            )
+        rows = rows if held is None else pa.concat_tables([held, rows])
+        first = pc.not_equal(rows["k_offset"], rows["k_offset"][-1])
+        count = pc.sum(first).as_py() or 0
+        held = rows.slice(count)  # the last message may go on in the next chunk
+        yield from _changes(sync, rows.slice(0, count))
+    if held is not None:
+        yield from _changes(sync, held)
+
+
+def _changes(sync: Sync, rows: pa.Table) -> Iterator[Any]:
+    if not rows.num_rows:
+        return
+    for change in sync.feed(rows.combine_chunks()):
+        if change.rows.num_rows:
+            yield _snapshot(change.rows) if change.replaces else _events(change.rows, DEPTH)
+
+
+def _events(rows: pa.Table, kind: int) -> Any:
+    made = np.zeros(rows.num_rows, EVENT)
+    side = rows["side"].to_numpy()
+    made["ev"] = kind | np.where(side > 0, BUY, np.where(side < 0, SELL, 0))
+    made["exch_ts"], made["local_ts"] = rows["ts_event"].to_numpy(), rows["ts_recv"].to_numpy()
+    made["px"], made["qty"] = numbers.floats(rows["price"]), numbers.floats(rows["size"])
+    return made
+
+
+def _snapshot(rows: pa.Table) -> Any:
+    """For each side: away with all up to its deepest level, then its levels, best first."""
+    levels = _events(rows, SNAPSHOT)
+    parts = []
+    for flag, sign in ((BUY, -1), (SELL, 1)):
+        side = levels[levels["ev"] & flag != 0]
+        if len(side):
+            side = side[np.argsort(sign * side["px"], kind="stable")]
+            clear = side[:1].copy()
+            clear["ev"], clear["px"], clear["qty"] = CLEAR | flag, side["px"][-1], 0
+            parts += [clear, side]
+    return np.concatenate(parts)
+
+
+def merged(streams: list[Iterator[Any]]) -> Iterator[Any]:
+    """Arrays of all streams by ``local_ts``, each stream in its own order: a time that goes back is lifted to the
+    latest before it (changes that come again behind a late snapshot).
+    """
+    lifted = [_lifted(stream) for stream in streams]
+    heads = [next(stream, None) for stream in lifted]
+    while any(head is not None for head in heads):
+        limit = min(int(head["local_ts"][-1]) for head in heads if head is not None)
+        parts = []
+        for at, head in enumerate(heads):
+            if head is None:
+                continue
+            count = int(np.searchsorted(head["local_ts"], limit, side="right"))
+            parts.append(head[:count])
+            heads[at] = head[count:] if count < len(head) else next(lifted[at], None)
+        rows = np.concatenate(parts)
+        yield rows[np.argsort(rows["local_ts"], kind="stable")]
+
+
+def _lifted(stream: Iterator[Any]) -> Iterator[Any]:
+    latest = -(2**63)
+    for rows in stream:
+        if len(rows):
+            rows["local_ts"] = np.maximum(np.maximum.accumulate(rows["local_ts"]), latest)
+            latest = int(rows["local_ts"][-1])
+            yield rows
+
+
+def _days(events: Iterator[Any], shift: int, out: Path, prefix: str) -> Iterator[Exported]:
+    current: DayFile | None = None
+    try:
+        for rows in events:
+            rows["local_ts"] += shift
+            days = rows["local_ts"] // DAY_NS
+            for day in np.unique(days).tolist():
+                if current is None or day != current.day:
+                    if current is not None:
+                        yield current.finish(out / f"{prefix}_{_date(current.day)}.npz")
+                    current = DayFile(day)
+                current.add(rows[days == day])
+        if current is not None:
+            yield current.finish(out / f"{prefix}_{_date(current.day)}.npz")
+    finally:
+        if current is not None:
+            current.close()
+
+
+def _member() -> zipfile.ZipInfo:
+    """Of a fixed date: the same events give the same file."""
+    member = zipfile.ZipInfo("data.npy")
+    member.compress_type = zipfile.ZIP_DEFLATED
+    return member
+
+
+def _date(day: int) -> str:
+    return f"{datetime.fromtimestamp(day * 86_400, UTC):%Y%m%d}"
+
+
+@attrs.define
+class DayFile:
+    """Events of one day on their way into a file; they wait on the disk, as the file's head says how many they are."""
+
+    day: int
+    rows: int = 0
+    _latest: int = -(2**63)
+    """``exch_ts`` of what is in the exchange's order so far."""
+    _main: IO[bytes] = attrs.field(factory=tempfile.TemporaryFile)
+    _overtaken: IO[bytes] = attrs.field(factory=tempfile.TemporaryFile)
+
+    def add(self, rows: Any) -> None:
+        """Events by ``local_ts``, behind those before."""
+        rows = rows.copy()
+        before = np.maximum.accumulate(np.concatenate([[self._latest], rows["exch_ts"]]))
+        late = rows["exch_ts"] < before[:-1]
+        self._latest = int(before[-1])
+        copies = rows[late]
+        copies["ev"] |= np.uint64(AT_EXCHANGE)
+        rows["ev"] |= np.where(late, AT_LOCAL, AT_LOCAL | AT_EXCHANGE).astype(np.uint64)
+        self._main.write(rows.tobytes())
+        self._overtaken.write(copies.tobytes())
+        self.rows += len(rows) + len(copies)
+
+    def finish(self, path: Path) -> Exported:
+        """The file."""
+        try:
+            with (
+                zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+                archive.open(_member(), "w", force_zip64=True) as out,
+            ):
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(EVENT),
+                    "fortran_order": False,
+                    "shape": (self.rows,),
+                }
+                np.lib.format.write_array_header_2_0(out, header)
+                for rows in self._in_both_orders():
+                    out.write(rows.tobytes())
+        finally:
+            self.close()
+        return Exported(path, self.rows)
+
+    def close(self) -> None:
+        """Away with what waits."""
+        self._main.close()
+        self._overtaken.close()
+
+    def _in_both_orders(self) -> Iterator[Any]:
+        """Overtaken events at the exchange's side go before the first one that is later there."""
+        self._overtaken.seek(0)
+        late = np.frombuffer(self._overtaken.read(), EVENT)
+        late = late[np.argsort(late["exch_ts"], kind="stable")]
+        self._main.seek(0)
+        latest, done = -(2**63), 0
+        while data := self._main.read(CHUNK * EVENT.itemsize):
+            rows = np.frombuffer(data, EVENT)
+            there = np.where(rows["ev"] & AT_EXCHANGE != 0, rows["exch_ts"], -(2**63))
+            highest = np.maximum(np.maximum.accumulate(there), latest)
+            latest = int(highest[-1])
+            count = int(np.searchsorted(late["exch_ts"], latest, side="left"))
+            due = late[done:count]
+            done = max(done, count)
+            yield np.insert(rows, np.searchsorted(highest, due["exch_ts"], side="right"), due)
+        yield late[done:]

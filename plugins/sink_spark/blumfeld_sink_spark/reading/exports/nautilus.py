@@ -1,0 +1,264 @@
+"""A data catalog for NautilusTrader: ``data/<type>/<instrument>/<from>_<to>.parquet`` with trade ticks, quote ticks and
+book deltas, in the Arrow schema of its 1.2xx releases with 128-bit prices (the standard Linux wheels). Later releases
+changed that schema.
+
+``ts_init`` is the time of receipt. Instruments themselves aren't written: an archive doesn't know their tick sizes.
+Precisions in the metadata are what the values need. Book rows stand in the order of receipt.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports.selection import Exported, Selection, remove
+from blumfeld_sink_spark.reading.times import iso_of
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+
+RAW_SCALE = 16
+"""Of its 128-bit fixed-point numbers."""
+ROW_GROUP_ROWS = 5000
+VENUES = {"binance-spot": ("", "BINANCE"), "binance-usdm": ("-PERP", "BINANCE"), "coinbase": ("", "COINBASE")}
+"""What it calls them: (behind the symbol, venue); others are our name in capitals."""
+
+UPDATE, DELETE, CLEAR, ADD = 2, 3, 4, 1
+F_LAST, F_SNAPSHOT = 128, 32
+NO_AGGRESSOR, BUYER, SELLER = 0, 1, 2
+BUY_SIDE, SELL_SIDE = 1, 2
+
+_FIXED = pa.binary(16)
+_TIMES = [("ts_event", pa.uint64()), ("ts_init", pa.uint64())]
+
+
+@attrs.frozen
+class Kind:
+    """One type of data."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    price: str
+    size: str
+    """Columns of ours that tell the precisions."""
+    fields: tuple[tuple[str, Any], ...]
+    made: Callable[[pa.Table], dict[str, Any]]
+
+    def schema(self, instrument: str, price_places: int, size_places: int) -> pa.Schema:
+        """Of its files."""
+        metadata = {
+            "instrument_id": instrument,
+            "price_precision": str(price_places),
+            "size_precision": str(size_places),
+        }
+        return pa.schema([pa.field(name, kind, nullable=False) for name, kind in self.fields], metadata)
+
+
+def _times(rows: pa.Table) -> dict[str, Any]:
+    return {"ts_event": rows["ts_event"].cast(pa.uint64()), "ts_init": rows["ts_recv"].cast(pa.uint64())}
+
+
+def _sides(rows: pa.Table, bid: int, ask: int) -> Any:
+    side = rows["side"].to_numpy()
+    return pa.array(np.where(side > 0, bid, np.where(side < 0, ask, 0)).astype(np.uint8))
+
+
+def _trades(rows: pa.Table) -> dict[str, Any]:
+    return {
+        "price": numbers.fixed(rows["price"], RAW_SCALE),
+        "size": numbers.fixed(rows["size"], RAW_SCALE),
+        "aggressor_side": _sides(rows, BUYER, SELLER),
+        "trade_id": pc.fill_null(rows["trade_id"].cast(pa.string()), "0"),
+        **_times(rows),
+    }
+
+
+def _quotes(rows: pa.Table) -> dict[str, Any]:
+    rows = rows.filter(
+        pc.and_(pc.is_valid(rows["bid"]), pc.is_valid(rows["ask"]))
+    )  # its quotes have both sides
+    names = {"bid_price": "bid", "ask_price": "ask", "bid_size": "bid_size", "ask_size": "ask_size"}
+    return {
+        **{theirs: numbers.fixed(rows[ours], RAW_SCALE) for theirs, ours in names.items()},
+        **_times(rows),
+    }
+
+
+def _deltas(rows: pa.Table) -> dict[str, Any]:
+    """A message's last row has F_LAST; in front of a snapshot stands a row that clears the book."""
+    offsets, snapshot = rows["k_offset"].to_numpy(), rows["is_snapshot"].to_numpy(zero_copy_only=False)
+    begins = np.concatenate([[True], offsets[1:] != offsets[:-1]])
+    ends = np.concatenate([begins[1:], [True]])
+    gone = pc.equal(rows["size"], 0).to_numpy(zero_copy_only=False)
+    made = pa.table(
+        {
+            "action": np.where(snapshot, ADD, np.where(gone, DELETE, UPDATE)).astype(np.uint8),
+            "side": _sides(rows, BUY_SIDE, SELL_SIDE),
+            "price": numbers.fixed(rows["price"], RAW_SCALE),
+            "size": numbers.fixed(rows["size"], RAW_SCALE),
+            "order_id": pa.repeat(pa.scalar(0, pa.uint64()), rows.num_rows),
+            "flags": (np.where(snapshot, F_SNAPSHOT, 0) | np.where(ends, F_LAST, 0)).astype(np.uint8),
+            "sequence": pc.fill_null(rows["last_id"], 0).cast(pa.uint64()),
+            **_times(rows),
+        }
+    )
+    heads = np.nonzero(begins & snapshot)[0]
+    if not len(heads):
+        return dict(zip(made.column_names, made.columns, strict=True))
+    order = np.argsort(np.concatenate([np.arange(len(offsets)), heads - 0.5]), kind="stable")
+    both = pa.concat_tables([made, _clears(made.take(heads))]).take(order)
+    return dict(zip(both.column_names, both.columns, strict=True))
+
+
+def _clears(rows: pa.Table) -> pa.Table:
+    count = rows.num_rows
+    constant = {"action": pa.scalar(CLEAR, pa.uint8()), "side": pa.scalar(0, pa.uint8())}
+    constant |= {"flags": pa.scalar(F_SNAPSHOT, pa.uint8())}
+    constant |= {name: pa.scalar(bytes(16), _FIXED) for name in ("price", "size")}
+    columns = {
+        name: pa.repeat(constant[name], count) if name in constant else rows[name]
+        for name in rows.column_names
+    }
+    return pa.table(columns, schema=rows.schema)
+
+
+KINDS = (
+    Kind(
+        "trade_tick",
+        TRADES,
+        ("trade_id", "side", "price", "size"),
+        "price",
+        "size",
+        (
+            ("price", _FIXED),
+            ("size", _FIXED),
+            ("aggressor_side", pa.uint8()),
+            ("trade_id", pa.string()),
+            *_TIMES,
+        ),
+        _trades,
+    ),
+    Kind(
+        "quote_tick",
+        BBO,
+        ("bid", "ask", "bid_size", "ask_size"),
+        "bid",
+        "bid_size",
+        (("bid_price", _FIXED), ("ask_price", _FIXED), ("bid_size", _FIXED), ("ask_size", _FIXED), *_TIMES),
+        _quotes,
+    ),
+    Kind(
+        "order_book_delta",
+        BOOK_DELTAS,
+        ("last_id", "side", "price", "size", "is_snapshot", "k_offset"),
+        "price",
+        "size",
+        (
+            ("action", pa.uint8()),
+            ("side", pa.uint8()),
+            ("price", _FIXED),
+            ("size", _FIXED),
+            ("order_id", pa.uint64()),
+            ("flags", pa.uint8()),
+            ("sequence", pa.uint64()),
+            *_TIMES,
+        ),
+        _deltas,
+    ),
+)
+
+
+def export(selection: Selection, out: Path) -> Iterator[Exported]:
+    """Writes a file of each type for each instrument.
+
+    :raises ArchiveError: nothing is there
+    :raises SettingsError: a symbol has several venues and none was chosen
+    """
+    names = [kind.table for kind in KINDS]
+    for symbol in selection.symbols_of(names):
+        venue = selection.one_venue(names, symbol)
+        instrument = instrument_of(symbol, venue)
+        price, size = _precisions(selection, symbol, venue)
+        for kind in KINDS:
+            schema = kind.schema(instrument, price, size)
+            yield from _export(selection, kind, symbol, venue, schema, out / "data" / kind.name / instrument)
+
+
+def instrument_of(symbol: str, venue: str) -> str:
+    """``BTCUSDT-PERP.BINANCE``."""
+    behind, name = VENUES.get(venue, ("", venue.upper().replace("-", "_")))
+    return f"{symbol.replace('/', '')}{behind}.{name}"
+
+
+def _precisions(selection: Selection, symbol: str, venue: str) -> tuple[int, int]:
+    """Of prices and of sizes: the same for all types, as it expects of an instrument."""
+    price = size = 0
+    for kind in KINDS:
+        for rows in selection.rows(kind.table, symbol, [kind.price, kind.size], venue):
+            price, size = (
+                max(price, numbers.places(rows[kind.price])),
+                max(size, numbers.places(rows[kind.size])),
+            )
+    return price, size
+
+
+def _export(
+    selection: Selection, kind: Kind, symbol: str, venue: str, schema: pa.Schema, folder: Path
+) -> Iterator[Exported]:
+    staged, count, first, last = folder / "_unfinished", 0, 0, 0
+    writer: Any = None
+    try:
+        for rows in _whole_messages(
+            selection.rows(kind.table, symbol, [*kind.columns, "ts_event", "ts_recv"], venue)
+        ):
+            made = pa.table(kind.made(rows), schema=schema)
+            if not made.num_rows:
+                continue
+            if writer is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(staged, schema, compression="zstd")
+                first = made["ts_init"][0].as_py()
+            writer.write_table(made, ROW_GROUP_ROWS)
+            count, last = count + made.num_rows, made["ts_init"][-1].as_py()
+    except BaseException:
+        remove(staged)
+        raise
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is not None:
+        final = folder / f"{_stamp(first)}_{_stamp(last)}.parquet"
+        os.replace(staged, final)
+        yield Exported(final, count)
+
+
+def _whole_messages(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows; where they have offsets, no message is cut in two."""
+    held = None
+    for rows in chunks:
+        if "k_offset" not in rows.column_names:
+            yield rows
+            continue
+        rows = rows if held is None else pa.concat_tables([held, rows])
+        count = pc.sum(pc.not_equal(rows["k_offset"], rows["k_offset"][-1])).as_py() or 0
+        held = rows.slice(count).combine_chunks()
+        if count:
+            yield rows.slice(0, count).combine_chunks()
+    if held is not None:
+        yield held
+
+
+def _stamp(ns: int) -> str:
+    """``2024-08-08T23-54-16-299000123Z``."""
+    return iso_of(ns).replace(":", "-").replace(".", "-")
+
+
+__all__: Sequence[str] = ("KINDS", "Kind", "export", "instrument_of")

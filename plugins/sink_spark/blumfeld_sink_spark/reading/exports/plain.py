@@ -1,0 +1,42 @@
+"""Every table of a symbol as one gzipped CSV file, all columns as they are: times in ns, decimals exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
+from blumfeld_sink_spark.reading.exports.tardis import CsvFile
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES, tables
+
+NAMES = (TRADES, BOOK_DELTAS, BBO)
+
+
+def export(selection: Selection, out: Path) -> Iterator[Exported]:
+    """Writes ``<table>_<symbol>.csv.gz`` of trades, book_deltas and bbo, by the time of receipt.
+
+    :raises ArchiveError: nothing is there
+    """
+    for symbol in selection.symbols_of(NAMES):
+        for name in NAMES:
+            columns = tables()[name].schema.names
+            file = None
+            for rows in selection.rows(name, symbol, columns):
+                if file is None:
+                    file = CsvFile(out / f"{name}_{encode_symbol(symbol)}.csv.gz").__enter__()
+                file.write(_plain(rows))
+            if file is not None:
+                file.__exit__()
+                yield Exported(file.path, file.rows)
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    made = {
+        name: numbers.texts(column) if pa.types.is_decimal(column.type) else column
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    }
+    return pa.table(made)

@@ -1,0 +1,116 @@
+"""What is exported: rows of a symbol and time, by venue, in the order in which they were received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.ordered import ordered
+from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.tables import tables
+
+TIME = "ts_recv"
+"""The order of an export: a consumer saw the messages so."""
+
+
+@attrs.frozen
+class Exported:
+    """A file that was written."""
+
+    path: Path
+    rows: int
+
+
+@attrs.frozen
+class Selection:
+    """Rows of an archive."""
+
+    archive: Committed
+    symbols: Sequence[str] = ()
+    """All where it is empty."""
+    venue: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    """Outside; both by the event's time."""
+
+    def symbols_of(self, names: Sequence[str]) -> list[str]:
+        """Those to export of these tables, sorted.
+
+        :raises ArchiveError: none, or one that the archive doesn't have
+        """
+        known = sorted({symbol for name in names for symbol in self.archive.symbols(name)})
+        absent = sorted(set(self.symbols) - set(known))
+        if absent or not known:
+            has = ", ".join(known[:20]) or "none"
+            raise ArchiveError(
+                f"{', '.join(names)}: nothing of {', '.join(absent) or 'any symbol'}; symbols: {has}"
+            )
+        return sorted(self.symbols) or known
+
+    def entries(self, table: str, symbol: str) -> list[FileEntry]:
+        """Files that may hold such rows."""
+        return self.archive.select(table, symbol=symbol, start_ns=self.start_ns, end_ns=self.end_ns)
+
+    def one_venue(self, names: Sequence[str], symbol: str) -> str:
+        """The venue of a symbol, for forms whose files don't name it.
+
+        :raises SettingsError: there are several and none was chosen
+        :raises ArchiveError: there are no rows
+        """
+        found: set[str] = set()
+        for name in names:
+            for entry in self.entries(name, symbol):
+                with self.archive.open_file(entry) as source:
+                    found.update(pc.unique(pq.read_table(source, columns=["venue"])["venue"]).to_pylist())
+        if self.venue and self.venue in found:
+            return self.venue
+        if not found or self.venue:
+            raise ArchiveError(f"{symbol}: no rows of {self.venue or 'any venue'} in that time")
+        if len(found) > 1:
+            raise SettingsError(f"venue: which? {symbol} is traded at {', '.join(sorted(found))}")
+        return found.pop()
+
+    def rows(
+        self, table: str, symbol: str, columns: Sequence[str], venue: str = "", key: str = TIME
+    ) -> Iterator[pa.Table]:
+        """Chunks of rows by ``key``, then as they stand in the files; each has rows."""
+        time_column = tables()[table].time_column
+        needed = list(dict.fromkeys([*columns, time_column, "venue"]))
+        for rows in ordered(self.archive, self.entries(table, symbol), needed, key):
+            kept = self._kept(rows, time_column, venue or self.venue)
+            if kept.num_rows:
+                yield kept.select(list(columns)).combine_chunks()
+
+    def _kept(self, rows: pa.Table, time_column: str, venue: str) -> pa.Table:
+        if venue:
+            rows = rows.filter(pc.equal(rows["venue"], venue))
+        if self.start_ns is not None:
+            rows = rows.filter(pc.greater_equal(rows[time_column], self.start_ns))
+        if self.end_ns is not None:
+            rows = rows.filter(pc.less(rows[time_column], self.end_ns))
+        return rows
+
+
+def empty_folder(out: Path) -> Path:
+    """The folder for an export, made.
+
+    :raises ArchiveError: something lies in it: two exports in one folder would be one that nobody asked for
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise ArchiveError(f"{out} isn't empty; choose another folder with --out, or clear it")
+    return out
+
+
+def remove(path: Path) -> None:
+    """Away with a temporary file."""
+    with suppress(FileNotFoundError):
+        path.unlink()
