@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import UNKNOWN, JsonDecoder, Kind, Parts
 from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET, book_part, quote_part, trade_part
@@ -55,7 +56,7 @@ def _trades(batch: Batch, word: str, number: str) -> Parts:
     batch.constant("e", word)
     kind = np.full(len(batch), AGGREGATE if word == "aggTrade" else 0, np.int32)
     if "X" in batch.columns:
-        market = pc.fill_null(pc.equal(batch.columns["X"], "MARKET"), True)
+        market = pc.fill_null(pc.equal(batch.column("X"), "MARKET"), True)
         kind |= np.where(market.to_numpy(zero_copy_only=False), 0, NOT_MARKET).astype(np.int32)
     return trade_part(
         batch,
@@ -77,7 +78,7 @@ def _depth(batch: Batch, usdm: bool) -> Parts:
         stream="depth",
         ts_event=batch.time_ns("T" if usdm else "E"),
         symbol=batch.symbols("s"),
-        levels=co.levels(batch.columns["b"], batch.columns["a"]),
+        levels=lv.levels(batch.columns["b"], batch.columns["a"]),
         first_id=batch.integers("U"),
         last_id=batch.integers("u"),
         prev_id=batch.integers("pu") if usdm else None,
@@ -105,7 +106,7 @@ def _snapshot(batch: Batch, usdm: bool) -> Parts:
         stream="",
         ts_event=batch.time_ns("T") if usdm and batch.has("T") else batch.stamps,
         symbol=batch.key_symbols(),
-        levels=co.levels(batch.columns["bids"], batch.columns["asks"]),
+        levels=lv.levels(batch.columns["bids"], batch.columns["asks"]),
         last_id=batch.integers("lastUpdateId"),
         is_snapshot=True,
     )

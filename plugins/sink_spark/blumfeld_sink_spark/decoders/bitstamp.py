@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts
 from blumfeld_sink_spark.decoders.parts import book_part, trade_part
@@ -77,7 +78,7 @@ def _rest(batch: Batch) -> Parts:
 
 
 def _levels(data: Batch, symbol: Any, snapshot: bool) -> Parts:
-    levels = co.levels(data.columns["bids"], data.columns["asks"])
+    levels = lv.levels(data.columns["bids"], data.columns["asks"])
     return book_part(data, "", _microseconds(data), symbol, levels, is_snapshot=snapshot)
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import REPEATED, book_part, quote_part, trade_part
@@ -49,7 +50,7 @@ def side_of(words: Any, name: str) -> Any:
 
 
 def _match(batch: Batch) -> Parts:
-    last = batch.columns["type"][0].as_py() == "last_match"
+    last = batch.column("type")[0].as_py() == "last_match"
     batch.constant("type", "last_match" if last else "match")
     return trade_part(
         batch,
@@ -71,19 +72,19 @@ def _snapshot(batch: Batch) -> Parts:
         stream="",
         ts_event=co.iso_ns(batch.need("time"), "time") if batch.has("time") else batch.stamps,
         symbol=batch.symbols("product_id"),
-        levels=co.levels(batch.columns["bids"], batch.columns["asks"]),
+        levels=lv.levels(batch.columns["bids"], batch.columns["asks"]),
         is_snapshot=True,
     )
 
 
 def _update(batch: Batch) -> Parts:
     batch.constant("type", "l2update")
-    counts, values, begins = co.tuples(batch.columns["changes"], "changes", 3)
-    levels = co.Levels(
+    counts, values, begins = lv.tuples(batch.columns["changes"], "changes", 3)
+    levels = lv.Levels(
         message=np.repeat(np.arange(len(batch)), counts),
-        side=pa.array(side_of(co.at(values, begins, 0), "a change's side"), pa.int8()),
-        price=co.at(values, begins, 1).cast(co.DECIMAL),
-        size=co.at(values, begins, 2).cast(co.DECIMAL),
+        side=pa.array(side_of(lv.at(values, begins, 0), "a change's side"), pa.int8()),
+        price=lv.at(values, begins, 1).cast(co.DECIMAL),
+        size=lv.at(values, begins, 2).cast(co.DECIMAL),
     )
     times = co.iso_ns(batch.need("time"), "time")
     return book_part(batch, "", times, batch.symbols("product_id"), levels)

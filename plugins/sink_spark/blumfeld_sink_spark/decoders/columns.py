@@ -6,7 +6,7 @@ which one it was is found by :mod:`blumfeld_sink_spark.decoders.json_table`, whi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -26,12 +26,27 @@ class BadMessageError(Exception):
     """Some message of a batch isn't what the decoder reads: what is wrong, in one line."""
 
 
+class LateStrings(Protocol):
+    """A column of strings of which none is null, that are made when they are asked for."""
+
+    def strings(self) -> Any:
+        """As an array."""
+        ...
+
+    def decimal_words(self) -> Any:
+        """(n, 2) int64: low and high words of the decimals that they are.
+
+        :raises pyarrow.ArrowInvalid: one is none
+        """
+        ...
+
+
 @attrs.frozen
 class Batch:
     """Parsed messages of one kind, in the order of their rows."""
 
     columns: dict[str, Any]
-    """By the message's own key."""
+    """By the message's own key: arrays, or :class:`LateStrings`, or sides of a book (see ``levels``)."""
     rows: Any
     """int32: each message's place in the batch that is decoded, growing."""
     stamps: Any
@@ -65,14 +80,19 @@ class Batch:
 
         :raises BadMessageError: some have it
         """
-        column = self.columns[name]
+        column = self.column(name)
         if 0 < column.null_count < len(column):
             raise BadMessageError(f"{name} is there in some messages only")
         return len(column) > 0 and column.null_count == 0
 
+    def column(self, name: str) -> Any:
+        """A column as Arrow has it."""
+        column = self.columns[name]
+        return column if isinstance(column, pa.Array) else column.strings()
+
     def need(self, name: str) -> Any:
         """A column without nulls."""
-        column = self.columns[name]
+        column = self.column(name)
         if column.null_count:
             raise BadMessageError(f"{name} is missing or null")
         return column
@@ -90,7 +110,10 @@ class Batch:
 
     def decimals(self, name: str) -> Any:
         """A column of decimal strings, exactly."""
-        return self.need(name).cast(DECIMAL)
+        column = self.columns[name]
+        if isinstance(column, pa.Array):
+            return self.need(name).cast(DECIMAL)
+        return decimals_of(column.decimal_words())
 
     def symbols(self, name: str) -> Any:
         """A column of names: none is empty."""
@@ -151,133 +174,34 @@ def iso_ns(texts: Any, name: str) -> Any:
 def seconds_ns(texts: Any) -> Any:
     """``1618678147.930485`` in int64 ns, exactly."""
     words = texts.cast(pa.decimal128(28, 9))
-    nanos = _words(words)
+    nanos = words_of(words)
     if len(nanos) and (nanos[:, 1].any() or (nanos[:, 0] < 0).any()):
         raise BadMessageError("a time in seconds is out of range")
     return nanos[:, 0].copy()
 
 
-def _words(decimals: Any) -> Any:
+def words_of(decimals: Any) -> Any:
     """(n, 2) int64: low and high words of decimals without nulls."""
     return np.frombuffer(decimals.buffers()[1], np.int64)[
         2 * decimals.offset : 2 * (decimals.offset + len(decimals))
     ].reshape(-1, 2)
 
 
-def _decimals(words: Any) -> Any:
+def decimals_of(words: Any) -> Any:
     """Decimals of (n, 2) int64 words."""
     return pa.Array.from_buffers(DECIMAL, len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
 
 
 def null_if_zero(price: Any, size: Any) -> tuple[Any, Any]:
     """One side of a best bid and ask; null where the venue says that it is empty by a price of 0."""
-    empty = ~_words(price).any(axis=1)
+    empty = ~words_of(price).any(axis=1)
     if not empty.any():
         return price, size
     mask = pa.array(~empty)
     return pc.if_else(mask, price, None), pc.if_else(mask, size, None)
 
 
-@attrs.frozen
-class Levels:
-    """Levels of a book, flat, in the order of their messages: each message's bids, then its asks."""
-
-    message: Any
-    """int64: the message's place in the parsed batch."""
-    side: Any
-    price: Any
-    size: Any
-
-
-def levels(bids: Any, asks: Any) -> Levels:
-    """Flatten lists of ``[price, size, …]`` strings.
-
-    :raises BadMessageError: a level isn't a pair (or more) of strings
-    """
-    return _woven(*_pairs(bids, "bids"), *_pairs(asks, "asks"))
-
-
-def levels_of_objects(bids: Any, asks: Any) -> Levels:
-    """Flatten lists of objects whose first two fields are price and size, both decimals.
-
-    :raises BadMessageError: one is missing or null
-    """
-    return _woven(*_couples(bids, "bids"), *_couples(asks, "asks"))
-
-
-def _couples(lists: Any, name: str) -> tuple[Any, Any]:
-    """Counts of levels by message, and (n, 4) words: price and size of each level."""
-    flat = lists.flatten()
-    price, size = flat.flatten()[:2]
-    if lists.null_count or price.null_count or size.null_count:
-        raise BadMessageError(f"a level of {name} has no price or no size")
-    return list_counts(lists), np.hstack([_words(price), _words(size)])
-
-
-def _woven(bid_counts: Any, bid_words: Any, ask_counts: Any, ask_words: Any) -> Levels:
-    """Each message's bids, then its asks."""
-    counts = bid_counts + ask_counts
-    begins = np.cumsum(counts) - counts
-    at_bids = np.arange(len(bid_words)) + np.repeat(begins - (np.cumsum(bid_counts) - bid_counts), bid_counts)
-    at_asks = np.arange(len(ask_words)) + np.repeat(
-        begins + bid_counts - (np.cumsum(ask_counts) - ask_counts), ask_counts
-    )
-    words = np.empty((len(bid_words) + len(ask_words), 4), np.int64)
-    words[at_bids] = bid_words
-    words[at_asks] = ask_words
-    side = np.ones(len(words), np.int8)
-    side[at_asks] = -1
-    return Levels(
-        message=np.repeat(np.arange(len(counts)), counts),
-        side=pa.array(side),
-        price=_decimals(words[:, :2]),
-        size=_decimals(words[:, 2:]),
-    )
-
-
 def list_counts(lists: Any) -> Any:
     """How many elements each list has; lists without nulls."""
     offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
     return np.diff(offsets)
-
-
-def tuples(lists: Any, name: str, width: int) -> tuple[Any, Any, Any]:
-    """Lists of lists of strings, each inner list of ``width`` strings or more: how many inner lists each has, all
-    strings flat, and where each inner list begins in them.
-
-    :raises BadMessageError: shorter, or a null somewhere
-    """
-    if lists.null_count:
-        raise BadMessageError(f"{name} is missing or null")
-    inner = lists.flatten()
-    if inner.null_count:
-        raise BadMessageError(f"an element of {name} is null")
-    values = inner.flatten()
-    if values.null_count:
-        raise BadMessageError(f"an element of {name} has a null")
-    widths = list_counts(inner)
-    if len(widths) and widths.min() < width:
-        raise BadMessageError(f"an element of {name} has fewer than {width} parts")
-    return list_counts(lists), values, np.cumsum(widths) - widths
-
-
-def at(values: Any, begins: Any, nth: int) -> Any:
-    """The nth string of each inner list."""
-    return values.take(pa.array(begins + nth))
-
-
-def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
-    """Counts of levels by message, and (n, 4) words: price and size of each level."""
-    counts, values, begins = tuples(lists, name, 2)
-    if len(values) > 2 * len(begins):
-        values = values.take(pa.array(np.stack([begins, begins + 1], axis=1).ravel()))
-    return counts, _words(values.cast(DECIMAL)).reshape(-1, 4)
-
-
-def spread(column: Any, message: Any, one: bool = False) -> Any:
-    """Values of messages, repeated for their levels (``one``: there is but one message)."""
-    if isinstance(column, np.ndarray):
-        return pa.array(column[message])
-    if len(column) and (one or pc.count_distinct(column).as_py() == 1):
-        return pa.repeat(column[0], len(message))
-    return column.take(pa.array(message))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import book_part, quote_part, trade_part
@@ -62,7 +63,7 @@ def _book(batch: Batch) -> Parts:
     if price.null_count or size.null_count:
         raise BadMessageError("px or sz is missing or null")
     nth = np.repeat(np.arange(len(counts)), counts)
-    levels = co.Levels(
+    levels = lv.Levels(
         message=nth // 2,
         side=pa.array(np.where(nth % 2 == 0, 1, -1).astype(np.int8)),
         price=price.cast(co.DECIMAL),

@@ -27,11 +27,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from blumfeld.spi.decoders import Continuity, Decoded, Rejected
+from blumfeld_sink_spark.decoders import shapes
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 
 UNKNOWN = -1
 """Of a message whose kind its first bytes don't tell."""
 _NULL = -2
+_FEW = 4
+"""Fewer messages than this aren't worth the looking for their common shape."""
 _FAILURES = (BadMessageError, pa.ArrowException, OverflowError, UnicodeDecodeError)
 
 
@@ -218,11 +221,16 @@ class _Run:
 
 
 def _parsed(values: Any, kind: Kind) -> dict[str, Any]:
-    """Columns of values that are one object each.
+    """Columns of values that are one object each: by their common shape, or else by the parser.
 
     :raises BadMessageError: some value isn't
     :raises pyarrow.ArrowInvalid: the same, in Arrow's words
     """
+    shaped = None if kind.rewrite or len(values) < _FEW else shapes.read(values, kind.schema, kind.inside)
+    return _by_parser(values, kind) if shaped is None else shaped
+
+
+def _by_parser(values: Any, kind: Kind) -> dict[str, Any]:
     if not (pc.all(pc.starts_with(values, "{")).as_py() and pc.all(pc.ends_with(values, "}")).as_py()):
         raise BadMessageError("is no JSON object")
     values.cast(pa.string())  # Arrow's parser lets bytes pass that are no UTF-8

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.coinbase import side_of
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
@@ -56,9 +57,9 @@ def _v1_book(batch: Batch) -> Parts:
         raise BadMessageError("is neither a snapshot (as, bs) nor an update (a, b)")
     times = np.zeros(len(batch), np.int64)
     for name in _SIDES:
-        counts, values, begins = co.tuples(lists[name], name, 3)
+        counts, values, begins = lv.tuples(lists[name], name, 3)
         message = np.repeat(np.arange(len(batch)), counts)
-        np.maximum.at(times, message, co.seconds_ns(co.at(values, begins, 2)))
+        np.maximum.at(times, message, co.seconds_ns(lv.at(values, begins, 2)))
     times = np.where(times == 0, batch.stamps, times)  # an empty snapshot
     bids = pc.if_else(pa.array(whole), lists["bs"], lists["b"])
     asks = pc.if_else(pa.array(whole), lists["as"], lists["a"])
@@ -67,7 +68,7 @@ def _v1_book(batch: Batch) -> Parts:
         stream="",
         ts_event=times,
         symbol=batch.symbols("p"),
-        levels=co.levels(bids, asks),
+        levels=lv.levels(bids, asks),
         is_snapshot=whole,
         flags=_crc(data.columns["c"], "c"),
     )
@@ -90,22 +91,22 @@ def _named(batch: Batch, prefix: str) -> None:
 
 def _v1_trades(batch: Batch) -> Parts:
     batch.constant("n", "trade")
-    counts, values, begins = co.tuples(batch.columns["x"], "trades", 4)
+    counts, values, begins = lv.tuples(batch.columns["x"], "trades", 4)
     message = np.repeat(np.arange(len(batch)), counts)
     items = Batch({}, batch.rows[message], batch.stamps[message], batch.keys, batch.venue)
-    side = co.at(values, begins, 3)
+    side = lv.at(values, begins, 3)
     buys = pc.equal(side, "b")
     if not pc.all(pc.or_(buys, pc.equal(side, "s"))).as_py():
         raise BadMessageError("a trade's side is neither b nor s")
     return trade_part(
         items,
         stream="",
-        ts_event=co.seconds_ns(co.at(values, begins, 2)),
+        ts_event=co.seconds_ns(lv.at(values, begins, 2)),
         symbol=batch.symbols("p").take(pa.array(message)),
         trade_id=None,
         side=np.where(buys.to_numpy(zero_copy_only=False), 1, -1).astype(np.int8),
-        price=co.at(values, begins, 0).cast(co.DECIMAL),
-        size=co.at(values, begins, 1).cast(co.DECIMAL),
+        price=lv.at(values, begins, 0).cast(co.DECIMAL),
+        size=lv.at(values, begins, 1).cast(co.DECIMAL),
     )
 
 
@@ -116,9 +117,9 @@ def _v1_spread(batch: Batch) -> Parts:
     if values.null_count or (widths != 5).any():
         raise BadMessageError("a spread is bid, ask, time, bid size and ask size")
     begins = np.arange(len(batch)) * 5
-    bid, ask, bid_size, ask_size = (co.at(values, begins, nth).cast(co.DECIMAL) for nth in (0, 1, 3, 4))
+    bid, ask, bid_size, ask_size = (lv.at(values, begins, nth).cast(co.DECIMAL) for nth in (0, 1, 3, 4))
     sides = (*co.null_if_zero(bid, bid_size), *co.null_if_zero(ask, ask_size))
-    times = co.seconds_ns(co.at(values, begins, 2))
+    times = co.seconds_ns(lv.at(values, begins, 2))
     return quote_part(batch, "", times, batch.symbols("p"), None, sides)
 
 
@@ -134,7 +135,7 @@ def _v2_book(batch: Batch) -> Parts:
         stream="",
         ts_event=co.iso_ns(items.need("timestamp"), "timestamp") if items.has("timestamp") else items.stamps,
         symbol=items.symbols("symbol"),
-        levels=co.levels_of_objects(items.need("bids"), items.need("asks")),
+        levels=lv.levels_of_objects(items.need("bids"), items.need("asks")),
         is_snapshot=whole.to_numpy(zero_copy_only=False)[message],
         flags=_crc(items.columns["checksum"], "checksum"),
     )

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
+from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.coinbase import side_of
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
@@ -74,7 +75,7 @@ def _book(batch: Batch) -> Parts:
         stream=channel if numbered else "",
         ts_event=items.time_ns("ts"),
         symbol=symbol,
-        levels=co.levels(items.columns["bids"], items.columns["asks"]),
+        levels=lv.levels(items.columns["bids"], items.columns["asks"]),
         last_id=items.integers("seqId") if numbered else None,
         prev_id=items.integers("prevSeqId") if numbered else None,
         is_snapshot=whole.to_numpy(zero_copy_only=False)[message],
@@ -84,7 +85,7 @@ def _book(batch: Batch) -> Parts:
 
 def _whole_book(batch: Batch) -> Parts:
     items, _, symbol, _ = _elements(batch, ("books5",))
-    levels = co.levels(items.columns["bids"], items.columns["asks"])
+    levels = lv.levels(items.columns["bids"], items.columns["asks"])
     last = items.integers("seqId") if items.has("seqId") else None
     return book_part(items, "", items.time_ns("ts"), symbol, levels, last_id=last, is_snapshot=True)
 
@@ -98,7 +99,7 @@ def _best(batch: Batch) -> Parts:
 
 def _first(items: Batch, name: str) -> tuple[Any, Any]:
     """Price and size of the first level of each; null where there is no level."""
-    counts, values, begins = co.tuples(items.columns[name], name, 2)
+    counts, values, begins = lv.tuples(items.columns[name], name, 2)
     at = (np.cumsum(counts) - counts)[counts > 0]
     place = np.zeros(len(items), np.int64)
     place[counts > 0] = begins[at]

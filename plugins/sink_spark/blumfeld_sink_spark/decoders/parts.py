@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from blumfeld_sink_spark.decoders.columns import Batch, Levels, spread
+from blumfeld_sink_spark.decoders.columns import Batch
 from blumfeld_sink_spark.decoders.json_table import Parts
+from blumfeld_sink_spark.decoders.levels import Levels, spread
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 NOT_MARKET = 1
