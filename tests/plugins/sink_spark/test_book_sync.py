@@ -245,14 +245,14 @@ def test_both_books_are_that_of_a_slow_reader(
 
 def test_prices_come_and_go_without_end() -> None:
     """Levels far from the top that come and go leave nothing behind."""
+    feed = [Sent(1, 1, 0, {"5000": "1"}, snapshot=True)]
+    for at in range(2, 3000):
+        feed += [Sent(at, at, at - 1, {f"{at}": "1", "5000": "2"}), Sent(at, at, at - 1, {f"{at}": "0"})]
     tops = Tops()
-    list(tops.take(Sync().feed(rows_of([Sent(bids={"5": "1"}, snapshot=True)]))))
-    for at in range(3000):
-        tops.bids.put(-at, 1)
-        tops.bids.put(-at, 0)
-        tops.bids.put(9, 1)
-        assert tops.bids.best() is not None
-        assert len(tops.bids.heap) <= 4 * len(tops.bids.sizes) + 1025
+    feed = [attrs.evolve(one, first=at, last=at, prev=at - 1) for at, one in enumerate(feed, 1)]
+    best = list(tops.take(Sync().feed(rows_of(feed))))
+    assert {one.bid for one in best} == {Decimal(5000)}
+    assert (len(tops.bids.sizes), len(tops.bids.heap) < 1100) == (1, True)
 
 
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), max_size=20), st.integers(0, 3))

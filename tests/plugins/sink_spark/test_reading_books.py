@@ -156,7 +156,10 @@ def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
     plain = books.at(found, book, at)
     list(snapshots.write(found, book, 5 * SECOND, 0))
     stored = books.at(found, book, at)
-    assert (plain.snapshot, stored.snapshot) == ("offset 2", "stored")
+    assert (plain.snapshot, stored.snapshot) == (
+        "the snapshot at offset 2",
+        "the snapshot stored for 2024-08-09T00:00:05.000000000Z",
+    )
     assert levels(stored) == levels(plain) == slow(root.parent, at)
     assert (stored.last_id, stored.offset, stored.sync.breaks) == (plain.last_id, plain.offset, 0)
     exact = books.at(found, book, MIDNIGHT + 5 * SECOND)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -38,15 +39,6 @@ class Side:
 
     sizes: dict[int, int] = attrs.field(factory=dict)
     heap: list[int] = attrs.field(factory=list)
-
-    def put(self, price: int, size: int) -> None:
-        """A level changes; size 0 takes it away."""
-        if size:
-            if price not in self.sizes:
-                heappush(self.heap, price)
-            self.sizes[price] = size
-        else:
-            self.sizes.pop(price, None)
 
     def best(self) -> int | None:
         """The best price."""
@@ -88,20 +80,29 @@ class Tops:
         ends = np.nonzero(np.concatenate([offsets[1:] != offsets[:-1], [True]]))[0]
         ids = rows.column("last_id").take(ends).to_pylist()
         times = rows.column("ts_event").take(ends).to_pylist()
-        sides = rows.column("side").to_pylist()
         prices, sizes = integers(rows.column("price")), integers(rows.column("size"))
-        put_bid, put_ask = self.bids.put, self.asks.put
-        start = 0
-        for end, offset, last_id, ts in zip(
-            (ends + 1).tolist(), offsets[ends].tolist(), ids, times, strict=True
-        ):
-            for at in range(start, end):
-                if sides[at] > 0:
-                    put_bid(-prices[at], sizes[at])
-                else:
-                    put_ask(prices[at], sizes[at])
-            start = end
+        levels = zip(rows.column("side").to_pylist(), prices, sizes, strict=True)
+        counts = np.diff(ends, prepend=-1).tolist()
+        for count, offset, last_id, ts in zip(counts, offsets[ends].tolist(), ids, times, strict=True):
+            self._put(islice(levels, count))
             yield self._top(offset, last_id, ts)
+
+    def _put(self, levels: Iterable[tuple[int, int, int]]) -> None:
+        """Levels of one message: size 0 takes one away."""
+        bids, asks = self.bids.sizes, self.asks.sizes
+        bid_heap, ask_heap = self.bids.heap, self.asks.heap
+        for side, price, size in levels:
+            if side > 0:
+                price = -price
+                sizes, heap = bids, bid_heap
+            else:
+                sizes, heap = asks, ask_heap
+            if size:
+                if price not in sizes:
+                    heappush(heap, price)
+                sizes[price] = size
+            elif price in sizes:
+                del sizes[price]
 
     def _top(self, offset: int, last_id: int | None, ts: int) -> Best:
         bid, ask = self.bids.best(), self.asks.best()

@@ -9,6 +9,9 @@ import typer
 from blumfeld_sink_spark.commands.edge import edge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from decimal import Decimal
+
     from blumfeld_sink_spark.reading.books import Standing
     from blumfeld_sink_spark.reading.committed import Committed
     from blumfeld_sink_spark.reading.deltas import BookOf
@@ -105,6 +108,7 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
     console = Console()
     bids, asks = (_levels(standing, side, depth) for side in (1, -1))
     most = max((row["size"] for row in (*bids, *asks)), default=None)
+    places = {name: _places(row[name] for row in (*bids, *asks)) for name in ("price", "size")}
     table = Table(title=f"{book.symbol} at {iso_of(standing.ts_event)}", show_edge=False)
     for name in ("", "price", "size"):
         table.add_column(name, justify="right" if name else "left")
@@ -112,7 +116,7 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
     for rows, name, colour in ((asks[::-1], "ask", "red"), (bids, "bid", "green")):
         for row in rows:
             bar = "█" * max(1, round(BAR_CELLS * float(row["size"] / most))) if most else ""
-            price, size = (f"{row[column].normalize():,f}" for column in ("price", "size"))
+            price, size = (f"{row[column]:,.{places[column]}f}" for column in ("price", "size"))
             table.add_row(name, price, size, bar, style=colour)
         if name == "ask":
             table.add_section()
@@ -121,7 +125,7 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
         spread = asks[0]["price"] - bids[0]["price"]
         console.print(f"spread {spread.normalize():,f}")
     console.print(
-        f"{standing.venue}, update {standing.last_id}, offset {standing.offset} of {book.topic}; from the snapshot at "
+        f"{standing.venue}, update {standing.last_id}, offset {standing.offset} of {book.topic}; from "
         f"{standing.snapshot}",
         highlight=False,
     )
@@ -132,6 +136,11 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
             style="yellow",
             highlight=False,
         )
+
+
+def _places(numbers: Iterable[Decimal]) -> int:
+    """How many decimals it takes to show all of these."""
+    return max((0, *(-int(number.normalize().as_tuple().exponent) for number in numbers)))
 
 
 def _write(

@@ -43,17 +43,22 @@ def command(
         for row in rows.to_pylist():
             typer.echo(msgspec.json.encode(row).decode())
     else:
-        _print(rows, limit)
+        _print(rows, limit, asked=bool(kind or symbol or start or end))
     if fail and rows.num_rows:
         raise typer.Exit(FOUND)
 
 
-def _print(rows: pa.Table, limit: int) -> None:
+def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
     from rich.console import Console
 
     console = Console()
     if not rows.num_rows:
-        console.print("no gaps: every id that the venues number is there once, in order")
+        found = (
+            "nothing of that kind is recorded"
+            if asked
+            else "no gaps: what the venues number is there once, in order"
+        )
+        console.print(found)
         return
     console.print(_calendar(rows))
     if limit:

@@ -165,11 +165,9 @@ def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
     if last is None:
         raise ArchiveError(f"{book.topic}: the snapshot of {book.symbol} before {iso_of(at_ns)} is empty")
     row = last.to_pylist()[0]
-    origin = (
-        "stored"
-        if start.stored is not None and sync.snapshot_offset is None
-        else f"offset {sync.snapshot_offset}"
-    )
+    origin = f"the snapshot at offset {sync.snapshot_offset}"
+    if sync.snapshot_offset is None:
+        origin = f"the snapshot stored for {iso_of(start.ts)}"
     return Standing(ladder, sync, row["venue"], row["ts_event"], row["last_id"], row.get("k_offset"), origin)
 
 
