@@ -93,7 +93,7 @@ def _run(session: Any, settings: ArchiveSettings, feed: Feed, contestant: str, n
     shutil.rmtree(place, ignore_errors=True)
     begun = time.perf_counter()
     if contestant in SPARK:
-        frame = rival.rows(session, feed.kind, settings.bootstrap, feed.topic)
+        frame = rival.rows(session.spark, feed.kind, settings.bootstrap, feed.topic)
         table = place / "table"
         rival.archive(frame, str(table), str(place / "checkpoint"), SPARK[contestant])
     else:

@@ -16,6 +16,7 @@ from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import failures, planning
@@ -23,7 +24,7 @@ from blumfeld_sink_spark.spark.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.client import Topics
 from blumfeld_sink_spark.spark.progress import Event, Notice, ProgressFile, Totals, batch_done
 from blumfeld_sink_spark.spark.readers import Choice, choose, stream
-from blumfeld_sink_spark.spark.session import open_session
+from blumfeld_sink_spark.spark.session import Session, open_session
 from blumfeld_sink_spark.spark.sink import SINK, ArchiveSink
 
 Mode = Literal["run", "once", "backfill"]
@@ -40,12 +41,12 @@ def archive(
     mode: Mode = "once",
     stop: StopEvent | None = None,
     on_progress: OnProgress | None = None,
-    session: Any = None,
+    session: Session | None = None,
 ) -> Totals:
     """Archives what the topics have (``once``), what they get until ``stop`` is set (``run``), or the offsets of a
     ``backfill`` from ``starting`` to ``ending``. May be called again after any end of an earlier call, and goes on.
 
-    Starts and stops Spark, unless a ``session`` of :func:`open_session` is given. To be called outside of an event
+    Starts and stops Spark, unless a ``session`` is given, which stays open. To be called outside of an event
     loop; takes about 5 s before the first batch.
 
     :raises SettingsError: the settings are wrong. Nothing was opened
@@ -64,6 +65,7 @@ def archive(
     lease = Lease(store, settings.name)
     lease.take()
     try:
+        deliver(store, Ledger(store), settings)  # what an earlier run committed and didn't hand on
         beginning = begin(settings, mode, store, topics, tell)
         run = _Run(settings, mode, choice, beginning, store, lease, stop or StopEvent(), tell, session)
         totals = run.run()
@@ -84,11 +86,12 @@ class _Run:
     lease: Lease
     stop: StopEvent
     tell: OnProgress
-    session: Any
+    given: Session | None
     totals: Totals = attrs.field(factory=Totals)
     _seen: int = -1
     _ledger: Ledger = attrs.field(init=False)
     _file: ProgressFile = attrs.field(init=False)
+    _session: Session = attrs.field(init=False)
     _renewed: float = attrs.field(factory=time.monotonic)
 
     def run(self) -> Totals:
@@ -98,15 +101,14 @@ class _Run:
         self._ledger = Ledger(self.store)
         self._file = ProgressFile(self.settings)
         self._seen = self.beginning.last_batch
-        spark = self.session or open_session(self.settings, self.choice.jars)
+        self._session = self.given or open_session(self.settings, self.choice.jars)
         try:
             with _spoken():
-                query = self._start(spark)
-                self._watch(query)
+                self._watch(self._start(self._session.spark))
         finally:
-            if self.session is None:
-                with suppress(Exception):  # a JVM that died has nothing left to stop
-                    spark.stop()
+            self._tell_said()
+            if self.given is None:
+                self._session.stop()
         return self.totals
 
     def _start(self, spark: Any) -> Any:
@@ -132,8 +134,9 @@ class _Run:
         while query.isActive:
             if self.stop.wait(POLL_S):
                 self._stop(query)
-                break
+                return
             self._tell_done(query)
+            self._tell_said()
             self._renew()
         failed = query.exception()
         self._tell_done(query)
@@ -142,14 +145,23 @@ class _Run:
 
     def _stop(self, query: Any) -> None:
         """Between two batches if there is a between; in the middle of one it is run again at the next start."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
         until = time.monotonic() + STOP_PATIENCE_S
-        last = self._last_batch(query)
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-            if self._last_batch(query) > last:
-                break
-            time.sleep(POLL_S)
-            self._renew()
-        query.stop()
+        try:
+            last = self._last_batch(query)
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+                if self._last_batch(query) > last:
+                    break
+                time.sleep(POLL_S)
+                self._renew()
+            query.stop()
+            self._tell_done(query)
+        except (Py4JError, PySparkException, ConnectionError):
+            self.tell(
+                Notice(text="Spark ended in the middle of a batch, which is done again at the next start")
+            )
 
     def _last_batch(self, query: Any) -> int:
         progress = query.lastProgress
@@ -169,6 +181,10 @@ class _Run:
             self._file.add(done)
             self.tell(done)
 
+    def _tell_said(self) -> None:
+        for line in self._session.said():
+            self.tell(Notice(text=line))
+
     def _renew(self) -> None:
         if time.monotonic() - self._renewed > RENEW_S:
             self.lease.renew()
@@ -178,7 +194,7 @@ class _Run:
 @contextmanager
 def _spoken() -> Iterator[None]:
     """Spark's exceptions as ours."""
-    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:

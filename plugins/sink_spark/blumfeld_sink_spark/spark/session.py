@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from blumfeld_sink_spark.spark.fetch import BATCH_ROWS
 from blumfeld_sink_spark.spark.jars import Jars, find_jars
 from blumfeld_sink_spark.spark.java import Java, cache_folder, find_java
 
+END_S = 20.0
+"""How long a JVM may take to end."""
+
+SPOKEN = b"blumfeld archive: "
+"""How our remarks in workers begin."""
+
 OLDEST = (4, 2)
 """The first pyspark whose Python sources can be told how much to read."""
 
@@ -28,32 +36,101 @@ appender.none.name = none
 """
 
 
-def open_session(settings: ArchiveSettings, jars: Jars | None, java: Java | None = None) -> Any:
-    """A session of this archive. One JVM may hold one at a time.
-
-    :raises ArchiveError: no Java that fits, pyspark is too old, or the JVM doesn't start
+class Session:
+    """A Spark session and its JVM, which ends with it. What the JVM and its workers print goes to a file, of which
+    ``said`` gives the lines that are ours.
     """
-    check_pyspark()
-    java = java or find_java()
-    os.environ["JAVA_HOME"] = java.home
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"blumfeld archive {settings.name}").master(settings.master)
-    for key, value in configuration(settings, jars, java).items():
-        builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
-        raise ArchiveError(
-            f"Spark didn't start with {java.command} (Java {java.version}): {_brief(error)}"
-        ) from error
-    spark.sparkContext.setLogLevel("OFF")
-    if not settings.master.startswith("local["):
-        ship(spark)
-    return spark
+    def __init__(self, settings: ArchiveSettings, jars: Jars | None, java: Java | None = None) -> None:
+        """Starts it. One process may hold one at a time.
+
+        :raises ArchiveError: no Java that fits, pyspark is too old, or the JVM doesn't start
+        """
+        check_pyspark()
+        java = java or find_java()
+        os.environ["JAVA_HOME"] = java.home
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        self._output = tempfile.TemporaryFile(prefix="blumfeld-spark-")  # noqa: SIM115 — closed by stop
+        self._rest = b""
+        try:
+            self.spark = self._start(settings, configuration(settings, jars, java))
+        except BaseException as error:
+            told = self._tail()
+            self._output.close()
+            if not isinstance(error, Exception):
+                raise
+            raise ArchiveError(
+                f"Spark didn't start with {java.command} (Java {java.version}): {told or _brief(error)}"
+            ) from error
+
+    def _start(self, settings: ArchiveSettings, values: dict[str, str]) -> Any:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        conf = SparkConf(loadDefaults=False)
+        conf.setMaster(settings.master).setAppName(f"blumfeld archive {settings.name}").setAll(
+            list(values.items())
+        )
+        # A session of its own: a signal to our process group is ours to take, between two batches.
+        popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
+        gateway = launch_gateway(conf, popen)
+        self._process = gateway.proc
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("OFF")
+        if not is_local(settings.master):
+            ship(context)
+        return SparkSession(context)
+
+    def said(self) -> list[str]:
+        """Remarks of ours that workers printed since the last call."""
+        text = self._rest + os.pread(self._output.fileno(), 1 << 20, self._read)
+        self._read += len(text) - len(self._rest)
+        *lines, self._rest = text.split(b"\n")
+        return [
+            line.removeprefix(SPOKEN).decode(errors="replace") for line in lines if line.startswith(SPOKEN)
+        ]
+
+    def stop(self) -> None:
+        """Ends Spark and its JVM. Never raises: a JVM that died has nothing left to stop."""
+        with suppress(Exception):
+            self.spark.stop()
+        _end_jvm(self._process)
+        self._output.close()
+
+    _read = 0
+    _process: Any = None
+
+    def _tail(self) -> str:
+        """The last line of what was printed that isn't a warning."""
+        text = os.pread(self._output.fileno(), 1 << 16, 0).decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip() and "WARN" not in line]
+        return lines[-1][:300] if lines else ""
+
+
+def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
+    """A session for an archive of these settings, to be stopped. :raises ArchiveError: as :class:`Session`"""
+    return Session(settings, jars)
+
+
+def _end_jvm(process: Any) -> None:
+    """The JVM lives as long as its standard input; the next session of this process gets one of its own."""
+    from pyspark import SparkContext
+
+    with suppress(Exception):
+        if SparkContext._gateway is not None:
+            SparkContext._gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> dict[str, str]:
@@ -79,8 +156,8 @@ def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> d
     }
     if jars is not None:
         own["spark.jars"] = ",".join(jars.paths)
-    if not settings.master.startswith("local"):
-        del own["spark.driver.bindAddress"], own["spark.driver.host"]  # executors must reach the driver
+    if not settings.master.startswith("local"):  # executors on this machine find it by loopback
+        del own["spark.driver.bindAddress"], own["spark.driver.host"]
     return {**own, **given}
 
 
@@ -104,7 +181,12 @@ def class_archive(java: Java) -> Path:
     return cache_folder() / "classes" / f"spark-{pyspark.__version__}-java-{java.version}-{java.origin}.jsa"
 
 
-def ship(spark: Any) -> None:
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def ship(context: Any) -> None:
     """Sends Blumfeld to executors on other machines; what it needs beside (the extra ``spark``) must be there."""
     folder = Path(tempfile.mkdtemp(prefix="blumfeld-"))
     archive = folder / "blumfeld.zip"
@@ -112,7 +194,7 @@ def ship(spark: Any) -> None:
         for package in ("blumfeld", "blumfeld_sink_spark"):
             for source in _sources(package):
                 file.write(source, str(Path(package) / source.relative_to(_home(package))))
-    spark.sparkContext.addPyFile(str(archive))
+    context.addPyFile(str(archive))
 
 
 def _sources(package: str) -> list[Path]:
