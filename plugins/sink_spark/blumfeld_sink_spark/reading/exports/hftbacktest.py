@@ -5,8 +5,7 @@ Each event has flags for where it counts: at the exchange by ``exch_ts``, at the
 must hold, so an event that was overtaken on its way is there twice: once for each side. ``local_ts`` must not lie
 before ``exch_ts``: where the consumer's clock was behind, all of its times are shifted by the worst difference.
 
-The book is put together by the venue's ids, as ``blumfeld archive book`` does it: nothing before the first snapshot,
-and changes that a late REST snapshot lacks come again behind it, at its time.
+The book is put together by the venue's ids, see ``books``.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.book.sync import Sync
-from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.naming import encode_symbol
-from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.tables import BOOK_DELTAS, TRADES
 
@@ -47,11 +44,6 @@ EVENT = np.dtype(
 """64 bytes, aligned by itself."""
 DAY_NS = 86_400 * 10**9
 CHUNK = 1 << 17
-
-_BOOK = (
-    "ts_event", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "k_partition",
-    "k_offset",
-)  # fmt: skip
 
 
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
@@ -84,28 +76,8 @@ def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]
 
 def book_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
     """Arrays of events, by ``local_ts``."""
-    sync, held, partition = Sync(), None, None
-    for rows in selection.rows(BOOK_DELTAS, symbol, _BOOK, venue, key="k_offset"):
-        partition = rows["k_partition"][0] if partition is None else partition
-        if not pc.all(pc.equal(rows["k_partition"], partition)).as_py():
-            raise ArchiveError(
-                f"the book of {symbol} lies in several partitions, which have no order among them"
-            )
-        rows = rows if held is None else pa.concat_tables([held, rows])
-        first = pc.not_equal(rows["k_offset"], rows["k_offset"][-1])
-        count = pc.sum(first).as_py() or 0
-        held = rows.slice(count)  # the last message may go on in the next chunk
-        yield from _changes(sync, rows.slice(0, count))
-    if held is not None:
-        yield from _changes(sync, held)
-
-
-def _changes(sync: Sync, rows: pa.Table) -> Iterator[Any]:
-    if not rows.num_rows:
-        return
-    for change in sync.feed(rows.combine_chunks()):
-        if change.rows.num_rows:
-            yield _snapshot(change.rows) if change.replaces else _events(change.rows, DEPTH)
+    for part in books.parts(selection, symbol, venue):
+        yield _snapshot(part.rows) if part.is_snapshot else _events(part.rows, DEPTH)
 
 
 def _events(rows: pa.Table, kind: int) -> Any:
@@ -121,10 +93,9 @@ def _snapshot(rows: pa.Table) -> Any:
     """For each side: away with all up to its deepest level, then its levels, best first."""
     levels = _events(rows, SNAPSHOT)
     parts = []
-    for flag, sign in ((BUY, -1), (SELL, 1)):
+    for flag in (BUY, SELL):
         side = levels[levels["ev"] & flag != 0]
         if len(side):
-            side = side[np.argsort(sign * side["px"], kind="stable")]
             clear = side[:1].copy()
             clear["ev"], clear["px"], clear["qty"] = CLEAR | flag, side["px"][-1], 0
             parts += [clear, side]
@@ -132,11 +103,8 @@ def _snapshot(rows: pa.Table) -> Any:
 
 
 def merged(streams: list[Iterator[Any]]) -> Iterator[Any]:
-    """Arrays of all streams by ``local_ts``, each stream in its own order: a time that goes back is lifted to the
-    latest before it (changes that come again behind a late snapshot).
-    """
-    lifted = [_lifted(stream) for stream in streams]
-    heads = [next(stream, None) for stream in lifted]
+    """Arrays of all streams by ``local_ts``; each stream is in that order."""
+    heads = [next(stream, None) for stream in streams]
     while any(head is not None for head in heads):
         limit = min(int(head["local_ts"][-1]) for head in heads if head is not None)
         parts = []
@@ -145,18 +113,9 @@ def merged(streams: list[Iterator[Any]]) -> Iterator[Any]:
                 continue
             count = int(np.searchsorted(head["local_ts"], limit, side="right"))
             parts.append(head[:count])
-            heads[at] = head[count:] if count < len(head) else next(lifted[at], None)
+            heads[at] = head[count:] if count < len(head) else next(streams[at], None)
         rows = np.concatenate(parts)
         yield rows[np.argsort(rows["local_ts"], kind="stable")]
-
-
-def _lifted(stream: Iterator[Any]) -> Iterator[Any]:
-    latest = -(2**63)
-    for rows in stream:
-        if len(rows):
-            rows["local_ts"] = np.maximum(np.maximum.accumulate(rows["local_ts"]), latest)
-            latest = int(rows["local_ts"][-1])
-            yield rows
 
 
 def _days(events: Iterator[Any], shift: int, out: Path, prefix: str) -> Iterator[Exported]:
@@ -225,7 +184,7 @@ class DayFile:
                     "fortran_order": False,
                     "shape": (self.rows,),
                 }
-                np.lib.format.write_array_header_2_0(out, header)
+                np.lib.format.write_array_header_1_0(out, header)
                 for rows in self._in_both_orders():
                     out.write(rows.tobytes())
         finally:

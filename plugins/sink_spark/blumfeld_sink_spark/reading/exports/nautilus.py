@@ -3,13 +3,13 @@ book deltas, in the Arrow schema of its 1.2xx releases with 128-bit prices (the 
 changed that schema.
 
 ``ts_init`` is the time of receipt. Instruments themselves aren't written: an archive doesn't know their tick sizes.
-Precisions in the metadata are what the values need. Book rows stand in the order of receipt.
+Precisions in the metadata are what the values need. A book begins with a snapshot, see ``books``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection, remove
 from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -93,41 +93,32 @@ def _quotes(rows: pa.Table) -> dict[str, Any]:
 
 
 def _deltas(rows: pa.Table) -> dict[str, Any]:
-    """A message's last row has F_LAST; in front of a snapshot stands a row that clears the book."""
+    """The last row of a message has F_LAST."""
     offsets, snapshot = rows["k_offset"].to_numpy(), rows["is_snapshot"].to_numpy(zero_copy_only=False)
-    begins = np.concatenate([[True], offsets[1:] != offsets[:-1]])
-    ends = np.concatenate([begins[1:], [True]])
+    ends = np.concatenate([offsets[1:] != offsets[:-1], [True]])
     gone = pc.equal(rows["size"], 0).to_numpy(zero_copy_only=False)
-    made = pa.table(
-        {
-            "action": np.where(snapshot, ADD, np.where(gone, DELETE, UPDATE)).astype(np.uint8),
-            "side": _sides(rows, BUY_SIDE, SELL_SIDE),
-            "price": numbers.fixed(rows["price"], RAW_SCALE),
-            "size": numbers.fixed(rows["size"], RAW_SCALE),
-            "order_id": pa.repeat(pa.scalar(0, pa.uint64()), rows.num_rows),
-            "flags": (np.where(snapshot, F_SNAPSHOT, 0) | np.where(ends, F_LAST, 0)).astype(np.uint8),
-            "sequence": pc.fill_null(rows["last_id"], 0).cast(pa.uint64()),
-            **_times(rows),
-        }
-    )
-    heads = np.nonzero(begins & snapshot)[0]
-    if not len(heads):
-        return dict(zip(made.column_names, made.columns, strict=True))
-    order = np.argsort(np.concatenate([np.arange(len(offsets)), heads - 0.5]), kind="stable")
-    both = pa.concat_tables([made, _clears(made.take(heads))]).take(order)
-    return dict(zip(both.column_names, both.columns, strict=True))
-
-
-def _clears(rows: pa.Table) -> pa.Table:
-    count = rows.num_rows
-    constant = {"action": pa.scalar(CLEAR, pa.uint8()), "side": pa.scalar(0, pa.uint8())}
-    constant |= {"flags": pa.scalar(F_SNAPSHOT, pa.uint8())}
-    constant |= {name: pa.scalar(bytes(16), _FIXED) for name in ("price", "size")}
-    columns = {
-        name: pa.repeat(constant[name], count) if name in constant else rows[name]
-        for name in rows.column_names
+    return {
+        "action": pa.array(np.where(snapshot, ADD, np.where(gone, DELETE, UPDATE)).astype(np.uint8)),
+        "side": _sides(rows, BUY_SIDE, SELL_SIDE),
+        "price": numbers.fixed(rows["price"], RAW_SCALE),
+        "size": numbers.fixed(rows["size"], RAW_SCALE),
+        "order_id": pa.repeat(pa.scalar(0, pa.uint64()), rows.num_rows),
+        "flags": pa.array((np.where(snapshot, F_SNAPSHOT, 0) | np.where(ends, F_LAST, 0)).astype(np.uint8)),
+        "sequence": pc.fill_null(rows["last_id"], 0).cast(pa.uint64()),
+        **_times(rows),
     }
-    return pa.table(columns, schema=rows.schema)
+
+
+def _cleared(rows: pa.Table) -> pa.Table:
+    """In front of a snapshot's levels a row that empties the book."""
+    empty = {"action": CLEAR, "side": 0, "price": bytes(16), "size": bytes(16), "flags": F_SNAPSHOT}
+    head = {
+        field.name: pa.array([empty[field.name]], field.type)
+        if field.name in empty
+        else rows[field.name].slice(0, 1)
+        for field in rows.schema
+    }
+    return pa.concat_tables([pa.table(head, schema=rows.schema), rows])
 
 
 KINDS = (
@@ -216,10 +207,7 @@ def _export(
     staged, count, first, last = folder / "_unfinished", 0, 0, 0
     writer: Any = None
     try:
-        for rows in _whole_messages(
-            selection.rows(kind.table, symbol, [*kind.columns, "ts_event", "ts_recv"], venue)
-        ):
-            made = pa.table(kind.made(rows), schema=schema)
+        for made in _tables(selection, kind, symbol, venue, schema):
             if not made.num_rows:
                 continue
             if writer is None:
@@ -240,25 +228,22 @@ def _export(
         yield Exported(final, count)
 
 
-def _whole_messages(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows; where they have offsets, no message is cut in two."""
-    held = None
-    for rows in chunks:
-        if "k_offset" not in rows.column_names:
-            yield rows
-            continue
-        rows = rows if held is None else pa.concat_tables([held, rows])
-        count = pc.sum(pc.not_equal(rows["k_offset"], rows["k_offset"][-1])).as_py() or 0
-        held = rows.slice(count).combine_chunks()
-        if count:
-            yield rows.slice(0, count).combine_chunks()
-    if held is not None:
-        yield held
+def _tables(
+    selection: Selection, kind: Kind, symbol: str, venue: str, schema: pa.Schema
+) -> Iterator[pa.Table]:
+    if kind.table != BOOK_DELTAS:
+        for rows in selection.rows(kind.table, symbol, [*kind.columns, "ts_event", "ts_recv"], venue):
+            yield pa.table(kind.made(rows), schema=schema)
+        return
+    for part in books.parts(selection, symbol, venue):
+        at = part.rows.schema.get_field_index("is_snapshot")
+        rows = part.rows.set_column(
+            at, "is_snapshot", pa.repeat(pa.scalar(part.is_snapshot), part.rows.num_rows)
+        )
+        made = pa.table(kind.made(rows.combine_chunks()), schema=schema)
+        yield _cleared(made) if part.is_snapshot else made
 
 
 def _stamp(ns: int) -> str:
     """``2024-08-08T23-54-16-299000123Z``."""
     return iso_of(ns).replace(":", "-").replace(".", "-")
-
-
-__all__: Sequence[str] = ("KINDS", "Kind", "export", "instrument_of")

@@ -59,24 +59,27 @@ class Selection:
         """Files that may hold such rows."""
         return self.archive.select(table, symbol=symbol, start_ns=self.start_ns, end_ns=self.end_ns)
 
+    def venues(self, names: Sequence[str], symbol: str) -> list[str]:
+        """Those of a symbol, sorted: the chosen one if it is among them."""
+        found: set[str] = set()
+        for name in names:
+            for entry in self.entries(name, symbol):
+                with self.archive.open_file(entry) as source:
+                    found.update(pc.unique(pq.read_table(source, columns=["venue"])["venue"]).to_pylist())
+        return sorted(found & {self.venue} if self.venue else found)
+
     def one_venue(self, names: Sequence[str], symbol: str) -> str:
         """The venue of a symbol, for forms whose files don't name it.
 
         :raises SettingsError: there are several and none was chosen
         :raises ArchiveError: there are no rows
         """
-        found: set[str] = set()
-        for name in names:
-            for entry in self.entries(name, symbol):
-                with self.archive.open_file(entry) as source:
-                    found.update(pc.unique(pq.read_table(source, columns=["venue"])["venue"]).to_pylist())
-        if self.venue and self.venue in found:
-            return self.venue
-        if not found or self.venue:
+        found = self.venues(names, symbol)
+        if not found:
             raise ArchiveError(f"{symbol}: no rows of {self.venue or 'any venue'} in that time")
         if len(found) > 1:
-            raise SettingsError(f"venue: which? {symbol} is traded at {', '.join(sorted(found))}")
-        return found.pop()
+            raise SettingsError(f"venue: which? {symbol} is traded at {', '.join(found)}")
+        return found[0]
 
     def rows(
         self, table: str, symbol: str, columns: Sequence[str], venue: str = "", key: str = TIME

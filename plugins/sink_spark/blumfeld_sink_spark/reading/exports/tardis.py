@@ -1,9 +1,9 @@
 """CSV files as tardis.dev offers them for download: one for each exchange, kind, UTC day of receipt and symbol.
 
 Columns, names and units are those of its documented data sets ``trades``, ``incremental_book_L2`` and ``quotes``.
-Times are µs: the nanoseconds of the archive are cut off. Book rows stand in the order of receipt; a snapshot asked for
-by REST stands where it came in. ``quotes`` are the exchange's own best bid and ask (tardis makes its ``quotes`` from
-the book; the exchange's own it calls ``book_ticker``, with the same columns).
+Times are µs: the nanoseconds of the archive are cut off. A book begins with a snapshot, see ``books``. ``quotes`` are
+the exchange's own best bid and ask (tardis makes its ``quotes`` from the book; the exchange's own it calls
+``book_ticker``, with the same columns).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from blumfeld_sink_spark.files.naming import encode_symbol
-from blumfeld_sink_spark.reading.exports import numbers
+from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
@@ -92,7 +92,7 @@ def export(selection: Selection, out: Path) -> Iterator[Exported]:
 def _export(selection: Selection, kind: Kind, symbol: str, out: Path) -> Iterator[Exported]:
     files: dict[tuple[str, int], CsvFile] = {}
     with ExitStack() as stack:
-        for rows in selection.rows(kind.table, symbol, [*_WHERE, *kind.columns]):
+        for rows in _rows(selection, kind, symbol):
             table = _table(kind, rows)
             day = pc.divide(table["local_timestamp"], DAY_US)
             places = (
@@ -107,6 +107,17 @@ def _export(selection: Selection, kind: Kind, symbol: str, out: Path) -> Iterato
                 files[place].write(table.filter(mine))
     for place in sorted(files):
         yield Exported(files[place].path, files[place].rows)
+
+
+def _rows(selection: Selection, kind: Kind, symbol: str) -> Iterator[pa.Table]:
+    if kind.table != BOOK_DELTAS:
+        yield from selection.rows(kind.table, symbol, [*_WHERE, *kind.columns])
+        return
+    for venue in selection.venues([BOOK_DELTAS], symbol):
+        for part in books.parts(selection, symbol, venue):
+            at = part.rows.schema.get_field_index("is_snapshot")
+            flags = pa.repeat(pa.scalar(part.is_snapshot), part.rows.num_rows)
+            yield part.rows.set_column(at, "is_snapshot", flags)
 
 
 def _table(kind: Kind, rows: pa.Table) -> pa.Table:
