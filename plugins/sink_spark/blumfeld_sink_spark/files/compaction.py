@@ -20,22 +20,13 @@ from blumfeld_sink_spark.files.exchange import can_exchange
 from blumfeld_sink_spark.files.groups import QUERY, Files, Group, plan
 from blumfeld_sink_spark.files.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
 from blumfeld_sink_spark.files.parquet import compression_of
-from blumfeld_sink_spark.files.swap import NEXT, WORK, FileSwap, FolderSwap, Swap, clear
+from blumfeld_sink_spark.files.pending import INTENT, NEXT, WORK, Intent, pending
+from blumfeld_sink_spark.files.swap import FileSwap, FolderSwap, Swap, clear, folder_of
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 
-INTENT = f"{WORK}/intent.json"
 GROUP_ROWS = 1_048_576
-
-
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction is about to do."""
-
-    folder_swap: bool
-    record: CommitRecord
-    linked: dict[str, int] = {}
-    """Of ``FolderSwap.prepare``."""
 
 
 @attrs.frozen
@@ -86,23 +77,23 @@ class Compaction:
     def recover(self) -> str:
         """Ends what a crash cut short; says what it was: ``finished``, ``undone`` or nothing.
 
-        :raises ArchiveError: the intent can't be read
+        :raises ArchiveError: the intent can't be read, or files are gone that it needs; nothing is changed
         """
         self._ledger.load()
-        try:
-            intent = msgspec.json.decode(self._store.read(INTENT), type=Intent)
-        except FileNotFoundError:
+        intent = pending(self._store)
+        if intent is None:
             clear(self._store)
             return ""
-        except msgspec.DecodeError as error:
-            raise ArchiveError(
-                f"{INTENT}: isn't an intent ({error}). Run verify, then remove {WORK}"
-            ) from error
-        swap = FolderSwap(self._store) if intent.folder_swap else FileSwap(self._store)
+        swap: Swap = FolderSwap(self._store) if intent.folder_swap else FileSwap(self._store)
         committed = self._is_committed(intent.record)
         if committed or swap.is_shown(intent.record):
             self._finish(swap, intent, committed=committed)
             return "finished"
+        if not all(self._store.exists(path) for path in intent.record.removed):
+            raise ArchiveError(
+                f"{self._store.root}: a compaction was cut short, and someone took files away since: neither the old "
+                f"nor the new ones are all in {folder_of(intent.record)}. Nothing is touched: {NEXT} has the rest"
+            )
         self._undo(intent.record)
         return "undone"
 

@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from blumfeld_sink_spark.files.exchange import exchange
+from blumfeld_sink_spark.files.pending import NEXT, WORK
 from blumfeld_sink_spark.ledger.local import sync_folder
 from blumfeld_sink_spark.ledger.store import ArchiveStore, speaking
 from blumfeld_sink_spark.records import CommitRecord
-
-WORK = "_compact"
-NEXT = f"{WORK}/next"
-"""Where new files are written; with ``FolderSwap`` it becomes the new folder, and then holds the old one."""
-
 
 ASIDE = f"{WORK}/aside"
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 import attrs
 
 from blumfeld_sink_spark.errors import LedgerConflictError
+from blumfeld_sink_spark.files.pending import pending
 from blumfeld_sink_spark.ledger import intents, lease
 from blumfeld_sink_spark.ledger.lease import Held, Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -47,7 +48,7 @@ def plan(store: ArchiveStore, *, now_ms: int, older_than_ms: int, ours: frozense
     writers = [held for held in lease.every(store) if held.is_live(now_ms) and held.owner.token not in ours]
     before_ms = min([now_ms - older_than_ms, *(held.since_ms - SKEW_MS for held in writers)])
     items = list(_staging(store, before_ms))
-    if not writers:
+    if not writers and pending(store) is None:  # what a cut-short compaction has moved is compact's to end
         orphans = list(_orphans(store))
         old = [item for item in orphans if item.modified_ms <= before_ms]
         items += old

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.ledger import intents, rules
+from blumfeld_sink_spark.files.pending import INTENT, pending
+from blumfeld_sink_spark.ledger import intents, lease, rules
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
@@ -45,8 +46,14 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     found.problems += rules.problems(records)
     found.covered = _covered(records)
     live = _live(records, found)
-    _files(store, live, present, found)
-    _orphans(store, live, present, found)
+    old, new = _compacting(store, found)
+    _files(
+        store,
+        {path: entry for path, entry in live.items() if path in present or path not in old},
+        present,
+        found,
+    )
+    _orphans(store, live, present - new, found)
     if deep:
         from blumfeld_sink_spark.ledger.deep import problems
 
@@ -142,6 +149,16 @@ def _orphans(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[st
     begun = {path for intent in intents.every(store) for path in intent.files}
     for path in sorted(present - live.keys() - begun):
         found.problems.append(f"{path}: is named by no record; readers by glob see its rows. Run vacuum")
+
+
+def _compacting(store: ArchiveStore, found: Found) -> tuple[set[str], set[str]]:
+    """Files that a compaction takes away and brings, which may be in the middle of it."""
+    intent = pending(store)
+    if intent is None:
+        return set(), set()
+    if not any(held.name == "compact" and held.is_live(lease.wall_ms()) for held in lease.every(store)):
+        found.problems.append(f"{INTENT}: a compaction was cut short. Run compact, which ends it")
+    return set(intent.record.removed), {entry.path for entry in intent.record.files}
 
 
 def against_broker(

@@ -25,6 +25,8 @@ from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.local import LocalStore
 from blumfeld_sink_spark.ledger.publish import publish
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
+from blumfeld_sink_spark.ledger.vacuum import vacuum
+from blumfeld_sink_spark.ledger.verify import verify
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from tests.plugins.sink_spark.files import tools
 
@@ -453,6 +455,70 @@ def crash(store: LocalStore, number: int, *, after: bool) -> bool:
         except CrashError:
             return False
     return True
+
+
+def cut_short(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dies when the new files are shown and no record is there."""
+
+    def dying(self: Ledger, record: Any) -> bool:
+        raise CrashError
+
+    archive(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "append", dying)
+        with pytest.raises(CrashError):
+            compact(store)
+
+
+def test_verify_names_a_compaction_that_was_cut_short(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    cut_short(store, monkeypatch)
+    assert verify(store).problems == [
+        "_compact/intent.json: a compaction was cut short. Run compact, which ends it"
+    ]
+    compact(store)
+    assert verify(store, deep=True).problems == []
+
+
+def test_vacuum_leaves_what_a_cut_short_compaction_has_moved(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    cut_short(store, monkeypatch)
+    rows = by_glob(Path(store.root), "trades")
+    assert vacuum(store, now_ms=2**50, older_than_ms=0).items == []
+    compact(store)
+    assert len(by_glob(Path(store.root), "trades")) == ROWS
+    assert way == "files" or by_glob(Path(store.root), "trades") == rows
+
+
+def test_files_that_someone_took_away_meanwhile_are_told_and_the_others_kept(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not can_exchange(tmp_path):
+        pytest.skip("this file system can't exchange folders")
+    cut_short(store, monkeypatch)
+    next(path for path in Path(store.root, "raw").rglob("*.c1.parquet")).unlink()
+    with pytest.raises(ArchiveError, match="Nothing is touched"):
+        compact(store)
+    assert len(list(Path(store.root, "_compact/next").iterdir())) == 6
+
+
+def test_table_formats_hear_of_it_before_the_old_files_are_gone(store: LocalStore, way: str) -> None:
+    archive(store)
+    heard: list[int] = []
+
+    def deliver() -> None:
+        heard.append(len(list(Ledger(store).load().records(QUERY))))
+        assert all(store.exists(path) for path in live_paths(store))
+        if len(heard) == 1:
+            raise ArchiveError("away")
+
+    with pytest.raises(ArchiveError, match="away"):
+        compact(store, deliver=deliver)
+    compact(store, deliver=deliver)
+    assert heard == [1, 1, 2, 3]
+    assert live_paths(store) == data_files(Path(store.root))
 
 
 @pytest.mark.parametrize("what", ["came", "replaced", "removed"])
