@@ -25,6 +25,7 @@ SETTINGS = """
 topics = ["ticks"]
 decoders = ["ticks=acme-ticks"]
 decoder_plugins = ["decoder_ticks"]
+skew_ms = 0
 """
 TRY = f"""
 import json
@@ -83,6 +84,7 @@ def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Strange
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
     """From a broker through Spark into files: its trades, what it rejected, and the numbers that are missing."""
     port = free_port()
@@ -99,6 +101,7 @@ def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
             *("blumfeld.cli.main", "archive", "once", "--config", "archive.toml", "--root", "archive"),
             *("--bootstrap", f"127.0.0.1:{port}", "--reader", "python", "--master", "local[1]"),
             *("--set", "spark.driver.memory=1g"),
+            timeout_s=240,
         )
     finally:
         process.terminate()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blumfeld.spi.decoders import Decoder
 from blumfeld.testing import DecoderContract
 from blumfeld_sink_spark.decoders import catalog
-from tests.plugins.sink_spark import dbn_files
+from tests.plugins.sink_spark import dbn_files, venue_messages
 
 
 class TestDbn(DecoderContract):
@@ -40,3 +40,76 @@ class TestRaw(DecoderContract):
 
     def messages(self) -> Sequence[bytes]:
         return [b"one", b"", b"\xff\x00"]
+
+
+class _Venue(DecoderContract):
+    """JSON of a venue."""
+
+    __test__ = False
+    venue = ""
+    examples = 25
+
+    def make_decoder(self) -> Decoder:
+        return catalog.find(self.venue)
+
+    def messages(self) -> Sequence[bytes]:
+        return venue_messages.of(self.venue)
+
+    def bad_messages(self) -> Sequence[bytes]:
+        whole = self.messages()[0]
+        return [whole[:-1], whole + b"}", b"[" + whole + b"]"]
+
+
+class TestBinanceSpot(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "binance-spot"
+
+
+class TestBinanceUsdm(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "binance-usdm"
+
+
+class TestBitstamp(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "bitstamp"
+
+
+class TestCoinbase(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "coinbase"
+
+
+class TestHyperliquid(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "hyperliquid"
+
+
+class TestKraken(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "kraken"
+
+
+class TestOkx(_Venue):
+    """Every kind of message that fills a table."""
+
+    __test__ = True
+    venue = "okx"
+
+
+def test_every_built_in_decoder_is_held_to_it() -> None:
+    """``confluent`` beside the registry that it needs."""
+    held = {"confluent", "dbn", "raw", *venue_messages.VENUES}
+    assert held == set(catalog.names())
