@@ -132,10 +132,11 @@ def write(
     """Writes the snapshots of each date (from ``start`` to ``end``, both inside), and says what each file holds when it
     is there. ``depth`` 0 is all levels.
 
-    :param broken: also of a book in which changes are missing
+    :param broken: also of a book in which changes are missing; in files of their own, from which no book goes on
     :raises ArchiveError: no snapshot to begin with
     """
-    name = f"{book.topic}+{name_of(every_ns)}+{f'depth{depth}' if depth else FULL}.parquet"
+    levels = f"depth{depth}" if depth else FULL
+    name = f"{book.topic}+{name_of(every_ns)}+{levels}{'+broken' if broken else ''}.parquet"
     out: _DateFile | None = None
     try:
         for taken in _snapshots(archive, book, every_ns, depth, start):
