@@ -17,7 +17,7 @@ from blumfeld_sink_spark.decoders import shapes
 from blumfeld_sink_spark.decoders.binance import BinanceSpot, BinanceUsdm
 from blumfeld_sink_spark.decoders.coinbase import Coinbase
 from blumfeld_sink_spark.decoders.columns import BadMessageError
-from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_decimals
+from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_decimals, plain_integers
 from blumfeld_sink_spark.decoders.json_table import Kind, _by_parser
 
 TRADE, ENVELOPED_TRADE = BinanceUsdm.kinds[0], BinanceUsdm.kinds[4]
@@ -219,16 +219,33 @@ def _agree_or_both_refuse(messages: Any, kind: Kind) -> None:
     assert plain(found) == expected
 
 
-def _digits(texts: list[str]) -> list[Decimal]:
+def _laid_out(texts: list[str]) -> tuple[Any, Any, Any, Any]:
+    """Bytes, words, begins and ends of texts one after the other."""
     heap = b" " * 24 + b"|".join(text.encode() for text in texts) + b" " * 24
     data = np.frombuffer(heap, np.uint8)
     words = np.ndarray((len(data) - 7,), "<u8", heap, strides=(1,))
     sizes = np.array([len(text) for text in texts], np.int32)
     begins = (24 + np.cumsum(sizes + 1) - sizes - 1).astype(np.int32)
-    made = plain_decimals(data, words, begins, begins + sizes)
+    return data, words, begins, begins + sizes
+
+
+def _digits(texts: list[str]) -> list[Decimal]:
+    made = plain_decimals(*_laid_out(texts))
     buffers = [None, pa.py_buffer(np.ascontiguousarray(made))]
     found: list[Decimal] = pa.Array.from_buffers(co.DECIMAL, len(texts), buffers).to_pylist()
     return found
+
+
+@given(texts=st.lists(st.from_regex(r"[0-9]{1,16}", fullmatch=True), min_size=1, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_plain_integers_are_exact(texts: list[str]) -> None:
+    assert plain_integers(*_laid_out(texts)[1:]).tolist() == [int(text) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "a", "1 ", "12345678901234567", "1234567x90123456"])
+def test_integers_that_are_not_plain_are_not_taken(text: str) -> None:
+    with pytest.raises(NotPlainError):
+        plain_integers(*_laid_out(["12", text, "1234567890"])[1:])
 
 
 PLAIN = st.from_regex(r"[0-9]{1,8}(\.[0-9]{0,8})?", fullmatch=True)

@@ -50,20 +50,37 @@ def plain_decimals(data: Any, words: Any, begins: Any, ends: Any) -> Any:
     return made.view(np.int64)
 
 
+def plain_integers(words: Any, begins: Any, ends: Any) -> Any:
+    """int64 of the texts between these places; sixteen bytes before each text can be read.
+
+    :raises NotPlainError: one isn't 1 to 16 digits
+    """
+    size = ends - begins
+    if size.min() < 1 or size.max() > 2 * _DIGITS:
+        raise NotPlainError
+    if size.max() <= _DIGITS:
+        return _sum(words[ends - _DIGITS], _LAST[size]).view(np.int64)
+    upper = _sum(words[ends - 2 * _DIGITS], _LAST[np.maximum(size - _DIGITS, 0)])
+    lower = _sum(words[ends - _DIGITS], _LAST[np.minimum(size, _DIGITS)])
+    return (upper * np.uint64(10**_DIGITS) + lower).view(np.int64)
+
+
 def _chunk(data: Any, words: Any, begins: Any, ends: Any, made: Any) -> None:
     size = ends - begins
     if size.min() < 1:
         raise NotPlainError
     places = _decimals_of(data[begins[0] : ends[0]].tobytes())
     if places >= 0 and (data[ends - 1 - places] == _DOT).all():
-        made[:] = _same(words, ends, size, places)
+        _same(words, ends, size, places, made)
         return
     found = np.full(len(size), -1)
     for places in range(_DIGITS + 1):
         found[(found < 0) & (size > places) & (data[ends - 1 - places] == _DOT)] = places
     for places in np.unique(found).tolist():
         mine = np.flatnonzero(found == places)
-        made[mine] = _same(words, ends[mine], size[mine], places)
+        these = np.empty((len(mine), 2), np.uint64)
+        _same(words, ends[mine], size[mine], places, these)
+        made[mine] = these
 
 
 def _decimals_of(text: bytes) -> int:
@@ -72,7 +89,7 @@ def _decimals_of(text: bytes) -> int:
     return len(after) if point and len(after) <= _DIGITS else -1
 
 
-def _same(words: Any, ends: Any, size: Any, places: int) -> Any:
+def _same(words: Any, ends: Any, size: Any, places: int, made: Any) -> None:
     """Of texts that all have so many digits after the point; -1: they have no point."""
     whole_size = size - (places + 1)
     if whole_size.min() < 1 or whole_size.max() > _DIGITS:
@@ -81,12 +98,11 @@ def _same(words: Any, ends: Any, size: Any, places: int) -> Any:
     low = whole * _ONE_LOW
     high = whole * _ONE_HIGH + (low >> _32)
     lower = low & np.uint64(0xFFFFFFFF) | high << _32
-    upper = high >> _32
     if places > 0:
-        lower_before = lower
-        lower = lower + _sum(words[ends - _DIGITS], _LAST[places]) * np.uint64(10 ** (18 - places))
-        upper = upper + (lower < lower_before)
-    return np.stack([lower, upper], axis=1)
+        made[:, 0] = lower + _sum(words[ends - _DIGITS], _LAST[places]) * np.uint64(10 ** (18 - places))
+        made[:, 1] = (high >> _32) + (made[:, 0] < lower)
+    else:
+        made[:, 0], made[:, 1] = lower, high >> _32
 
 
 def _sum(texts: Any, mask: Any) -> Any:

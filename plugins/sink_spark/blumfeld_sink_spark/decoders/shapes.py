@@ -21,6 +21,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_integers
 from blumfeld_sink_spark.decoders.heap import Heap, NoShapeError, Text
 from blumfeld_sink_spark.decoders.levels import Side
 from blumfeld_sink_spark.decoders.shape_book import read_book
@@ -227,7 +228,10 @@ def _integer(heap: Heap, begin: Any, end: Any) -> Any:
     size = end - begin
     if not ((first >= 0x31) & (first <= 0x39) & (size > 0) | (first == 0x30) & (size == 1)).all():
         raise NoShapeError
-    return heap.texts(begin, end).cast(pa.int64())
+    try:
+        return pa.array(plain_integers(heap.words, begin, end))
+    except NotPlainError:
+        return heap.texts(begin, end).cast(pa.int64())
 
 
 def _word(heap: Heap, begin: Any, end: Any, null: bool) -> Any:
