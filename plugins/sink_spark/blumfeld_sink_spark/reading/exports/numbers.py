@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 def texts(column: Any) -> pa.Array:
     """The shortest text of each decimal: ``61800.3``, ``0.001``, ``5``. Null stays null."""
     encoded = _encoded(column)
-    text = encoded.dictionary.cast(pa.string())
+    # Python's, as Arrow writes small ones with an exponent
+    text = pa.array([f"{value:f}" for value in encoded.dictionary.to_pylist()], pa.string())
     if encoded.dictionary.type.scale > 0:
         text = pc.replace_substring_regex(text, r"\.?0+$", "")
     return text.take(encoded.indices)

@@ -120,8 +120,8 @@ def _hours(axis: Any, found: Calendar) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.patches import Patch
 
-    worst = max(int(found.hours.max()), 2)
-    colours = LinearSegmentedColormap.from_list("gaps", ["#fbe3a4", "#f0a03c", style.RED, "#7a1020"])
+    worst = max(int(found.hours.max()), 30)  # one finding is never the darkest
+    colours = LinearSegmentedColormap.from_list("gaps", ["#fbe3a4", "#f0a03c", style.RED, "#8c1c2b"])
     norm = LogNorm(vmin=1, vmax=worst)
     axis.grid(visible=False)
     edges_x, edges_y = np.arange(25), np.arange(len(found.dates) + 1) - 0.5
@@ -157,7 +157,7 @@ def _hours(axis: Any, found: Calendar) -> None:
 def _numbers(axis: Any, hours: Any, norm: Any) -> None:
     for (row, hour), count in np.ndenumerate(hours):
         if count > 0:
-            dark = norm(count) > 0.55
+            dark = norm(count) > 0.5
             axis.text(
                 hour + 0.5, row, style.short(count), ha="center", va="center", fontsize=7.5,
                 color="white" if dark else style.INK,

@@ -19,15 +19,17 @@ LOW, HIGH = 0.1, 0.9
 LOG_FROM = 12
 """Times the usual spread."""
 
-_QUERY = f"""
-SELECT (ts_event - $start) // $width AS bin,
-       quantile_cont(bps, {LOW}) AS low, median(bps) AS middle, quantile_cont(bps, {HIGH}) AS high,
-       median(m) AS mid, count(*) AS quotes
+_QUOTES = """
 FROM (SELECT ts_event, spread_bps(bid, ask) AS bps, mid(bid, ask) AS m
       FROM bbo
       WHERE symbol = $symbol AND venue = $venue AND bid IS NOT NULL AND ask IS NOT NULL
         AND ts_event >= $start AND ts_event < $end)
-GROUP BY bin ORDER BY bin
+"""
+_QUERY = f"""
+SELECT (ts_event - $start) // $width AS bin,
+       quantile_cont(bps, {LOW}) AS low, median(bps) AS middle, quantile_cont(bps, {HIGH}) AS high,
+       median(m) AS mid, count(*) AS quotes
+{_QUOTES}GROUP BY bin ORDER BY bin
 """
 
 
@@ -45,13 +47,12 @@ def draw(
     """
     window = window_of(archive, BBO, symbol, start_ns, end_ns)
     width = max(1, -(-(window.end_ns - window.start_ns) // BINS))
-    found = _binned(archive, window, width)
+    found, median = _asked(archive, window, width)
     if not len(found["bin"]):
         raise ArchiveError(f"plot spread: no quotes of {symbol} with both sides in that time")
     at = ((window.start_ns + found["bin"] * width + width // 2) // 1000).astype("datetime64[us]")
     quotes = int(found["quotes"].sum())
-    weighted = float(np.average(found["middle"], weights=found["quotes"]))
-    subtitle = f"{quotes:,} quotes of {window.venue}, {window.span}. Median spread {weighted:.3g} bps"
+    subtitle = f"{quotes:,} quotes of {window.venue}, {window.span}. Median spread {median:.3g} bps"
     with style.figure(
         2, 5.6, f"{symbol}: spread", subtitle, sharex=True, gridspec_kw={"height_ratios": [1, 1.25]}
     ) as (drawn, (top, below)):
@@ -85,17 +86,13 @@ def _scale(axis: Any, found: dict[str, Any]) -> None:
         axis.set_ylim(0, most * 1.1 or 1)
 
 
-def _binned(archive: Committed, window: Window, width: int) -> dict[str, Any]:
-    values = {
-        "start": window.start_ns,
-        "end": window.end_ns,
-        "width": width,
-        "symbol": window.symbol,
-        "venue": window.venue,
-    }
+def _asked(archive: Committed, window: Window, width: int) -> tuple[dict[str, Any], float]:
+    """Bins, and the median of all quotes."""
+    values = {"start": window.start_ns, "end": window.end_ns, "symbol": window.symbol, "venue": window.venue}
     with connect(archive) as connection:
-        found: dict[str, Any] = connection.execute(_QUERY, values).fetchnumpy()
-    return found
+        found: dict[str, Any] = connection.execute(_QUERY, {**values, "width": width}).fetchnumpy()
+        ((median,),) = connection.execute(f"SELECT median(bps) {_QUOTES}", values).fetchall()
+    return found, median or 0.0
 
 
 def _broken(axis: Any, at: Any, bins: Any, values: Any, colour: str, label: str | None) -> None:
