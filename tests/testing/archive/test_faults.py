@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.archive.faults import KINDS, Fault, breaks, plant, stream_of
-from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture, write_capture
+from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 
 COUNT = 24
 BORDER = 100
@@ -69,3 +69,11 @@ def test_a_line_that_is_no_message_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn").write_bytes(b'1723161255030314667 {"a":1}\n{"b":2}\n')
     with pytest.raises(ValueError, match="torn:2: not '<ns> <JSON>'"):
         read_capture(tmp_path / "torn")
+
+
+def test_a_captures_venue_is_told_by_its_diffs() -> None:
+    made = MadeFeed(4).messages(30)
+    spot = [Message(m.received_ns, m.value.replace(b'"pu"', b'"xx"')) for m in made]
+    assert (decoder_of(made), decoder_of(spot)) == ("binance-usdm", "binance-spot")
+    with pytest.raises(ValueError, match="--decoder"):
+        decoder_of([])

@@ -1,21 +1,24 @@
-"""``python -m blumfeld.testing.archive golden|oracle|kills|round-trip|bad-input``: a table; 1 if anything is not as it
-must be.
+"""``python -m blumfeld.testing.archive golden|oracle|kills|round-trip|bad-input|bench``: a table; 1 if anything is not
+as it must be.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
 from blumfeld.testing.archive.bad_input import bad_input
-from blumfeld.testing.archive.golden import golden
+from blumfeld.testing.archive.golden import golden, started
 from blumfeld.testing.archive.kills import against_file_sink, kills
 from blumfeld.testing.archive.oracle import oracle
+from blumfeld.testing.archive.process import archive_command
 from blumfeld.testing.archive.report import Report
 from blumfeld.testing.archive.round_trip import round_trip
 from blumfeld.testing.archive.tallies import READERS
@@ -72,7 +75,8 @@ def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Con
 
 def _oracle(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
     shared = {"decoder": given.decoder, "reader": given.reader, "seed": given.seed}
-    oracle(folder, report, captures=given.capture or [], **shared)
+    captures = [path for paths in given.capture or [] for path in paths]
+    oracle(folder, report, captures=captures, **shared)
 
 
 def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
@@ -81,6 +85,17 @@ def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console
 
 def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
     bad_input(folder, report, _sayer(console), reader=given.reader, only=given.only)
+
+
+def _bench(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    """``blumfeld archive bench`` with a broker to do it on."""
+    with ExitStack() as stack:
+        bootstrap = started(stack, folder).address
+        command = [*archive_command("bench"), str(given.capture), "--bootstrap", bootstrap]
+        if given.out:
+            command += ["--out", str(given.out)]
+        status = subprocess.run([*command, *given.options], check=False).returncode
+        report.add("blumfeld archive bench", f"exit status {status}", ["must be 0"] if status else [])
 
 
 def _sayer(console: Console) -> Callable[[str], None]:
@@ -98,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     add_oracle(verbs)
     add_round_trip(verbs)
     add_bad_input(verbs)
+    add_bench(verbs)
     return parser
 
 
@@ -105,7 +121,7 @@ def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """``golden``."""
     verb = _verb(verbs, "golden", "counts and sums of one feed, by four readers", _golden)
     verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
-    verb.add_argument("--decoder", default="binance-usdm")
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
     verb.add_argument("--only", default=",".join(READERS), help="readers of the files, by comma")
 
 
@@ -125,8 +141,9 @@ def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     verb = _verb(
         verbs, "oracle", "the book against the exchange's own, and faults planted in the feed", _oracle
     )
-    verb.add_argument("--capture", type=Path, nargs="*", help="capture files of one feed, in order")
-    verb.add_argument("--decoder", default="binance-usdm")
+    captures = "capture files, those of one venue in order; as often as you like"
+    verb.add_argument("--capture", type=Path, nargs="+", action="append", metavar="FILE", help=captures)
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
     verb.add_argument("--seed", type=int, default=0)
 
 
@@ -134,7 +151,7 @@ def add_round_trip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """``round-trip``."""
     verb = _verb(verbs, "round-trip", "archive, replay, archive again: the same bytes and rows", _round_trip)
     verb.add_argument("--capture", type=Path)
-    verb.add_argument("--decoder", default="binance-usdm")
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
 
 
 def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -143,6 +160,14 @@ def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         verbs, "bad-input", "what can't be archived: what is said, and that nothing is lost", _bad_input
     )
     verb.add_argument("--only", default="", metavar="TEXT", help="cases whose title has this in it")
+
+
+def add_bench(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``bench``."""
+    verb = _verb(verbs, "bench", "blumfeld archive bench, with a broker of its own", _bench)
+    verb.add_argument("--capture", type=Path, required=True)
+    verb.add_argument("--out", type=Path)
+    verb.add_argument("options", nargs="*", help="further options of blumfeld archive bench, behind --")
 
 
 def _verb(

@@ -61,6 +61,17 @@ def write_capture(path: Path, messages: Iterable[Message]) -> Path:
     return path
 
 
+def decoder_of(messages: Iterable[Message]) -> str:
+    """The archive's decoder for a feed of Binance's: its futures say which diff came before, its spot doesn't.
+
+    :raises ValueError: it has no diff
+    """
+    for message in messages:
+        if b'"depthUpdate"' in message.value:
+            return "binance-usdm" if b'"pu"' in message.value else "binance-spot"
+    raise ValueError("no diff of a book in the capture: say which decoder with --decoder")
+
+
 class MadeFeed:
     """A market that nobody trades on, in Binance's USD-M words: chained diffs, a best bid and ask after some of them
     that has their update id, trades with consecutive ids. The same seed gives the same feed.

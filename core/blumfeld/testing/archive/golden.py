@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blumfeld.testing.archive import ledger
 from blumfeld.testing.archive.expected import WORDS, Tallies, differences, expected_of
-from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture, write_capture
+from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.process import Archive, Command, Outcome, archive_command
 from blumfeld.testing.archive.report import Report
 from blumfeld.testing.archive.tallies import READERS
@@ -29,6 +29,7 @@ def golden(
     """Add a row for each step and each reader."""
     path = capture or write_capture(folder / "made.gz", MadeFeed(1).messages(MADE_MESSAGES))
     messages = read_capture(path)
+    decoder = decoder or decoder_of(messages)
     expected = expected_of(messages)
     golden_too = path.name == GOLDEN_NAME and decoder == "binance-usdm"
     wrong = [

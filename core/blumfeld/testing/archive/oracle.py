@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blumfeld.testing.archive import ledger
 from blumfeld.testing.archive.faults import KINDS, Fault, breaks, plant
-from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture, write_capture
+from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.golden import load, started, step
 from blumfeld.testing.archive.process import Archive
 from blumfeld.testing.archive.rebuild import KNOWN, by_the_archives_book, compare, quotes_in, updates_in
@@ -27,31 +27,44 @@ NAMED_AS = {"dropped": ("gap",), "doubled": ("duplicate",), "swapped": ("gap", "
 def oracle(
     folder: Path, report: Report, *, captures: Sequence[Path], decoder: str, reader: str, seed: int
 ) -> None:
-    """The captures, one feed together, as they are; then the same with faults in it."""
+    """Captures of one venue are one feed, in their order: as they are, then with faults in them."""
     paths = list(captures) or [write_capture(folder / "made.gz", MadeFeed(seed).messages(MADE_MESSAGES))]
-    messages = [message for path in paths for message in read_capture(path)]
+    feeds: dict[str, list[Path]] = {}
+    for path in paths:
+        feeds.setdefault(decoder or decoder_of(read_capture(path)), []).append(path)
     with ExitStack() as stack:
         bootstrap = started(stack, folder).address
-        whole = Archive(folder / "whole", bootstrap, ["whole"], decoders=[decoder], reader=reader)
-        for path in paths:
-            step(report, f"load {path.name}", load(folder, bootstrap, path, "whole"))
-        if step(report, "whole: archive once", whole.run("once", timeout_s=ONCE_S)):
-            names = ",".join(path.name for path in paths)
-            _books(report, whole.root, KNOWN.get((names, decoder)))
-            _gaps(report, whole.root, "whole: gaps", [], breaks(messages))
-        planted, faults = plant(messages, FAULTS, seed, BORDER)
-        _planted(folder, report, bootstrap, decoder, reader, planted, faults)
+        for name, parts in feeds.items():
+            _feed(folder, report, bootstrap, name, parts, reader, seed)
 
 
-def _books(report: Report, root: Path, known: int | None) -> None:
+def _feed(
+    folder: Path, report: Report, bootstrap: str, decoder: str, paths: list[Path], reader: str, seed: int
+) -> None:
+    messages = [message for path in paths for message in read_capture(path)]
+    topic = f"{decoder}.whole"
+    whole = Archive(folder / topic, bootstrap, [topic], decoders=[decoder], reader=reader)
+    for path in paths:
+        step(report, f"{decoder}: load {path.name}", load(folder, bootstrap, path, topic))
+    if step(report, f"{decoder}: archive once", whole.run("once", timeout_s=ONCE_S)):
+        known = KNOWN.get((",".join(path.name for path in paths), decoder))
+        _books(report, whole.root, decoder, known)
+        _gaps(report, whole.root, f"{decoder}: gaps of the feed as it is", [], breaks(messages))
+    planted, faults = plant(messages, FAULTS, seed, BORDER)
+    _planted(folder, report, bootstrap, decoder, reader, planted, faults)
+
+
+def _books(report: Report, root: Path, decoder: str, known: int | None) -> None:
     """By two books that have nothing in common but the files."""
     quotes = quotes_in(root)
     began = time.monotonic()
     found = compare(updates_in(root), quotes)
-    _compared(report, "book by a plain loop over the files", *found, known, time.monotonic() - began)
+    _compared(
+        report, f"{decoder}: book by a plain loop over the files", *found, known, time.monotonic() - began
+    )
     began = time.monotonic()
     found = by_the_archives_book(root, quotes)
-    _compared(report, "book by blumfeld_sink_spark.book", *found, known, time.monotonic() - began)
+    _compared(report, f"{decoder}: book by blumfeld_sink_spark.book", *found, known, time.monotonic() - began)
 
 
 def _compared(
@@ -74,17 +87,19 @@ def _planted(
     planted: list[Message],
     faults: list[Fault],
 ) -> None:
-    path = write_capture(folder / "planted.gz", planted)
-    broken = Archive(folder / "planted", bootstrap, ["planted"], decoders=[decoder], reader=reader)
-    step(report, "load with faults", load(folder, bootstrap, path, "planted"))
+    topic = f"{decoder}.planted"
+    path = write_capture(folder / f"{topic}.gz", planted)
+    broken = Archive(folder / topic, bootstrap, [topic], decoders=[decoder], reader=reader)
+    step(report, f"{decoder}: load with faults", load(folder, bootstrap, path, topic))
     outcome = broken.run("once", timeout_s=ONCE_S, max_offsets_per_trigger=BORDER)
-    if not step(report, f"planted: archive once, batches of {BORDER}", outcome):
+    if not step(report, f"{decoder}: archive once, batches of {BORDER:,}", outcome):
         return
-    borders = set(ledger.borders(broken.root, "planted"))
+    borders = set(ledger.borders(broken.root, topic))
     at_borders = sum(any(offset in borders for offset in fault.named) for fault in faults)
     found = f"{len(faults)}, {at_borders} of them across the border of two of {len(borders)} batches"
-    report.add("faults planted", found, [] if at_borders * 2 >= len(faults) else ["too few lie at borders"])
-    _gaps(report, broken.root, "planted: gaps", faults, breaks(planted))
+    wrong = ["too few lie at borders"] if at_borders * 2 < len(faults) else []
+    report.add(f"{decoder}: faults planted", found, wrong)
+    _gaps(report, broken.root, f"{decoder}: gaps of the feed with faults", faults, breaks(planted))
 
 
 def _gaps(report: Report, root: Path, title: str, faults: Sequence[Fault], expected: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
-from blumfeld.testing.archive.feed import MadeFeed, write_capture
+from blumfeld.testing.archive.feed import MadeFeed, decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.golden import LOAD_S, MADE_MESSAGES, started, step
 from blumfeld.testing.archive.process import Archive, Command, archive_command
 from blumfeld.testing.archive.report import Report
@@ -20,6 +20,7 @@ TABLES = ("raw", "trades", "bbo", "book_deltas", "quarantine", "gaps")
 def round_trip(folder: Path, report: Report, *, capture: Path | None, decoder: str, reader: str) -> None:
     """With headers (the time of receipt), which must come back too."""
     path = capture or write_capture(folder / "made.gz", MadeFeed(2).messages(MADE_MESSAGES))
+    decoder = decoder or decoder_of(read_capture(path))
     settings = {"decoders": ["raw", decoder], "reader": reader, "recv_header": "ns", "headers": True}
     with ExitStack() as stack:
         bootstrap = started(stack, folder).address
