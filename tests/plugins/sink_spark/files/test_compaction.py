@@ -29,77 +29,14 @@ from blumfeld_sink_spark.ledger.vacuum import vacuum
 from blumfeld_sink_spark.ledger.verify import verify
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from tests.plugins.sink_spark.files import tools
+from tests.plugins.sink_spark.files.archives import add_batch, archive
 
-SYMBOLS = ("BTCUSDT", "ETH/USDT")
 DAY = "2024-08-09"
 ROWS = 600
 
 
 class CrashError(BaseException):
     """The process is gone: nothing after it is done, not even tidying up."""
-
-
-def archive(store: ArchiveStore, *, topics: tuple[str, ...] = ("ticks",), batches: int = 3) -> None:
-    """An archive of trades and raw rows: each batch of each topic has two partitions."""
-    for topic in topics:
-        for batch in range(batches):
-            add_batch(store, topic, batch)
-
-
-def add_batch(store: ArchiveStore, topic: str, batch: int) -> None:
-    settings = tools.settings(row_group_rows=64)
-    results = []
-    planned = []
-    for partition in range(2):
-        task = TaskWriter(store, settings, topic, partition)
-        task.write(rows_of(partition, batch))
-        start, end = batch * 100, batch * 100 + 100
-        planned.append(OffsetRange(topic, partition, start, end))
-        results.append(
-            TaskResult(
-                topic=topic,
-                partition=partition,
-                messages=100,
-                first_offset=start,
-                last_offset=end - 1,
-                bytes_in=0,
-                files=task.close(),
-                sequences={},
-                quarantined=0,
-                decoders={},
-            )
-        )
-    publish(
-        store,
-        Ledger(store).load(),
-        query=topic,
-        batch=batch,
-        planned=planned,
-        lost=(),
-        results=results,
-        settings=settings,
-        now_ms=0,
-        seconds=0.0,
-    )
-
-
-def rows_of(partition: int, batch: int) -> dict[str, pa.Table]:
-    """Times of batches and partitions overlap; some rows have the same time."""
-    made = {}
-    start = tools.MIDNIGHT + batch * 50 * 10**9
-    for name, rows in (
-        ("trades", tools.trades(100, symbols=SYMBOLS, start=start, seed=batch)),
-        ("raw", tools.raw(100, seed=batch)),
-    ):
-        lineage = {
-            "k_partition": pa.array([partition] * 100, pa.int32()),
-            "k_offset": pa.array([batch * 100 + row for row in range(100)], pa.int64()),
-        }
-        for column, values in lineage.items():
-            place = rows.schema.names.index(column)
-            rows = rows.set_column(place, rows.schema.field(column), values)
-        made[name] = rows
-    return made
 
 
 def compaction(store: ArchiveStore, **options: Any) -> Compaction:

@@ -1,0 +1,99 @@
+"""``blumfeld archive compact`` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.ledger import outbox
+from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.local import LocalStore
+from blumfeld_sink_spark.ledger.verify import verify
+from tests.plugins.sink_spark.files import tools
+from tests.plugins.sink_spark.files.archives import archive
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(str(tmp_path / "archive"))
+    archive(store)
+    return store
+
+
+def run(store: LocalStore, *options: str) -> Result:
+    return CliRunner().invoke(app, ["compact", "--root", store.root, *options])
+
+
+def files(store: LocalStore) -> list[str]:
+    return [path for path in store.list("") if path.endswith(".parquet")]
+
+
+def test_it_merges_and_says_what(store: LocalStore) -> None:
+    result = run(store)
+    assert result.exit_code == 0, result.output
+    assert "trades" in result.output
+    assert len(files(store)) == 3
+    assert verify(store, deep=True).problems == []
+    assert run(store).output == "nothing to merge\n"
+
+
+def test_a_script_gets_a_line_for_each_group(store: LocalStore) -> None:
+    found = [json.loads(line) for line in run(store, "--json", "--table", "raw").stdout.splitlines()]
+    assert [(one["table"], one["rows"], one["files_before"], one["files"]) for one in found] == [
+        ("raw", 600, 6, 1)
+    ]
+    assert found[0]["bytes"] == sum(
+        entry.stat().st_size for entry in Path(store.root, "raw").rglob("*.parquet")
+    )
+
+
+def test_a_dry_run_changes_nothing(store: LocalStore) -> None:
+    before = list(store.list(""))
+    result = run(store, "--dry-run")
+    assert result.exit_code == 0
+    assert "BTCUSDT" in result.output
+    assert list(store.list("")) == before
+
+
+def test_open_dates_stay(store: LocalStore) -> None:
+    assert run(store, "--before", "2024-08-09").output == "nothing to merge\n"
+    result = run(store, "--before", "yesterday")
+    assert result.exit_code == 2
+    assert "--before yesterday: allowed: YYYY-MM-DD" in result.output
+
+
+def test_two_at_once_are_one_too_many(store: LocalStore) -> None:
+    with Lease(store, "compact"):
+        result = run(store)
+    assert result.exit_code == 1
+    assert "compact is being written by" in result.output
+
+
+def test_a_codec_that_is_not_known_is_refused(store: LocalStore) -> None:
+    result = run(store, "--compression", "zip")
+    assert result.exit_code == 2
+    assert len(files(store)) > 3
+
+
+def test_delta_tables_follow(store: LocalStore) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    settings = tools.settings(delta=True)
+    outbox.deliver(store, Ledger(store).load(), settings)
+    before = deltalake.DeltaTable(f"{store.root}/trades").to_pyarrow_table().num_rows
+    result = run(store)
+    assert result.exit_code == 0, result.output
+    table = deltalake.DeltaTable(f"{store.root}/trades")
+    assert table.to_pyarrow_table().num_rows == before == 600
+    assert all(".c1." in path for path in table.file_uris())
+
+
+def test_a_catalog_that_nobody_named_is_asked_for(store: LocalStore) -> None:
+    store.put("_outbox/iceberg/ticks.json", b'{"batch":2}')
+    result = run(store)
+    assert result.exit_code == 2
+    assert "give --iceberg CATALOG" in result.output
