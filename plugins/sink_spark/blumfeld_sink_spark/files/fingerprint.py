@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_BYTES_AT_ONCE = 8 << 20
+_BYTES_AT_ONCE = 1 << 20
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MASK = (1 << 64) - 1
 
@@ -101,24 +102,35 @@ def _weighed_lists(array: pa.Array, keys: Any) -> int:
 
 
 def _weighed_texts(array: pa.Array, keys: Any) -> int:
-    """Lengths, and each byte by its place; some megabytes at once."""
+    """Some at once, so that what is made of them stays small."""
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     offsets = offsets.astype(np.int64)
-    total = int((np.diff(offsets).astype(np.uint64) * keys).sum(dtype=np.uint64))
     content = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)
+    total = 0
     first = 0
     while first < len(array):
         last = int(np.searchsorted(offsets, offsets[first] + _BYTES_AT_ONCE, side="right")) - 1
         last = min(max(last, first + 1), len(array))
-        total += _weighed_bytes(content, offsets[first : last + 1], keys[first:last])
+        part = content[offsets[first] : offsets[last]]
+        total += _weighed_parts(part, offsets[first : last + 1] - offsets[first], keys[first:last])
         first = last
     return total & _MASK
 
 
-def _weighed_bytes(content: Any, offsets: Any, keys: Any) -> int:
-    lengths = np.diff(offsets)
-    place = np.arange(int(offsets[-1] - offsets[0])) - np.repeat(offsets[:-1] - offsets[0], lengths)
-    weights = _mixed(place.astype(np.uint64)) * np.repeat(keys, lengths)
-    return int(
-        ((content[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)) * weights).sum(dtype=np.uint64)
-    )
+def _weighed_parts(content: Any, offsets: Any, keys: Any) -> int:
+    """A text is the polynomial of its bytes, cut out of the running sum over all texts, and its length."""
+    up, down = _powers(max(len(content), _BYTES_AT_ONCE))
+    running = np.zeros(len(content) + 1, dtype=np.uint64)
+    np.cumsum(content * up[: len(content)], dtype=np.uint64, out=running[1:])
+    found = (running[offsets[1:]] - running[offsets[:-1]]) * down[offsets[:-1]]
+    lengths = np.diff(offsets).astype(np.uint64)
+    return int(((_mixed(found) ^ _mixed(lengths)) * keys).sum(dtype=np.uint64))
+
+
+@lru_cache(maxsize=2)
+def _powers(count: int) -> tuple[Any, Any]:
+    """Powers of an odd number, and of its inverse mod 2**64."""
+    up = np.full(count + 1, _ODD, dtype=np.uint64)
+    down = np.full(count + 1, np.uint64(pow(int(_ODD), -1, 1 << 64)), dtype=np.uint64)
+    up[0] = down[0] = 1
+    return np.cumprod(up, dtype=np.uint64), np.cumprod(down, dtype=np.uint64)

@@ -1,0 +1,81 @@
+"""Fingerprints: blind to order and batches, not to anything else."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from blumfeld_sink_spark.files import fingerprint
+from blumfeld_sink_spark.files.fingerprint import Fingerprint
+from tests.plugins.sink_spark.files import tools
+
+
+def of(*parts: pa.Table) -> Fingerprint:
+    found = Fingerprint()
+    for part in parts:
+        found.add(part)
+    return found
+
+
+@pytest.mark.parametrize("rows", [tools.trades(500), tools.raw(500)], ids=["trades", "raw"])
+def test_order_and_batches_do_not_matter(rows: pa.Table) -> None:
+    places = list(range(500))
+    random.Random(3).shuffle(places)
+    mixed = rows.take(places)
+    assert of(mixed.slice(0, 123), mixed.slice(123)) == of(rows)
+
+
+CHANGES: list[tuple[str, Any]] = [
+    ("ts_event", lambda values: [values[1], values[0], *values[2:]]),
+    ("price", lambda values: [values[0] + Decimal("1E-18"), *values[1:]]),
+    ("price", lambda values: [values[1], values[0], *values[2:]]),
+    ("venue", lambda values: ["binancf", *values[1:]]),
+    ("symbol", lambda values: ["UBTCSDT", *values[1:]]),
+    ("trade_id", lambda values: [None, *values[1:]]),
+    ("trade_id", lambda values: [values[0], values[6], *values[2:6], values[1], *values[7:]]),
+]
+
+
+@pytest.mark.parametrize(("column", "change"), CHANGES)
+def test_a_changed_value_is_seen_and_named(column: str, change: Any) -> None:
+    rows = tools.trades(50)
+    place = rows.schema.names.index(column)
+    field = rows.schema.field(column)
+    changed = rows.set_column(place, field, pa.array(change(rows[column].to_pylist()), field.type))
+    assert of(changed) != of(rows)
+    assert of(rows).difference(of(changed)) == f"values changed in {column}"
+
+
+RAW_CHANGES: list[tuple[str, Any]] = [
+    ("value", lambda values: [values[1], values[0], *values[2:]]),
+    ("value", lambda values: [values[0][1:], values[1] + values[0][:1], *values[2:]]),
+    ("value", lambda values: [values[0][::-1], *values[1:]]),
+    ("key", lambda values: [None, *values[1:]]),
+    ("headers", lambda values: [None, *values[1:]]),
+    ("headers", lambda values: [values[0][::-1], *values[1:]]),
+]
+
+
+@pytest.mark.parametrize(("column", "change"), RAW_CHANGES)
+def test_changed_bytes_are_seen(column: str, change: Any) -> None:
+    rows = tools.raw(50)
+    place = rows.schema.names.index(column)
+    field = rows.schema.field(column)
+    changed = rows.set_column(place, field, pa.array(change(rows[column].to_pylist()), field.type))
+    assert of(rows).difference(of(changed)) == f"values changed in {column}"
+
+
+def test_a_row_twice_is_two_rows() -> None:
+    rows = tools.trades(10)
+    assert of(rows).difference(of(rows, rows.slice(0, 1))) == "10 rows became 11"
+
+
+def test_texts_larger_than_what_is_taken_at_once_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tools.raw(40, value_bytes=300)
+    whole = of(rows)
+    monkeypatch.setattr(fingerprint, "_BYTES_AT_ONCE", 100)
+    assert of(rows) == whole
