@@ -142,8 +142,7 @@ archive-test: archive-setup  ## the archive's tests that start Spark
 	$(BIN)/python -m pytest -q -m spark
 
 archive-kills: archive-setup  ## driver, workers, JVM and broker killed while it archives; Spark's own file sink under the same
-	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) $(if $(PEER),--peer $(PEER))
-	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink
+	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink $(if $(PEER),--peer $(PEER))
 
 archive-oracle: archive-setup  ## the book out of the files beside the exchange's own best bid and ask; planted faults named
 	$(BIN)/python -m blumfeld.testing.archive oracle $(foreach file,$(CAPTURE) $(SPOT),--capture $(file))
@@ -162,8 +161,7 @@ archive-jars:  ## the Kafka connector that fits pyspark 4.3, by Maven into ~/.m2
 
 archive-bench: archive-setup  ## rate and size beside the connector, from_json and Spark's Parquet sink; needs CAPTURE and the jars
 	mkdir -p $(RESULTS)
-	$(BIN)/python -m blumfeld.testing.archive with-broker -- \
-	  $(BIN)/blumfeld archive bench $(CAPTURE) --bootstrap {bootstrap} --out $(RESULTS)/archive.json
+	$(BIN)/python -m blumfeld.testing.archive bench --capture $(CAPTURE) --out $(RESULTS)/archive.json
 
 wheel-test: setup  ## the built wheel with a stranger's plug-in, in a fresh environment
 	$(BIN)/python -m pytest -q -m wheel
