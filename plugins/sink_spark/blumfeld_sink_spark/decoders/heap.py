@@ -41,7 +41,8 @@ class Heap:
         begin, end = int(places[0]), int(places[-1])
         if end == begin:
             raise NoShapeError
-        whole = np.full(end - begin + 2 * _PAD, 0x20, np.uint8)
+        whole = np.empty(end - begin + 2 * _PAD, np.uint8)
+        whole[:_PAD] = whole[-_PAD:] = 0x20
         whole[_PAD:-_PAD] = np.frombuffer(data, np.uint8)[begin:end]
         if whole.min() < 0x20 or whole.max() > 0x7E or (whole == _BACKSLASH).any():
             raise NoShapeError
