@@ -16,7 +16,7 @@ from rich.console import Console
 
 from blumfeld.testing.archive.bad_input import bad_input
 from blumfeld.testing.archive.golden import golden, started
-from blumfeld.testing.archive.kills import against_file_sink, kills
+from blumfeld.testing.archive.kills import Plan, against_file_sink, kills
 from blumfeld.testing.archive.oracle import oracle
 from blumfeld.testing.archive.process import archive_command
 from blumfeld.testing.archive.report import Report
@@ -65,12 +65,11 @@ def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Co
 
 
 def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    say = _sayer(console)
-    shared = {"count": given.kills, "seed": given.seed, "rate": given.rate}
+    plan = Plan(given.kills, given.seed, given.rate, _sayer(console), given.patience)
     if not given.only_file_sink:
-        kills(folder, report, say, reader=given.reader, peer=given.peer, **shared)
+        kills(folder, report, plan, reader=given.reader, peer=given.peer)
     if given.file_sink or given.only_file_sink:
-        against_file_sink(folder, report, say, **shared)
+        against_file_sink(folder, report, plan)
 
 
 def _oracle(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
@@ -84,7 +83,7 @@ def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console
 
 
 def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    bad_input(folder, report, _sayer(console), reader=given.reader, only=given.only)
+    bad_input(folder, report, _sayer(console), reader=given.reader, only=given.only, patience=given.patience)
 
 
 def _bench(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
@@ -176,6 +175,7 @@ def _verb(
     verb = verbs.add_parser(name, help=title)
     verb.set_defaults(act=act, title=f"{name}: {title}")
     verb.add_argument("--reader", default="python", choices=("python", "jvm", "direct", "auto"))
+    verb.add_argument("--patience", type=float, default=1.0, help="bounds in time are so many times as long")
     verb.add_argument("--json", type=Path, metavar="FILE", help="the summary, for programs")
     verb.add_argument("--keep", action="store_true", help="leave the folder with data, archive and logs")
     return verb

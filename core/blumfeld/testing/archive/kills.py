@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from blumfeld.testing.archive import file_sink, ledger
 from blumfeld.testing.archive.brokers import Broker, PeerBroker, our_broker
 from blumfeld.testing.archive.expected import SUMMED
@@ -30,38 +32,40 @@ KEYS = {
 Say = Callable[[str], None]
 
 
-def kills(
-    folder: Path, report: Report, say: Say, *, count: int, seed: int, rate: int, reader: str, peer: str
-) -> None:
+@attrs.frozen
+class Plan:
+    """What is asked for."""
+
+    kills: int
+    seed: int
+    rate: int
+    """Messages a second."""
+    say: Say
+    patience: float = 1.0
+
+
+def kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
     """The plain feed; against the peer where there is one, with a transactional feed too."""
-    _archived(folder / "plain", report, say, count, seed, rate, reader, our_broker(folder / "b"), Feeding)
+    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding)
     if not peer:
         report.numbers["transactional feed"] = (
             "skipped: this broker has no transactions, and there is no --peer"
         )
         return
     broker = PeerBroker(peer, folder / "peer")
-    _archived(folder / "txn", report, say, count, seed, rate, reader, broker, TransactionalFeeding)
+    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding)
 
 
 def _archived(
-    folder: Path,
-    report: Report,
-    say: Say,
-    count: int,
-    seed: int,
-    rate: int,
-    reader: str,
-    broker: Broker,
-    kind: type[Feeding],
+    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feeding]
 ) -> None:
     with ExitStack() as stack:
-        feeding = _fed(stack, broker, kind, rate, seed)
+        feeding = _fed(stack, broker, kind, plan)
         settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
         archive = Archive(folder, broker.address, [TOPIC], **settings)
         name = "transactions" if kind is TransactionalFeeding else "feed"
-        done = killed(report, ArchiveSink(archive), broker, feeding, count, seed, say, name)
-        step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S))
+        done = killed(report, ArchiveSink(archive), broker, feeding, plan, name)
+        step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
         end = ends(broker.address, TOPIC, PARTITIONS)
         expected = feeding.expected()
         report.add(
@@ -71,7 +75,11 @@ def _archived(
         _no_row_twice(report, archive.root, f"{name}: rows that are there twice")
         wrong = ledger.incomplete(archive.root, TOPIC, end)
         report.add(f"{name}: ledger", f"{ledger.commits(archive.root)} commits reach {dict(end)}", wrong)
-        step(report, f"{name}: archive verify --deep", archive.look("verify", "--deep", timeout_s=CATCH_UP_S))
+        step(
+            report,
+            f"{name}: archive verify --deep",
+            archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience),
+        )
         if isinstance(feeding, TransactionalFeeding):
             told = f"{feeding.committed} committed, {feeding.aborted} aborted ({feeding.messages_aborted:,} messages)"
             report.add(f"{name}: transactions", told, [] if feeding.aborted else ["none was aborted"])
@@ -83,15 +91,15 @@ def _archived(
         report.numbers[f"{name}: staged files left for vacuum"] = left
 
 
-def against_file_sink(folder: Path, report: Report, say: Say, *, count: int, seed: int, rate: int) -> None:
+def against_file_sink(folder: Path, report: Report, plan: Plan) -> None:
     """Spark's own file sink: what readers by glob find is told, not judged."""
     broker = our_broker(folder / "fb")
     with ExitStack() as stack:
-        feeding = _fed(stack, broker, Feeding, rate, seed)
+        feeding = _fed(stack, broker, Feeding, plan)
         sink = FileSink(folder / "file-sink", broker.address)
         name = "Spark's file sink"
-        done = killed(report, sink, broker, feeding, count, seed, say, name, ("driver", "jvm", "broker"))
-        step(report, "Spark's file sink: the rest", sink.start(0, "once").wait(CATCH_UP_S))
+        done = killed(report, sink, broker, feeding, plan, name, ("driver", "jvm", "broker"))
+        step(report, "Spark's file sink: the rest", sink.start(0, "once").wait(CATCH_UP_S * plan.patience))
         expected = int(feeding.expected()["trades"]["rows"])
         found = file_sink.inspect(sink.root)
         report.numbers["Spark's file sink: trades expected"] = expected
@@ -107,24 +115,22 @@ def killed(
     sink: Any,
     broker: Broker,
     feeding: Feeding,
-    count: int,
-    seed: int,
-    say: Say,
+    plan: Plan,
     name: str,
     victims: tuple[str, ...] = VICTIMS,
 ) -> Killed:
     """The kills; the feed has ended after them, whatever came of them."""
-    killing = Killing(sink, broker, seed, say)
+    killing = Killing(sink, broker, plan.seed, plan.say, plan.patience)
     began = time.monotonic()
     try:
-        killing.run(count, victims)
+        killing.run(plan.kills, victims)
     except RuntimeError as error:
-        say(str(error))
+        plan.say(str(error))
     finally:
         feeding.stop()
     done = killing.result
     total = sum(done.kills.values())
-    wrong = [*done.wrong, *([] if total == count else [f"{total} kills of {count}"])]
+    wrong = [*done.wrong, *([] if total == plan.kills else [f"{total} kills of {plan.kills}"])]
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(done.kills.items()))
     report.add(f"{name}: kills", f"{total}: {kinds}; {done.starts} starts", wrong, time.monotonic() - began)
     return done
@@ -201,10 +207,10 @@ def _no_row_twice(report: Report, root: Path, title: str) -> None:
     report.add(title, ", ".join(f"{count} {table}" for table, count in twice.items()), wrong)
 
 
-def _fed(stack: ExitStack, broker: Broker, kind: type[Feeding], rate: int, seed: int) -> Feeding:
+def _fed(stack: ExitStack, broker: Broker, kind: type[Feeding], plan: Plan) -> Feeding:
     stack.callback(broker.kill)
     broker.start()
     make_topic(broker.address, TOPIC, PARTITIONS)
-    feeding = kind(broker.address, TOPIC, PARTITIONS, rate, seed)
+    feeding = kind(broker.address, TOPIC, PARTITIONS, plan.rate, plan.seed)
     feeding.start()
     return feeding
