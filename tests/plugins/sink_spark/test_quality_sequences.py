@@ -106,6 +106,23 @@ def test_what_came_late_can_be_doubled_too() -> None:
     ]
 
 
+def test_what_comes_late_in_a_long_range_is_judged_by_what_was_before_it() -> None:
+    """The task that reads the range can't know whether 3 or 2 came before it; the hole of 7 outlasts a range too."""
+    feed = trades([1, 2, 4, 5, 6, *range(8, 200), 3, 2, 3, *range(200, 400), 7, 7])
+    kinds = [("gap", 102, 101, 1), ("gap", 105, 104, 1)]
+    late = [
+        ("out_of_order", 297),
+        ("duplicate", 298),
+        ("duplicate", 299),
+        ("out_of_order", 500),
+        ("duplicate", 501),
+    ]
+    for cuts in ([], [5], [6], [3, 5], [5, 300], [5, 299], [2, 198, 310]):
+        rows = named(archived(feed, cuts)[1])
+        assert rows[:2] == kinds
+        assert [row[:2] for row in rows[2:]] == late
+
+
 def test_ids_that_only_grow_are_held_to_no_more() -> None:
     """Best bid and ask skip ids, but never go back."""
     assert [row[0] for row in everywhere(trades([5, 90, 90, 80, 91], stream="bbo"))] == [

@@ -73,8 +73,17 @@ class Committed:
             yield from record.ranges
 
     def open_file(self, entry: FileEntry) -> Any:
-        """For ``pyarrow.parquet``; close it."""
-        return self.store.open_input(entry.path)
+        """For ``pyarrow.parquet``; close it.
+
+        :raises ArchiveError: it went since the ledger was read, because it was compacted
+        """
+        try:
+            return self.store.open_input(entry.path)
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                f"{entry.path}: is gone. If the archive is being compacted, run this again; if not, "
+                "`blumfeld archive verify` says what is missing"
+            ) from error
 
     def local_path(self, entry: FileEntry) -> str:
         """Where the file lies, for readers that open files by themselves.
