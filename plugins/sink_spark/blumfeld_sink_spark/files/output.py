@@ -8,7 +8,16 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.files.parquet import TableWriter, file_schema, open_writer, row_group_rows
+from blumfeld_sink_spark.files.parquet import (
+    WIDE,
+    WIDE_ROW_GROUP_BYTES,
+    WIDE_ROW_GROUP_ROWS,
+    TableWriter,
+    file_schema,
+    group_end,
+    open_writer,
+    wide_bytes,
+)
 from blumfeld_sink_spark.files.sink import HashedFile
 from blumfeld_sink_spark.files.spill import Spilled, SpillFile
 from blumfeld_sink_spark.tables import Table
@@ -36,11 +45,13 @@ class Output:
         self.ts_min = self.ts_max = 0
         self.file: HashedFile | None = None
         self._create = create
-        self._group_rows = row_group_rows(table, group_rows)
+        self._group_rows = group_rows
+        self._full_rows = min(group_rows, WIDE_ROW_GROUP_ROWS) if table.name in WIDE else group_rows
         self._compression = compression
         self._spill = spill
         self._waiting: list[pa.Table | Spilled] = []
         self._waiting_rows = 0
+        self._waiting_wide_bytes = 0
         self._writer: TableWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
@@ -56,8 +67,9 @@ class Output:
         self.rows += rows.num_rows
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
+        self._waiting_wide_bytes += wide_bytes(self.table, rows)
         self.buffered_bytes += rows.nbytes
-        if self._waiting_rows >= self._group_rows:
+        if self._waiting_rows >= self._full_rows or self._waiting_wide_bytes >= WIDE_ROW_GROUP_BYTES:
             self._write_groups(whole=False)
 
     def spill(self) -> None:
@@ -95,12 +107,13 @@ class Output:
         """Writes full row groups, and with ``whole`` what is left as well."""
         pieces = [self._spill.read(piece) if isinstance(piece, Spilled) else piece for piece in self._waiting]
         rows = pa.concat_tables(pieces) if pieces else file_schema(self.table).empty_table()
-        done = 0
-        while rows.num_rows - done >= (1 if whole else self._group_rows):
+        while rows.num_rows:
+            size = group_end(self.table, rows, self._group_rows) or (rows.num_rows if whole else 0)
+            if not size:
+                break
             writer, _ = self._open()
-            group = rows.slice(done, self._group_rows)
-            writer.write_table(group)
-            done += group.num_rows
-        rest = rows.slice(done)
-        self._waiting = [rest] if rest.num_rows else []
-        self._waiting_rows, self.buffered_bytes = rest.num_rows, rest.nbytes
+            writer.write_table(rows.slice(0, size))
+            rows = rows.slice(size)
+        self._waiting = [rows] if rows.num_rows else []
+        self._waiting_rows, self.buffered_bytes = rows.num_rows, rows.nbytes
+        self._waiting_wide_bytes = wide_bytes(self.table, rows)

@@ -18,8 +18,11 @@ import pyarrow.parquet as pq
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.tables import QUARANTINE, RAW, Table
 
+WIDE = (RAW, QUARANTINE)
+"""Tables that hold whole messages."""
 WIDE_ROW_GROUP_ROWS = 65_536
-"""Of tables that hold whole messages, of some kB each: about 100 MB at once."""
+WIDE_ROW_GROUP_BYTES = 128 << 20
+"""Of the messages: a row group is in memory at once."""
 
 PAGE_ROWS = 131_072
 """Arrow's 20,000 cost 1.5 % on book levels; eight pages in a row group are left for readers that prune by page."""
@@ -54,9 +57,26 @@ def compression_of(given: str) -> tuple[str, int | None]:
         raise SettingsError(f"archive.compression: {given}; the level isn't a number") from error
 
 
-def row_group_rows(table: Table, asked: int) -> int:
-    """How many rows a row group of this table has: a count, so that files don't depend on how rows arrived."""
-    return min(asked, WIDE_ROW_GROUP_ROWS) if table.name in (RAW, QUARANTINE) else asked
+def group_end(table: Table, rows: pa.Table, asked: int) -> int:
+    """How many of ``rows`` the next row group has; 0 while it isn't full.
+
+    It is full at a count of rows, or of bytes where rows hold whole messages. Both depend on the rows alone, so files
+    don't depend on how rows arrived.
+    """
+    if table.name not in WIDE:
+        return asked if rows.num_rows >= asked else 0
+    asked = min(asked, WIDE_ROW_GROUP_ROWS)
+    rows = rows.slice(0, asked)
+    sizes = pc.fill_null(pc.binary_length(rows["value"]), 0).to_numpy()
+    full = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), WIDE_ROW_GROUP_BYTES)) + 1
+    return full if full <= rows.num_rows else asked if rows.num_rows >= asked else 0
+
+
+def wide_bytes(table: Table, rows: pa.Table) -> int:
+    """Of the messages in ``rows``; 0 of tables that hold none."""
+    if table.name not in WIDE:
+        return 0
+    return int(pc.sum(pc.binary_length(rows["value"])).as_py() or 0)
 
 
 def file_schema(table: Table) -> pa.Schema:

@@ -21,6 +21,7 @@ from blumfeld_sink_spark.tables import Table, tables
 SPLIT_ROWS = 65_536
 """Rows of a table are kept together until there are so many: with hundreds of symbols in each batch of some
 thousand messages, splitting costs per part, not per row."""
+SPLIT_BYTES = 64 << 20
 
 MEMORY_BYTES = 512 << 20
 """What a task keeps in memory; more goes to a temporary file. A row group on its way into a file comes on top."""
@@ -62,6 +63,7 @@ class TaskWriter:
         self._tables = tables(*settings.price_type)
         self._unsplit: dict[str, list[pa.Table]] = {}
         self._unsplit_rows: dict[str, int] = {}
+        self._unsplit_bytes: dict[str, int] = {}
         self._outputs: dict[tuple[str, str, str | None], Output] = {}
         self._staged: dict[tuple[str, str, str | None], str] = {}
         self._spill = SpillFile()
@@ -77,7 +79,8 @@ class TaskWriter:
                 continue
             self._unsplit.setdefault(name, []).append(_checked(self._table(name), rows))
             self._unsplit_rows[name] = self._unsplit_rows.get(name, 0) + rows.num_rows
-            if self._unsplit_rows[name] >= SPLIT_ROWS:
+            self._unsplit_bytes[name] = self._unsplit_bytes.get(name, 0) + rows.nbytes
+            if self._unsplit_rows[name] >= SPLIT_ROWS or self._unsplit_bytes[name] >= SPLIT_BYTES:
                 self._sort_out(name)
 
     def close(self) -> tuple[StagedFile, ...]:
@@ -114,7 +117,7 @@ class TaskWriter:
     def _sort_out(self, name: str) -> None:
         """Moves the rows of a table to the outputs that they belong in."""
         pieces = self._unsplit.pop(name)
-        self._unsplit_rows[name] = 0
+        self._unsplit_rows[name] = self._unsplit_bytes[name] = 0
         for part in split(self._table(name), pa.concat_tables(pieces)):
             self._output(name, part.date, part.symbol).add(part.rows)
         if sum(output.buffered_bytes for output in self._outputs.values()) > self._memory_bytes:

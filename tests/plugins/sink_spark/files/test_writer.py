@@ -17,6 +17,8 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files import output as output_module
+from blumfeld_sink_spark.files import parquet as parquet_module
 from blumfeld_sink_spark.files import writer as writer_module
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.records import StagedFile
@@ -121,6 +123,22 @@ def test_row_groups_are_cut_by_their_count(tmp_path: Path) -> None:
     (file,) = write(tmp_path, [{"trades": tools.trades(1000)}], row_group_rows=300)
     found = pq.ParquetFile(tmp_path / file.staged).metadata
     assert [found.row_group(place).num_rows for place in range(found.num_row_groups)] == [300, 300, 300, 100]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 37, 500])
+def test_large_messages_make_small_row_groups_whatever_the_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_rows: int
+) -> None:
+    """A row group is full with the message that makes it reach the bound."""
+    for module in (parquet_module, output_module):
+        monkeypatch.setattr(module, "WIDE_ROW_GROUP_BYTES", 2000)
+    monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1)
+    rows = tools.raw(100, value_bytes=190)
+    (file,) = write(tmp_path, [{"raw": rows.slice(start, batch_rows)} for start in range(0, 100, batch_rows)])
+    found = pq.ParquetFile(tmp_path / file.staged).metadata
+    groups = [found.row_group(place).num_rows for place in range(found.num_row_groups)]
+    assert groups == [12, 12, 12, 12, 12, 12, 12, 12, 4]
+    assert read(tmp_path, file).equals(rows)
 
 
 def test_many_symbols_are_held_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
