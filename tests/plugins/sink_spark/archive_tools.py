@@ -146,7 +146,7 @@ def write_capture(
     lines, update = [], 1000 + 3 * done
     for second in range(seconds):
         ms, trade = (start_s + second) * 1000, 1 + done + second
-        bid = 60_000 + second % 7
+        bid, low = 60_000 + second % 7, 60_000 - second % 7
         for nth in range(2):
             update += 1
             lines.append(
@@ -166,7 +166,7 @@ def write_capture(
         lines.append(
             f'{ms * 1_000_000 + 200_000_123} {{"stream":"{symbol.lower()}@depth@0ms","data":{{"e":"depthUpdate",'
             f'"E":{ms + 150},"T":{ms + 140},"s":"{symbol}","U":{update},"u":{update},"pu":{before},'
-            f'"b":[["{bid}.10","{second + 1}.125"],["{bid - 3}.10","0"]],"a":[["{bid}.20","2.5"]]}}}}'
+            f'"b":[["{low}.10","{second + 1}.125"],["{low - 3}.10","0"]],"a":[["{bid}.20","2.5"]]}}}}'
         )
         lines.append(
             f'{ms * 1_000_000 + 300_000_000} {{"stream":"{symbol.lower()}@trade","data":{{"e":"trade","E":{ms + 210},'

@@ -72,6 +72,7 @@ def test_numbers_are_exact() -> None:
         "5.000000000000000000",
         "0E-18",
         "100",
+        "1E-8",
         None,
     ]
     column = pa.array([None if one is None else Decimal(one) for one in values], pa.decimal128(38, 18))
@@ -127,8 +128,8 @@ def test_an_export_that_begins_later_begins_with_the_book_of_that_time(
     assert rows[: len(opening)] == opening
     assert {row[2] for row in opening} == {str(MIDNIGHT // 1000)}
     levels = {(row[5], row[6]): row[7] for row in opening}
-    assert levels["bid", "60005.1"] == "20.125"  # of the last change before midnight
-    assert ("bid", "60002.1") not in levels  # it took that one away
+    assert levels["bid", "59995.1"] == "20.125"  # of the last change before midnight
+    assert ("bid", "59992.1") not in levels  # it took that one away
     assert [Decimal(row[6]) for row in opening if row[5] == "bid"] == sorted(
         (Decimal(row[6]) for row in opening if row[5] == "bid"), reverse=True
     )

@@ -89,7 +89,7 @@ def columns(archive: Committed, window: Window, bins: int = TIME_BINS) -> Iterat
     entries = [
         entry for entry in archive.select(BOOK_DELTAS, symbol=window.symbol) if entry.topic == window.topic
     ]
-    moments = np.linspace(window.start_ns, window.end_ns, bins + 1)[1:].astype(np.int64).tolist()
+    moments = [window.start_ns + (window.end_ns - window.start_ns) * (nth + 1) // bins for nth in range(bins)]
     sync, ladder = Sync(), Ladder()
     partition, at, held = None, 0, None
     for rows in ordered(archive, entries, COLUMNS, "k_offset"):

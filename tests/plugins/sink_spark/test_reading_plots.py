@@ -1,0 +1,154 @@
+"""What pictures show: the numbers behind them, and that they are drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib.image
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.plots import depth, gaps, spread, throughput
+from blumfeld_sink_spark.reading.plots.windows import window_of
+from blumfeld_sink_spark.records import CommitRecord
+from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
+
+NS = 10**9
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty seconds over midnight; a depth change, and later two trades, are missing; some lag."""
+    folder = tmp_path_factory.mktemp("plots")
+    rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
+    missing = {3 + 4 * 5, 4 + 4 * 30, 4 + 4 * 31}
+    rows = rows.filter(pa.array([nth not in missing for nth in range(rows.num_rows)]))
+    offsets = pa.array(range(rows.num_rows), pa.int64())
+    rows = rows.set_column(4, "offset", offsets).combine_chunks()
+    made = archive(folder / "archive", rows, decoders=("binance-usdm",), recv_header="ns", batch_rows=40)
+    progress = folder / "archive" / "_progress" / "archive.jsonl"
+    progress.parent.mkdir()
+    lines = [
+        json.dumps({"at_ms": record.committed_ms, "lag": {"ticks": {"0": 100 - nth, "1": 5}}, "batch": nth})
+        for nth, record in enumerate(made)
+    ]
+    progress.write_text(
+        "\n".join(
+            [*lines, '{"at_ms": 17'],
+        )
+    )
+    return folder / "archive"
+
+
+@pytest.fixture
+def found(root: Path) -> Committed:
+    """The archive."""
+    return Committed.open(str(root))
+
+
+def test_lag_is_summed_by_topic_and_a_line_cut_off_is_passed_over(root: Path) -> None:
+    assert [count for _, count in throughput.lags(root)["ticks"]] == [105, 104, 103, 102]
+
+
+def test_rates_are_of_the_batches(found: Committed) -> None:
+    made = throughput.batches(found.records)
+    assert made.messages.tolist() == [40, 40, 40, 38]
+    assert (made.seconds == 1).all()
+    assert (made.bytes_in > made.bytes_out * 0).all()
+
+
+def test_many_batches_are_put_together_and_none_is_lost(found: Committed) -> None:
+    one = found.records[0]
+    many: list[CommitRecord] = [
+        msgspec.structs.replace(one, batch=nth, committed_ms=nth * 1000, messages=nth + 1)
+        for nth in range(5000)
+    ]
+    made = throughput.batches(many)
+    assert len(made.messages) <= throughput.BATCHES_MAX
+    assert made.messages.sum() == sum(range(1, 5001))
+    assert made.end_ms[-1] == 4_999_000
+
+
+def test_the_book_at_a_moment_is_the_changes_up_to_it(found: Committed) -> None:
+    window = window_of(found, "book_deltas", "BTCUSDT", None, None)
+    shown = list(depth.columns(found, window, bins=8))
+    assert [column.ts_ns for column in shown] == sorted(column.ts_ns for column in shown)
+    assert all(column.bid < column.ask for column in shown)
+    last = shown[-1]
+    sizes = dict(
+        zip(zip(last.side.tolist(), last.price.tolist(), strict=True), last.size.tolist(), strict=True)
+    )
+    assert sizes[1, 59996.1] == 40.125  # of second 39
+    assert (1, 59993.1) not in sizes  # taken away in second 39
+
+
+def test_a_window_inside_is_built_on_what_came_before(found: Committed) -> None:
+    window = window_of(found, "book_deltas", "BTCUSDT", MIDNIGHT_S * NS, (MIDNIGHT_S + 4) * NS)
+    shown = list(depth.columns(found, window, bins=4))
+    assert len(shown) == 4
+    assert [column.ts_ns for column in shown][-1] == window.end_ns == (MIDNIGHT_S + 4) * NS
+    assert len(shown[0].price) > 25  # the snapshot's levels are there, which came 20 s before
+
+
+def test_price_steps_are_round_and_enough() -> None:
+    for mids in ([61_590.0, 61_840.0], [0.012, 0.0121], [99_999.5], [5.0, 50.0]):
+        edges = depth.price_edges(np.array(mids))
+        step = edges[1] - edges[0]
+        assert step / 10 ** np.floor(np.log10(step * 1.0001)) == pytest.approx(
+            round(step / 10 ** np.floor(np.log10(step * 1.0001)))
+        )
+        assert depth.PRICE_BINS * 0.95 <= len(edges) - 1 <= depth.PRICE_BINS * 2.6
+        assert edges[0] < min(mids) <= max(mids) < edges[-1]
+
+
+def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(found: Committed) -> None:
+    made = gaps.calendar(found, "", None, None)
+    assert made.dates == ["2024-08-08", "2024-08-09"]
+    assert made.hours[0].tolist() == [gaps.NONE] * 23 + [1]
+    assert made.hours[1].tolist() == [1] + [gaps.NONE] * 23
+    assert made.kinds == {"gap": [1, 1]}
+    only = gaps.calendar(found, "", MIDNIGHT_S * NS, None)
+    assert only.hours.tolist()[-1] == [1] + [gaps.NONE] * 23
+
+
+def test_all_pictures_are_drawn_and_not_blank(root: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["plot", "all", "--root", str(root), "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    names = ["throughput.png", "spread-BTCUSDT.png", "depth-BTCUSDT.png", "gaps.png"]
+    assert [Path(line).name for line in result.stdout.splitlines()] == names
+    for name in names:
+        picture = matplotlib.image.imread(tmp_path / name)
+        assert picture.shape[1] == 1540
+        assert picture[:, :, :3].std() > 0.03, name
+
+
+def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
+    one = spread.draw(found, "BTCUSDT", tmp_path / "a", svg=True)
+    two = spread.draw(found, "BTCUSDT", tmp_path / "b", svg=True)
+    assert one.read_bytes() == two.read_bytes()
+    assert b"<svg" in one.read_bytes()[:1000]
+
+
+def test_what_cannot_be_drawn_says_why(found: Committed, root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="bbo has no rows of ETHUSDT in that time; it has BTCUSDT"):
+        spread.draw(found, "ETHUSDT", tmp_path, svg=False)
+    result = CliRunner().invoke(app, ["plot", "pie", "--root", str(root), "--out", str(tmp_path)])
+    assert (result.exit_code, "throughput, spread, depth, gaps, all" in result.stderr) == (2, True)
+    late = ["plot", "all", "--root", str(root), "--out", str(tmp_path), "--from", "2030-01-01"]
+    left_out = CliRunner().invoke(app, late)
+    assert left_out.exit_code == 0
+    assert left_out.stderr.count("left out") == 3  # throughput has no event time
+
+
+def test_a_book_without_a_snapshot_is_refused(tmp_path: Path) -> None:
+    feed = write_capture(tmp_path / "feed.gz", seconds=5, done=100)
+    archive(tmp_path / "a", captured([feed], "ticks"), decoders=("binance-usdm",))
+    with pytest.raises(ArchiveError, match="no snapshot of BTCUSDT"):
+        depth.draw(Committed.open(str(tmp_path / "a")), "BTCUSDT", tmp_path, svg=False)
