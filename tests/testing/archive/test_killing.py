@@ -97,3 +97,15 @@ def test_a_commands_whole_family_ends_with_it(tmp_path: Path) -> None:
     command.kill_all()
     time.sleep(0.05)
     assert command.family() == []
+
+
+def test_a_process_of_someone_else_is_no_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids come again: a session of the same number may be a stranger's."""
+    stranger = Command([sys.executable, "-c", "import time; time.sleep(30)"], tmp_path / "stranger.log")
+    ended = Command([sys.executable, "-c", ""], tmp_path / "ended.log")
+    ended.wait(20)
+    monkeypatch.setattr(Command, "pid", stranger.pid)
+    ended.kill_all()
+    assert stranger.running
+    stranger.kill_all()
+    assert not stranger.running

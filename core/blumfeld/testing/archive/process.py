@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
+TOKEN = "BLUMFELD_TEST_COMMAND"
+"""Of the environment of a command and all that it starts."""
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """A JVM that is killed soon needs no second compiler: half the time to the first batch."""
 
@@ -39,6 +42,9 @@ class Command:
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
+        # Ids of processes come again: what is killed must carry this, not only be in a session of that number.
+        self._token = f"{TOKEN}={uuid.uuid4().hex}"
+        name, _, value = self._token.partition("=")
         self._out, self._err = log.with_suffix(".out"), log.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
@@ -47,7 +53,7 @@ class Command:
                 stderr=err,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=None if env is None else dict(env),
+                env={**(os.environ if env is None else env), name: value},
             )
         self._began = time.monotonic()
 
@@ -90,7 +96,13 @@ class Command:
 
     def family(self) -> list[tuple[int, str]]:
         """(pid, command line) of all living processes of its session."""
-        return [(pid, line) for pid, line in _processes(self.pid)]
+        return [(pid, line) for pid, line in _processes(self.pid) if self._is_ours(pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            return self._token.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
 
 
 def kill_process(pid: int) -> bool:
