@@ -16,7 +16,15 @@ from rich.console import Console
 
 from blumfeld.testing.archive.bad_input import bad_input
 from blumfeld.testing.archive.golden import golden, started
-from blumfeld.testing.archive.kills import Plan, against_file_sink, kills
+from blumfeld.testing.archive.kills import (
+    FILE_SINK,
+    PLAIN,
+    TRANSACTIONS,
+    Plan,
+    against_file_sink,
+    kills,
+    transactional_kills,
+)
 from blumfeld.testing.archive.oracle import oracle
 from blumfeld.testing.archive.process import archive_command
 from blumfeld.testing.archive.report import Report
@@ -66,9 +74,11 @@ def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Co
 
 def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
     plan = Plan(given.kills, given.seed, given.rate, _sayer(console), given.patience)
-    if not given.only_file_sink:
-        kills(folder, report, plan, reader=given.reader, peer=given.peer)
-    if given.file_sink or given.only_file_sink:
+    if given.only in (PLAIN, ""):
+        kills(folder, report, plan, reader=given.reader)
+    if given.only in (TRANSACTIONS, ""):
+        transactional_kills(folder, report, plan, reader=given.reader, peer=given.peer)
+    if given.only == FILE_SINK or given.file_sink:
         against_file_sink(folder, report, plan)
 
 
@@ -132,7 +142,7 @@ def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--rate", type=int, default=800, help="messages a second")
     verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka, for a feed in transactions")
     verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
-    verb.add_argument("--only-file-sink", action="store_true", help="nothing but that")
+    verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS, FILE_SINK), help="nothing but that")
 
 
 def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

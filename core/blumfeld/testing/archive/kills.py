@@ -29,6 +29,7 @@ KEYS = {
     "book_deltas": "k_partition, k_offset, side, price",
 }
 """What no two rows of a table may share."""
+PLAIN, TRANSACTIONS, FILE_SINK = "plain", "transactions", "file-sink"
 Say = Callable[[str], None]
 
 
@@ -44,11 +45,15 @@ class Plan:
     patience: float = 1.0
 
 
-def kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
-    """The plain feed; against the peer where there is one, with a transactional feed too."""
+def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
+    """A feed without transactions, through a broker of this build."""
     _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding)
+
+
+def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
+    """A feed in transactions, some of them aborted, through the peer; without one it says that it is skipped."""
     if not peer:
-        report.numbers["transactional feed"] = (
+        report.numbers["feed in transactions"] = (
             "skipped: this broker has no transactions, and there is no --peer"
         )
         return
