@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyspark
 
 from blumfeld_sink_spark.errors import ArchiveError
@@ -22,6 +24,9 @@ from blumfeld_sink_spark.spark.java import Java, cache_folder, find_java
 
 END_S = 20.0
 """How long a JVM may take to end."""
+
+DUMP_S = 120.0
+"""How long it may take to write its classes."""
 
 SPOKEN = b"blumfeld archive: "
 """How our remarks in workers begin."""
@@ -92,11 +97,11 @@ class Session:
             line.removeprefix(SPOKEN).decode(errors="replace") for line in lines if line.startswith(SPOKEN)
         ]
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float = END_S) -> None:
         """Ends Spark and its JVM. Never raises: a JVM that died has nothing left to stop."""
         with suppress(Exception):
             self.spark.stop()
-        _end_jvm(self._process)
+        _end_jvm(self._process, patience_s)
         self._output.close()
 
     _read = 0
@@ -114,7 +119,7 @@ def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
     return Session(settings, jars)
 
 
-def _end_jvm(process: Any) -> None:
+def _end_jvm(process: Any, patience_s: float) -> None:
     """The JVM lives as long as its standard input; the next session of this process gets one of its own."""
     from pyspark import SparkContext
 
@@ -127,7 +132,7 @@ def _end_jvm(process: Any) -> None:
         with suppress(OSError):
             process.stdin.close()
         try:
-            process.wait(END_S)
+            process.wait(patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -184,6 +189,33 @@ def class_archive(java: Java) -> Path:
 def is_local(master: str) -> bool:
     """Whether tasks run in the driver's own JVM."""
     return master == "local" or master.startswith("local[")
+
+
+def make_class_archive(settings: ArchiveSettings) -> float:
+    """Lets a short session write the classes it loaded, which later ones map instead of loading. Says how long.
+
+    :raises ArchiveError: Spark doesn't start
+    """
+    java = find_java()
+    path = class_archive(java)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{os.getpid()}")
+    begun = time.monotonic()
+    spark = {
+        **settings.spark,
+        "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh} -Xlog:disable",
+    }
+    session = Session(msgspec.structs.replace(settings, spark=spark), None, java)
+    try:
+        rows = session.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        with tempfile.TemporaryDirectory(prefix="blumfeld-classes-") as folder:
+            query = rows.writeStream.format("noop").option("checkpointLocation", folder)
+            query.trigger(once=True).start().awaitTermination(60)
+    finally:
+        session.stop(DUMP_S)
+    if fresh.exists():
+        fresh.replace(path)
+    return time.monotonic() - begun
 
 
 def ship(context: Any) -> None:

@@ -1,0 +1,59 @@
+"""``archive doctor``: whether everything is there, and whether a stream really runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from blumfeld_sink_spark.commands import options
+from blumfeld_sink_spark.commands.edge import FAILED, edge
+
+
+@edge
+def command(
+    config: options.Config = None,
+    bootstrap: options.Bootstrap = None,
+    topics: options.Topics = None,
+    topic_pattern: options.TopicPattern = None,
+    root: options.Root = None,
+    decoder: options.DecoderNames = None,
+    reader: options.Reader = None,
+    master: options.Master = None,
+    sets: options.Sets = None,
+    smoke: Annotated[bool, typer.Option(help="Run a short stream with each reader.")] = True,
+    share_classes: Annotated[
+        bool, typer.Option("--share-classes", help="Keep the JVM's classes (150 MB): Spark starts faster.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check Java, Spark, the connector, the broker, topics and the root, then stream a little with each reader."""
+    import msgspec
+    from rich.console import Console
+
+    from blumfeld_sink_spark import settings
+    from blumfeld_sink_spark.spark.checks import check_all
+
+    given = {
+        "bootstrap": bootstrap,
+        "topics": topics,
+        "topic_pattern": topic_pattern,
+        "root": root,
+        "decoders": decoder,
+        "reader": reader,
+        "master": master,
+    }
+    found = settings.load(config, options.overrides(given, sets))
+    console = Console(soft_wrap=True)
+    colours = {"ok": "green", "note": "yellow", "failed": "red"}
+    failed = False
+    for finding in check_all(found, smoke=smoke, classes=share_classes):
+        failed = failed or finding.grade == "failed"
+        if as_json:
+            typer.echo(msgspec.json.encode(finding))
+            continue
+        colour = colours[finding.grade]
+        console.print(f"[{colour}]{finding.grade:6}[/] {finding.about}: ", end="")
+        console.print(finding.text, markup=False, highlight=False)
+    if failed:
+        raise typer.Exit(FAILED)
