@@ -104,13 +104,13 @@ def draw(
     total = sum(sum(counts) for counts in found.kinds.values())
     whole, with_gaps = int((found.hours == WHOLE).sum()), int((found.hours > WHOLE).sum())
     subtitle = f"{total:,} findings in {with_gaps} of {whole + with_gaps} hours with data; hours are UTC, by event time"
-    height = 2.3 + 0.30 * max(len(found.dates), 3)
+    height = 2.5 + 0.30 * max(len(found.dates), 3)
     title = f"{symbol}: gaps" if symbol else "Gaps, all symbols"
     with style.figure(
         1, height, title, subtitle, ncols=2, sharey=True, gridspec_kw={"width_ratios": [2.6, 1]}
     ) as (drawn, (left, right)):
         _hours(left, found)
-        _kinds(right, found)
+        _kinds(drawn, right, found)
         from blumfeld_sink_spark.files.naming import encode_symbol
 
         return style.save(drawn, folder, f"gaps-{encode_symbol(symbol)}" if symbol else "gaps", svg)
@@ -164,7 +164,7 @@ def _numbers(axis: Any, hours: Any, norm: Any) -> None:
             )  # fmt: skip
 
 
-def _kinds(axis: Any, found: Calendar) -> None:
+def _kinds(drawn: Any, axis: Any, found: Calendar) -> None:
     from matplotlib.ticker import MaxNLocator
 
     left = np.zeros(len(found.dates))
@@ -184,10 +184,11 @@ def _kinds(axis: Any, found: Calendar) -> None:
     if not by_size:
         axis.set_axis_off()
         axis.set_title("")
-    else:
-        axis.legend(
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.55 / (0.3 * max(len(found.dates), 3))),
-            ncols=2,
-            fontsize=9,
-        )
+        return
+    drawn.legend(
+        *axis.get_legend_handles_labels(),
+        loc="outside lower right",
+        ncols=len(by_size),
+        fontsize=9,
+        handlelength=1.2,
+    )
