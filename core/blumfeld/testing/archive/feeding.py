@@ -102,6 +102,15 @@ class TransactionalFeeding(Feeding):
         self._random = random.Random(seed)
 
     def _work(self) -> None:
+        producer = self._producer()
+        began = time.monotonic()
+        while not self._done.is_set():
+            if not self._transaction(producer):
+                producer = self._producer()
+            time.sleep(max(0.0, self.sent / self._rate - (time.monotonic() - began)))
+
+    def _producer(self) -> Any:
+        """A new one of the same transactional id: whatever the one before left open is aborted."""
         from confluent_kafka import Producer
 
         settings = {key: value for key, value in PRODUCER.items() if key != "message.timeout.ms"}
@@ -109,13 +118,10 @@ class TransactionalFeeding(Feeding):
             {**settings, "bootstrap.servers": self._bootstrap, "transactional.id": f"feed-{self._topic}"}
         )
         _until_done(producer.init_transactions)
-        began = time.monotonic()
-        while not self._done.is_set():
-            self._transaction(producer)
-            time.sleep(max(0.0, self.sent / self._rate - (time.monotonic() - began)))
+        return producer
 
-    def _transaction(self, producer: Any) -> None:
-        """One; its messages must be archived if and only if it is committed."""
+    def _transaction(self, producer: Any) -> bool:
+        """One; its messages must be archived if and only if it is committed. Whether the producer can go on."""
         placed: list[list[tuple[int, Message]]] = [[] for _ in self._feeds]
         producer.begin_transaction()
         begun_at = self.sent
@@ -127,10 +133,23 @@ class TransactionalFeeding(Feeding):
                 whole.extend(sorted(part, key=lambda item: item[0]))
             if sum(map(len, placed)) != self.sent - begun_at:
                 self.wrong.append("a committed transaction has messages without an offset")
-            return
-        _until_done(producer.abort_transaction)
+            return True
         self.aborted += 1
-        self.messages_aborted += self.sent - begun_at
+        return self._abort(producer, placed)
+
+    def _abort(self, producer: Any, placed: Sequence[Sequence[object]]) -> bool:
+        """With its messages in the log as far as the broker takes them: those must not be archived."""
+        from confluent_kafka import KafkaException
+
+        producer.flush(CALL_S)
+        self.messages_aborted += sum(map(len, placed))
+        try:
+            _until_done(producer.abort_transaction)
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            return False
+        return True
 
     def _failed(self, error: Any) -> None:
         """Its transaction is aborted: nothing to tell."""
