@@ -5,6 +5,7 @@ as it must be.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -191,5 +192,11 @@ def _verb(
     return verb
 
 
+def _end(*_: object) -> None:
+    """SIGTERM ends what was started too."""
+    sys.exit(143)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main())

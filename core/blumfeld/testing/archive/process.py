@@ -75,6 +75,9 @@ class Command:
         except subprocess.TimeoutExpired:
             self.kill_all()
             status = None
+        except BaseException:  # we end ourselves: nothing that we started stays
+            self.kill_all()
+            raise
         return Outcome(status, _text(self._out), _text(self._err), time.monotonic() - self._began)
 
     def kill(self) -> None:
