@@ -48,7 +48,8 @@ def _split_mixed(table: Table, rows: pa.Table) -> Iterator[Part]:
     keys = (days - days.min()) * len(names) + codes
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    taken = rows.take(pa.array(order))
+    in_place = bool((keys[1:] >= keys[:-1]).all())  # as at midnight: nothing to move
+    taken = rows if in_place else rows.take(pa.array(order))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
         row = order[start]
         yield Part(_date(int(days[row])), names[codes[row]], taken.slice(start, end - start))

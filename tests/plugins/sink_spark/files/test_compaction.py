@@ -15,6 +15,7 @@ import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files import compaction as compaction_module
+from blumfeld_sink_spark.files import merging as merging_module
 from blumfeld_sink_spark.files import swap as swap_module
 from blumfeld_sink_spark.files.compaction import Compaction, Done
 from blumfeld_sink_spark.files.exchange import can_exchange, exchange
@@ -174,6 +175,23 @@ def test_the_same_files_are_merged_to_the_same_bytes(tmp_path: Path) -> None:
         hashes.append(
             [entry.sha256 for record in Ledger(store).load().records(QUERY) for entry in record.files]
         )
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("sort_rows", [1, 70, 150])
+def test_what_is_held_at_once_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_rows: int
+) -> None:
+    """Rows go out as soon as nothing older, nor of the same time, is still to be read."""
+    hashes = []
+    for name in ("one", "other"):
+        store = LocalStore(str(tmp_path / name))
+        archive(store)
+        compact(store)
+        hashes.append(
+            [entry.sha256 for record in Ledger(store).load().records(QUERY) for entry in record.files]
+        )
+        monkeypatch.setattr(merging_module, "SORT_ROWS", sort_rows)
     assert hashes[0] == hashes[1]
 
 
