@@ -124,6 +124,14 @@ def test_halves_of_a_message_that_would_be_whole_when_joined_are_both_rejected()
         assert [row["trade_id"] for row in rows_in(decoded, "trades")] == [1, 4]
 
 
+def test_a_value_that_ends_where_the_next_goes_on_is_not_joined_to_it() -> None:
+    """Two values that are one object together, one that is two: as many objects as values, all wrong."""
+    head = '{"stream":"x","e":"trade","data":'
+    tail = '{"stream":"y","e":"trade","T":5,"s":"X","t":1,"p":"1","q":"1","m":true}}'
+    decoded = catalog.find("binance-usdm").decode(rows_of([head, tail, GOOD + GOOD]))
+    assert (list(errors(decoded)), decoded.tables) == ([0, 1, 2], {})
+
+
 def test_white_space_between_tokens_is_json_and_does_no_harm() -> None:
     decoder = catalog.find("binance-usdm")
     spaced = "\n\t " + trade(2).replace(",", " ,\r\n ").replace(":", " : ") + "\n\n"

@@ -118,6 +118,8 @@ def test_what_has_no_plain_shape_is_left_to_the_parser(message: str) -> None:
         DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1","2"],["3","4","5"]]'),
         DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1","2"] ,["3","4"]]'),
         DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1","2"]["3","4"]]'),
+        DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1","2"] ["3","4"]]'),
+        DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1";"2"],["3","4"]]'),
         DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["1",2,"3","4"]]'),
         DEPTHS % (1, 2, "X", 3, '[["1","2"],["a","2"]]', "[]"),
         DEPTHS % (1, 2, "X", 3, '[["1","2"]],"c":[["1","2"]]', "[]"),
@@ -134,6 +136,11 @@ def test_one_message_of_another_shape_leaves_all_to_the_parser(other: str, at: i
     good = [DEPTHS % (1, 2, "X", 3, '[["1","2"]]', '[["3","4"],["5","6"]]')] * 3
     assert agree(good, DEPTH)
     assert not agree([*good[:at], other, *good[at:]], DEPTH)
+
+
+def test_runs_are_compared_to_their_end() -> None:
+    trade = enveloped(TRADES % (1, 2, "X", 3, "1.5", "2", "MARKET", "true"))
+    assert not agree([trade, trade.replace('{"e":', '{"f":'), trade, trade], ENVELOPED_TRADE)
 
 
 def test_lists_under_another_key_are_not_taken_for_the_book() -> None:
