@@ -1,0 +1,64 @@
+"""Topics, messages and settings for the tests of the Spark driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.fetch import read_range
+
+TIME_MS = 1_723_161_256_299
+"""Of the first message of each ``produce``."""
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1, root: Path | None = None) -> ArchiveSettings:
+    """A topic that keeps old times, and settings of an archive of it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
+    for future in admin.create_topics([topic]).values():
+        future.result(30)
+    return ArchiveSettings(
+        bootstrap=bootstrap,
+        topics=(name,),
+        kafka={"default.api.timeout.ms": "3000"},
+        root=str(root or "unused"),
+        master="local[2]",
+        spark={"spark.driver.memory": "1g"},
+    )
+
+
+def produce(bootstrap: str, topic: str, count: int, transactions: str = "", partition: int = 0) -> None:
+    """``count`` messages; with transactions (``c`` commits, ``a`` aborts) so many in each."""
+    config: dict[str, str | int] = {"bootstrap.servers": bootstrap, "linger.ms": 0}
+    producer = Producer(config | ({"transactional.id": topic} if transactions else {}))
+    if transactions:
+        producer.init_transactions(30)
+    for end in transactions or "-":
+        if transactions:
+            producer.begin_transaction()
+        for number in range(count):
+            producer.produce(
+                topic,
+                f"{end}{number}",
+                key="k",
+                timestamp=TIME_MS + number,
+                partition=partition,
+                headers={"h": b"1"},
+            )
+        assert producer.flush(30) == 0
+        if end == "c":
+            producer.commit_transaction(30)
+        elif end == "a":
+            producer.abort_transaction(30)
+
+
+def rows_of(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
+    """A range of partition 0, as a task reads it."""
+    batches = list(read_range(settings, OffsetRange(settings.topics[0], 0, start, end)))
+    return pa.Table.from_batches(batches, RAW_ROWS_WITH_HEADERS if settings.with_headers else RAW_ROWS)

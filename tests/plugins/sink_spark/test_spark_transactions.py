@@ -1,0 +1,62 @@
+"""Transactions with aborts, on Apache Kafka: what is planned, what is read, and what an archive has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.store import open_store
+from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.spark.client import Topics
+from blumfeld_sink_spark.spark.driver import archive
+from tests.kafka_peer import kafka_on, peer_script
+from tests.plugins.sink_spark.spark_tools import make_topic, produce, rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_on(peer_script(), tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+def test_ranges_that_end_in_markers_and_aborted_records_end(bootstrap: str) -> None:
+    """Five records and a marker in each transaction: offsets 0..5, 6..11, 12..17."""
+    settings = make_topic(bootstrap, "transactions")
+    produce(bootstrap, "transactions", 5, "cac")
+    topics = Topics(settings)
+    assert topics.latest(topics.places()) == {("transactions", 0): 18}
+    assert rows_of(settings, 0, 6)["offset"].to_pylist() == [0, 1, 2, 3, 4]
+    assert rows_of(settings, 6, 12).num_rows == 0
+    assert rows_of(settings, 3, 18)["offset"].to_pylist() == [3, 4, 12, 13, 14, 15, 16]
+    assert rows_of(settings, 17, 18).num_rows == 0
+
+
+def test_an_open_transaction_isnt_planned_until_it_ends(bootstrap: str) -> None:
+    settings = make_topic(bootstrap, "open")
+    produce(bootstrap, "open", 3)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("open", "x")
+    assert producer.flush(30) == 0
+    topics = Topics(settings)
+    assert topics.latest(topics.places()) == {("open", 0): 3}
+    producer.commit_transaction(30)
+    assert topics.latest(topics.places()) == {("open", 0): 5}
+
+
+def test_an_archive_covers_the_planned_ranges_and_has_committed_rows_only(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    settings = make_topic(bootstrap, "feed", root=tmp_path / "archive")
+    produce(bootstrap, "feed", 20, "caac")
+    totals = archive(settings, "once")
+    assert (totals.messages, totals.rows) == (40, {"raw": 40})
+    ledger = Ledger(open_store(settings.root)).load()
+    assert ledger.covered("feed") == (OffsetRange("feed", 0, 0, 84),)
