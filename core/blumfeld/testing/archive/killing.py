@@ -122,7 +122,9 @@ class Killing:
         if victim == "worker":
             jvms = {pid for pid, line in driver.family() if "SparkSubmit" in line}
             found = [pid for pid in found if pid not in jvms]
-        return bool(found) and kill_process(self._random.choice(found))
+        # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
+        chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
+        return any([kill_process(pid) for pid in chosen])
 
     def _aftermath(self, victim: str) -> str:
         """Whether the driver went on or ended; one that does neither in time is wrong."""
