@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner, Result
 
 from blumfeld.testing import EmbeddedBroker
+from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.pace import Pace
@@ -167,3 +170,43 @@ def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> 
         done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))
     assert done.records == 262
     assert 0.39 < done.seconds < 5
+
+
+def test_a_compacted_archive_replays_the_same_records(tmp_path: Path, rows: pa.Table) -> None:
+    before = list(archived(tmp_path / "archive", rows).records())
+    result = CliRunner().invoke(app, ["compact", "--root", str(tmp_path / "archive")])
+    assert result.exit_code == 0, result.output
+    found = Committed.open(str(tmp_path / "archive"))
+    after = RawTopic.find(found)
+    assert len(found.files("raw")) < 7
+    assert list(after.records()) == before
+    assert after.holes() == []
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path, rows: pa.Table) -> None:
+    source = archived(tmp_path / "archive", rows)
+    entry = source.archive.files("raw")[0]
+    (tmp_path / "archive" / entry.path).unlink()
+    with pytest.raises(ArchiveError, match="is gone"):
+        list(source.records())
+
+
+def test_the_command_replays_and_refuses_with_a_status(tmp_path: Path, rows: pa.Table) -> None:
+    archived(tmp_path / "archive", rows)
+    with EmbeddedBroker() as broker:
+
+        def run(*arguments: str) -> Result:
+            where = ["--root", str(tmp_path / "archive"), "--bootstrap", broker.bootstrap_servers]
+            return CliRunner().invoke(app, ["replay", "--to-topic", "again", *where, *arguments])
+
+        done = run("--speed", "max", "--json")
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
+        assert run("--speed", "max").exit_code == 1
+        assert run("--speed", "fast").exit_code == 2
+        assert (
+            run("--append", "--speed", "max", "--from", "2024-08-09", "--to", "2024-08-09T00:00:02").exit_code
+            == 0
+        )
+        assert Topic(broker.bootstrap_servers, "again").ends() == {0: (0, 169), 1: (0, 109)}
