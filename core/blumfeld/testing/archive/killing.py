@@ -124,7 +124,8 @@ class Killing:
             found = [pid for pid in found if pid not in jvms]
         # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
         chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
-        return any([kill_process(pid) for pid in chosen])
+        killed = [kill_process(pid) for pid in chosen]
+        return any(killed)
 
     def _aftermath(self, victim: str) -> str:
         """Whether the driver went on or ended; one that does neither in time is wrong."""
