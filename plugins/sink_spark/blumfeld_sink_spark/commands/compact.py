@@ -39,8 +39,9 @@ def command(
 ) -> None:
     """Merge the small files of each closed date, symbol and topic into few, sorted by time.
 
-    Rows are compared before an old file goes. On a local file system a reader of the files sees a symbol's folder
-    as before or as after, never a mixture; on an object store it sees rows twice for a moment, unless it goes by the
+    Rows are compared before an old file goes. On a local file system a reader
+    of the files sees a symbol's folder as before or as after, never a mixture;
+    on an object store it sees rows twice for a moment, unless it goes by the
     ledger (archive sql). After a crash, run it again.
     """
     before = before or datetime.now(UTC).date().isoformat()
