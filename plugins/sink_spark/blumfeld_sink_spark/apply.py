@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import attrs
 import pyarrow as pa
@@ -33,6 +34,7 @@ SEQUENCES = pa.schema(
     ]
 )
 """Of ``Applied.sequences``."""
+_NO_SEQUENCES = SEQUENCES.empty_table()
 
 NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError, OSError)
 """What a decoder may raise: it says nothing about a message, so nothing is quarantined; the batch is retried."""
@@ -100,7 +102,7 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
             sequences.append(made.sequences)
     return Applied(
         tables={name: _in_order(parts[name]).drop_columns("row") for name in sorted(parts)},
-        sequences=_in_order(sequences) if sequences else SEQUENCES.empty_table(),
+        sequences=_in_order(sequences) if sequences else _NO_SEQUENCES,
         decoders={decoder.name: decoder.version for decoder in decoders},
     )
 
@@ -132,6 +134,17 @@ def _told(decoder: Decoder, error: BaseException) -> BaseException:
 
 
 @attrs.frozen
+class _Lineage:
+    """Of the rows of a table."""
+
+    place: pa.Array
+    """Of the message in the batch."""
+    offset: pa.Array
+    received: pa.Array
+    partition: pa.Array
+
+
+@attrs.frozen
 class _Frame:
     """What the archive knows of a batch, whatever the decoder."""
 
@@ -140,6 +153,8 @@ class _Frame:
     received: pa.Array
     stamped: pa.Array
     partition: int
+    lineages: dict[tuple[int, int, int, int], tuple[pa.Array, _Lineage]] = attrs.field(factory=dict)
+    """By where the column ``row`` lies in memory (which is kept): a decoder's tables often share it."""
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, settings: ArchiveSettings) -> _Frame:
@@ -155,6 +170,23 @@ class _Frame:
             allowed = sorted(self.schemas.keys() - {QUARANTINE, *DERIVED})
             raise ArchiveError(f"there is no table {name} for it to fill; allowed: {', '.join(allowed)}")
         return self.schemas[name]
+
+    def lineage(self, name: str, given: pa.Table, start: int) -> _Lineage:
+        """
+        :raises ArchiveError: its rows are of no message
+        """
+        row = fitting.row_column(name, given)
+        key = (row.buffers()[1].address, row.offset, len(row), start)
+        if key not in self.lineages or row.type != self.lineages[key][0].type or row.null_count:
+            self.lineages[key] = (row, self._lineage(name, row, start))
+        return self.lineages[key][1]
+
+    def _lineage(self, name: str, row: pa.Array, start: int) -> _Lineage:
+        fitting.check_rows(name, row, self.rows.num_rows - start)
+        place = row.cast(pa.int32())
+        place = pc.add(place, pa.scalar(start, pa.int32())) if start else place
+        partition = pa.repeat(pa.scalar(self.partition, pa.int32()), len(place))
+        return _Lineage(place, self.rows.column("offset").take(place), self.received.take(place), partition)
 
 
 @attrs.frozen
@@ -176,7 +208,7 @@ def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Mad
             (name, _fitted(name, given, frame.schema(name), start, frame, faults))
             for name, given in decoded.tables.items()
         ]
-        sequences = SEQUENCES.empty_table()
+        sequences = _NO_SEQUENCES
         if decoded.sequences is not None and decoded.sequences.num_rows:
             sequences = _fitted("sequences", decoded.sequences, SEQUENCES, start, frame, faults)
         rejected = _rejected(decoded, start, frame, faults)
@@ -192,19 +224,24 @@ def _fitted(
     name: str, given: pa.Table, schema: pa.Schema, start: int, frame: _Frame, faults: fitting.Faults
 ) -> pa.Table:
     """``schema`` with ``row`` in front. The rows of ``faults`` are those of the piece."""
-    row = fitting.row_column(name, given, frame.rows.num_rows - start)
-    place = row.combine_chunks().cast(pa.int32())
-    place = pc.add(place, pa.scalar(start, pa.int32())) if start else place
+    lineage = frame.lineage(name, given, start)
     columns = fitting.fit(name, given, schema, faults)
-    columns["row"] = place
-    columns["k_partition"] = pa.repeat(pa.scalar(frame.partition, pa.int32()), len(place))
-    columns["k_offset"] = columns["offset"] = frame.rows.column("offset").take(place)
-    known = (frame.stamped if name == RAW else frame.received).take(place)
-    if name != RAW and "ts_recv" in given.column_names:
-        known = fitting.known_or(columns["ts_recv"], known)
-    columns["ts_recv"] = known
-    wanted = schema if name == "sequences" else schema.insert(0, SEQUENCES.field("row"))
+    columns["row"] = lineage.place
+    columns["k_partition"] = lineage.partition
+    columns["k_offset"] = columns["offset"] = lineage.offset
+    if name == RAW:
+        columns["ts_recv"] = frame.stamped.take(lineage.place)
+    elif "ts_recv" in given.column_names:
+        columns["ts_recv"] = fitting.known_or(columns["ts_recv"], lineage.received)
+    else:
+        columns["ts_recv"] = lineage.received
+    wanted = schema if name == "sequences" else _with_row(schema)
     return pa.Table.from_arrays([columns[field.name] for field in wanted], schema=wanted)
+
+
+@lru_cache(maxsize=64)
+def _with_row(schema: pa.Schema) -> pa.Schema:
+    return schema.insert(0, SEQUENCES.field("row"))
 
 
 def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Faults) -> dict[int, Rejected]:
@@ -238,7 +275,7 @@ def _quarantine(decoder: Decoder, rejected: dict[int, Rejected], frame: _Frame) 
         "k_partition": pa.repeat(pa.scalar(frame.partition, pa.int32()), len(place)),
         "k_offset": frame.rows.column("offset").take(place),
     }
-    return pa.table(columns, schema=frame.schemas[QUARANTINE].insert(0, SEQUENCES.field("row")))
+    return pa.table(columns, schema=_with_row(frame.schemas[QUARANTINE]))
 
 
 def _in_order(parts: list[pa.Table]) -> pa.Table:

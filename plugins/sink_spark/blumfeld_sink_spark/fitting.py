@@ -54,18 +54,25 @@ def fit(name: str, given: pa.Table, schema: pa.Schema, faults: Faults) -> dict[s
     return fitted
 
 
-def row_column(name: str, given: pa.Table, messages: int) -> Any:
+def row_column(name: str, given: pa.Table) -> pa.Array:
+    """``row``, in one piece: not copied where it is.
+
+    :raises ArchiveError: there is none, or not of integers
+    """
+    if "row" not in given.column_names or not pa.types.is_integer(given.schema.field("row").type):
+        raise ArchiveError(f"table {name} has no column row of integers")
+    row = given.column("row")
+    return row.chunk(0) if row.num_chunks == 1 else row.combine_chunks()
+
+
+def check_rows(name: str, row: pa.Array, messages: int) -> None:
     """Of a table that a decoder gave for so many messages.
 
-    :raises ArchiveError: there is none, or it names messages that there are not
+    :raises ArchiveError: it names messages that there are not
     """
-    if "row" not in given.column_names:
-        raise ArchiveError(f"table {name} has no column row")
-    row = given.column("row")
     found = pc.min_max(row).as_py()
     if row.null_count or (len(row) and not 0 <= found["min"] <= found["max"] < messages):
         raise ArchiveError(f"table {name} has rows of no message")
-    return row
 
 
 def known_or(brought: Any, known: pa.Array) -> Any:

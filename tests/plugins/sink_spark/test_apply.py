@@ -212,6 +212,14 @@ def test_what_says_nothing_about_the_message_is_no_reason_for_quarantine(raises:
     ("spoil", "told"),
     [
         (lambda table: table.drop_columns("row"), "no column row"),
+        (
+            lambda table: table.set_column(0, "row", pa.array(["0"] * table.num_rows)),
+            "no column row of integers",
+        ),
+        (
+            lambda table: table.set_column(0, "row", pa.nulls(table.num_rows, pa.int32())),
+            "rows of no message",
+        ),
         (lambda table: table.drop_columns("price"), "needs the column price"),
         (lambda table: table.append_column("weather", pa.nulls(table.num_rows)), "no columns weather"),
         (

@@ -13,6 +13,8 @@ from tests.plugins.sink_spark import dbn_files, venue_messages
 class TestDbn(DecoderContract):
     """Records alone, several, files."""
 
+    examples = 20
+
     def make_decoder(self) -> Decoder:
         return catalog.find("dbn")
 
@@ -47,7 +49,7 @@ class _Venue(DecoderContract):
 
     __test__ = False
     venue = ""
-    examples = 25
+    examples = 15
 
     def make_decoder(self) -> Decoder:
         return catalog.find(self.venue)

@@ -377,6 +377,8 @@ def test_a_folder_of_schemas(registry: Registry, tmp_path: Path) -> None:
 class TestConfluent(DecoderContract):
     """On Avro, Protobuf and JSON."""
 
+    examples = 20
+
     @pytest.fixture(autouse=True)
     def _served(self, registry: Registry) -> None:
         registry.add(20, "{}", schemaType="JSON")
