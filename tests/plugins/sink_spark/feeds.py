@@ -72,7 +72,7 @@ def result_of(
     """What a task says of these messages, the first of which is at the offset ``start``; handed to it in pieces cut
     at ``cuts``.
     """
-    summariser = Summariser(topic, partition, CONTINUITY, skew_ms=10_000)
+    summariser = Summariser(topic, partition, CONTINUITY, skew_ms=10_000, at_once=1)
     edges = [0, *sorted(cuts), len(messages)]
     for left, right in itertools.pairwise(edges):
         part = messages[left:right]

@@ -64,7 +64,7 @@ def timed(delays_s: list[float], start: int = 0, table: str = TRADES, rows_each:
 
 def summed(parts: list[pa.Table], table: str, skew_ms: int = 10_000) -> TaskResult:
     """What a task says of these parts of a table."""
-    summariser = Summariser("feed", 0, {}, skew_ms)
+    summariser = Summariser("feed", 0, {}, skew_ms, at_once=1)
     for part in parts:
         summariser.add(result_sequences(), {table: part})
     return TaskResult(

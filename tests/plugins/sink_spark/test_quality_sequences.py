@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.quality import stitch
+from blumfeld_sink_spark.quality import Summariser, stitch
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM
 from blumfeld_sink_spark.records import OffsetRange
 
-from .feeds import Message, result_of, trades
+from .feeds import CONTINUITY, Message, result_of, sequences, trades
 
 Rows = list[dict[str, Any]]
 
@@ -195,6 +195,19 @@ def test_lost_offsets_are_named() -> None:
     assert (row["kind"], row["expected"], row["got"], row["missing"]) == ("data_loss", 102, 150, 48)
     assert (row["k_offset"], row["offset_before"], row["ts_event"], row["symbol"]) == (102, 101, 4000, "")
     assert stitch({}, [], [OffsetRange("feed", 0, 0, 9)])[1].to_pylist()[0]["ts_event"] == 0
+
+
+def test_rows_may_be_judged_many_at_once() -> None:
+    """The pace of a task changes nothing of what it says."""
+    feed = [one for at in range(50) for one in trades([at + at // 7], symbol=f"S{at % 3}")]
+    told = []
+    for at_once in (1, 7, 1000):
+        summariser = Summariser("feed", 0, CONTINUITY, 10_000, at_once)
+        for start in range(0, 50, 5):
+            summariser.add(sequences(feed[start : start + 5], range(start, start + 5)), {})
+        told.append(summariser.result())
+    assert told[0] == told[1] == told[2]
+    assert len(told[0]["streams"]) == 3
 
 
 def test_partitions_are_apart() -> None:

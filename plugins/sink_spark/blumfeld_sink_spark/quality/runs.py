@@ -57,6 +57,10 @@ class Course(msgspec.Struct):
     ts: Ints
     offset: Ints
 
+    def columns(self) -> dict[str, Ints]:
+        """By name."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
 
 def extend(runs: Runs | None, course: Course, room: int) -> Runs:
     """``runs`` with the messages of ``course`` after them; not more than ``room`` changes are named, the others are

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+Columns = Mapping[str, NDArray[Any]]
 
 
-def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
-    """For each combination of the values of these string columns, sorted: the combination and its rows (of the other
-    columns), in the order that they had.
+def split(
+    table: pa.Table, names: Sequence[str], columns: Columns
+) -> Iterator[tuple[tuple[str, ...], Columns]]:
+    """For each combination of the values of these string columns of a table, sorted: the combination, and of
+    ``columns``, which have a value for each row, those of its rows in the order that they had.
+
+    Whole columns are sorted once, so that many streams cost little more than one.
     """
     if not table.num_rows:
         return
@@ -21,19 +29,19 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ..
         words.append(encoded.dictionary.to_pylist())
         codes = codes * len(words[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     found = np.unique(codes)
-    table = table.drop_columns(list(names))
     if len(found) == 1:
-        yield _words(int(found[0]), words), table
+        yield _words(int(found[0]), words), columns
         return
     order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], found, side="right").tolist()
-    starts = [0, *ends[:-1]]
-    parts = {
-        _words(code, words): order[start:end]
-        for code, start, end in zip(found.tolist(), starts, ends, strict=True)
+    columns = {name: column[order] for name, column in columns.items()}
+    ends = np.searchsorted(codes, found, side="right", sorter=order).tolist()
+    spans = {
+        _words(code, words): (start, end)
+        for code, start, end in zip(found.tolist(), [0, *ends[:-1]], ends, strict=True)
     }
-    for key in sorted(parts):
-        yield key, table.take(parts[key])
+    for key in sorted(spans):
+        start, end = spans[key]
+        yield key, {name: column[start:end] for name, column in columns.items()}
 
 
 def _words(code: int, words: list[list[str]]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.quality import runs
 from blumfeld_sink_spark.quality.chain import BLOCK, Block, Chain, Walk, advance
-from blumfeld_sink_spark.quality.runs import Runs
-from blumfeld_sink_spark.quality.streams import messages, split
+from blumfeld_sink_spark.quality.runs import Course, Runs
+from blumfeld_sink_spark.quality.streams import Columns, messages, split
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 HEAD = 64
@@ -24,6 +24,11 @@ HEAD = 64
 ROOM = 100
 """Findings of one stream and range that are named; the rest is counted in one row of the kind ``more``."""
 
+ROWS = 65_536
+"""So many at a time, and a thousand symbols cost twice what one does."""
+
+SEQUENCES = "sequences"
+NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "offset")
 JUDGED = ("venue", "symbol", "ts_event", "ts_recv", "k_offset")
 QUOTED = ("update_id", "bid", "ask")
 TIMED = (TRADES, BOOK_DELTAS, BBO)
@@ -57,49 +62,74 @@ class Summariser:
 
     :param continuity: of each stream, from the decoders; streams that aren't named are not followed
     :param skew_ms: 0 is off
+    :param at_once: rows that are collected before they are judged, which changes nothing but the pace
     """
 
     def __init__(
-        self, topic: str, partition: int, continuity: Mapping[str, Continuity], skew_ms: int
+        self,
+        topic: str,
+        partition: int,
+        continuity: Mapping[str, Continuity],
+        skew_ms: int,
+        at_once: int = ROWS,
     ) -> None:
         self.topic, self.partition = topic, partition
         self._continuity = continuity
         self._skew_ms = skew_ms
+        self._at_once = at_once
         self._streams: dict[str, _Stream] = {}
         self._checks: dict[str, Runs] = {}
         self._ts: int | None = None
+        self._waiting: dict[str, list[pa.Table]] = {}
+        self._rows = 0
 
     def add(self, sequences: pa.Table, tables: Mapping[str, pa.Table]) -> None:
         """What ``apply.decode_rows`` gave. How the rows are cut into calls makes no difference."""
-        for (venue, symbol, stream), rows in split(sequences, ("venue", "symbol", "stream")):
-            rule = self._continuity.get(stream, Continuity.NONE)
-            if rule is Continuity.NONE:
-                continue
-            block = _block(rule, rows)
-            if len(block):
-                self._saw(int(block.ts.max()))
-                self._streams.setdefault(key_of(venue, symbol, stream), _Stream(rule)).add(block)
+        self._wait(SEQUENCES, sequences.select(NUMBERED))
         for name in TIMED:
             if name in tables and tables[name].num_rows:
-                wanted = [*JUDGED, *(QUOTED if name == BBO else ())]
-                self._check(name, messages(tables[name], wanted))
+                self._wait(name, messages(tables[name], [*JUDGED, *(QUOTED if name == BBO else ())]))
+        if self._rows >= self._at_once:
+            self._judge()
 
-    def _check(self, name: str, table: pa.Table) -> None:
-        self._saw(int(runs.ints(table, "ts_event").max()))
-        for (venue, symbol), rows in split(table, ("venue", "symbol")):
+    def _wait(self, name: str, rows: pa.Table) -> None:
+        self._waiting.setdefault(name, []).append(rows)
+        self._rows += rows.num_rows
+
+    def _judge(self) -> None:
+        """Takes in what waits."""
+        for name, parts in self._waiting.items():
+            rows = pa.concat_tables(parts)
+            if not rows.num_rows:
+                continue
+            self._saw(int(runs.ints(rows, "ts_event").max()))
+            if name == SEQUENCES:
+                self._follow(rows)
+                continue
             if self._skew_ms:
-                self._extend(key_of(venue, symbol, name, "skew"), runs.skew(rows, self._skew_ms))
+                self._check(name, "skew", rows, runs.skew(rows, self._skew_ms))
             if name == BBO:
-                self._extend(key_of(venue, symbol, name, "cross"), runs.cross(rows))
+                self._check(name, "cross", rows, runs.cross(rows))
+        self._waiting, self._rows = {}, 0
+
+    def _follow(self, rows: pa.Table) -> None:
+        for (venue, symbol, stream), columns in split(rows, ("venue", "symbol", "stream"), _numbers(rows)):
+            rule = self._continuity.get(stream, Continuity.NONE)
+            block = _block(rule, columns)
+            if rule is not Continuity.NONE and len(block):
+                self._streams.setdefault(key_of(venue, symbol, stream), _Stream(rule)).add(block)
+
+    def _check(self, name: str, check: str, rows: pa.Table, course: Course) -> None:
+        for (venue, symbol), columns in split(rows, ("venue", "symbol"), course.columns()):
+            key = key_of(venue, symbol, name, check)
+            self._checks[key] = runs.extend(self._checks.get(key), Course(**columns), ROOM)
 
     def _saw(self, ts: int) -> None:
         self._ts = ts if self._ts is None else max(self._ts, ts)
 
-    def _extend(self, key: str, course: runs.Course) -> None:
-        self._checks[key] = runs.extend(self._checks.get(key), course, ROOM)
-
     def result(self) -> dict[str, Any]:
         """``TaskResult.sequences``: builtins only, a few kB for each stream whatever it read."""
+        self._judge()
         summary = Summary(
             {key: self._streams[key].summary() for key in sorted(self._streams)},
             {key: self._checks[key] for key in sorted(self._checks)},
@@ -140,20 +170,24 @@ class _Stream:
         return StreamSummary(self._rule.value, head, self._middle, self._tail, self._walk)
 
 
-def _block(rule: Continuity, rows: pa.Table) -> Block:
+def _numbers(rows: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
+    """What a block is made of, and which ids there are."""
+    numbers: dict[str, np.ndarray[Any, Any]] = {
+        name: runs.ints(rows, column)
+        for name, column in zip(BLOCK, ("first_id", "last_id", "prev_id", "ts_event", "offset"), strict=True)
+    }
+    without = rows.column("first_id").is_null().to_numpy()
+    numbers["first"] = np.where(without, numbers["last"], numbers["first"])
+    numbers["has_last"] = rows.column("last_id").is_valid().to_numpy()
+    numbers["has_prev"] = rows.column("prev_id").is_valid().to_numpy()
+    return numbers
+
+
+def _block(rule: Continuity, columns: Columns) -> Block:
     """Messages with ids. What a chain can't judge (a snapshot by REST has no id before it) is left out."""
-    wanted = ("first_id", "last_id", "prev_id", "ts_event", "offset")
-    block = Block(*(runs.ints(rows, name) for name in wanted))
-    known = ~_nulls(rows, "last_id")
+    known = columns["has_last"]
     if rule is Continuity.CHAINED:
-        known &= ~_nulls(rows, "prev_id")
-    absent = _nulls(rows, "first_id")
-    block.first = np.where(absent, block.last, block.first)
+        known = known & columns["has_prev"]
     if known.all():
-        return block
-    return Block(*(getattr(block, name)[known] for name in BLOCK))
-
-
-def _nulls(rows: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    made: np.ndarray[Any, np.dtype[np.bool_]] = rows.column(name).is_null().to_numpy()
-    return made
+        return Block(*(columns[name] for name in BLOCK))
+    return Block(*(columns[name][known] for name in BLOCK))
