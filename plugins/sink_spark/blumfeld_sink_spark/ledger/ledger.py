@@ -7,8 +7,9 @@ them, so that opening reads only those behind it; it is a copy of what the recor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import attrs
 import msgspec
@@ -27,7 +28,15 @@ CHECKPOINT_EVERY = 64
 
 _QUERY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
+
+class Stateless(CommitRecord, frozen=True, kw_only=True, rename={"state": "(not read)"}):
+    """A record without its ``state``, which is most of it, and of which only the last of a query counts."""
+
+    state: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 _decode_record = msgspec.json.Decoder(CommitRecord).decode
+stateless = msgspec.json.Decoder(Stateless).decode
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,24 +87,24 @@ class Ledger:
         return sorted(self._queries)
 
     def records(self, query: str) -> Iterator[CommitRecord]:
-        """All records of a query in order, read one after the other.
+        """All records of a query in order, read one after the other, without their ``state``.
 
         :raises ArchiveError: one that can't be read
         """
         for path in self.record_paths(query):
-            yield self.read(path)
+            yield self.read(path, stateless)
 
     def record_paths(self, query: str) -> list[str]:
         """Paths of a query's records, in order."""
         return [path for path in self.store.list(f"{COMMITS}/{query}") if _is_record(path)]
 
-    def read(self, path: str) -> CommitRecord:
+    def read(self, path: str, decode: Callable[[bytes], CommitRecord] = _decode_record) -> CommitRecord:
         """One record.
 
         :raises ArchiveError: it isn't one, or of another version
         """
         try:
-            record = _decode_record(self.store.read(path))
+            record = decode(self.store.read(path))
         except msgspec.DecodeError as error:
             raise ArchiveError(
                 f"{path}: isn't a commit record ({error}). Bring it back from a copy, or archive under another root"

@@ -9,7 +9,7 @@ import attrs
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.pending import INTENT, pending
 from blumfeld_sink_spark.ledger import intents, lease, rules
-from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path
+from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.tables import DERIVED, tables
@@ -88,7 +88,7 @@ def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
     for query in store.folders(COMMITS):
         for path in ledger.record_paths(query):
             try:
-                record = ledger.read(path)
+                record = ledger.read(path, stateless)
             except (ArchiveError, OSError) as error:
                 found.problems.append(str(error))
                 continue

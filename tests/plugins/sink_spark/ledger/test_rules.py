@@ -61,7 +61,7 @@ class Model:
             self.end[key] = max(self.end.get(key, 0), one.end)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(records(), max_size=25))
 def test_the_rules_let_in_what_the_model_lets_in(tried: list[CommitRecord]) -> None:
     model = Model()

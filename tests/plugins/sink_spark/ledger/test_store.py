@@ -65,6 +65,33 @@ def test_publishing_moves_and_replaces(store: ArchiveStore) -> None:
     assert list(store.list("")) == ["a", "t/date=1/symbol=A%2FB/f", "t/g"]
 
 
+def test_all_folders_are_synced_after_the_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And their names in the folders above, where they are new."""
+    store = open_store(str(tmp_path))
+    for nth in range(20):
+        write(store, f"_staging/{nth}", b"1")
+    synced: list[tuple[str, int]] = []
+    real = os.fsync
+
+    def watch(handle: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        synced.append((os.path.relpath(path, tmp_path), len(os.listdir(path))))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    store.publish_all([(f"_staging/{nth}", f"t/s={nth}/f") for nth in range(20)])
+    assert {("t", nth + 1) for nth in range(20)} | {(".", 2)} <= set(synced)
+    assert {(f"t/s={nth}", 1) for nth in range(20)} <= set(synced)
+    monkeypatch.undo()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="syncing folders: no space left"):
+        store.publish_all([(f"t/s={nth}/f", f"t/s={nth}/g") for nth in range(20)])
+
+
 def test_what_is_not_staged_cannot_be_published(store: ArchiveStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.publish("_staging/none", "a")
