@@ -14,6 +14,9 @@ Venue and symbol are those of the header (its dataset, and the instrument's name
 else ``publisher-<id>`` and the instrument's id. ``ts_event`` of a sampled record (bbo-1s, cbbo-1m…) is the instant that
 it is of, Databento's ``ts_recv``: its own is that of the last trade. Where a record has no ``ts_event``, its
 ``ts_recv`` stands for it.
+
+A book is rebuilt message by message: for ``archive book`` a message should hold one mbp-10 record of an instrument, for
+of several their levels would count as one snapshot. ``bbo`` and the rows themselves don't mind.
 """
 
 from __future__ import annotations
