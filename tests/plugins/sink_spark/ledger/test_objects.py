@@ -1,0 +1,148 @@
+"""Archives in object stores: the same guarantees without a rename. S3 itself where ``moto_server`` is installed."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld_sink_spark.errors import LedgerConflictError
+from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
+from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError, open_store
+from blumfeld_sink_spark.ledger.verify import verify
+
+from .ledger_tools import QUERY, Crash, FailingStore, Work, contents, named_files, no_space, published
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def store() -> ArchiveStore:
+    return open_store("memory://")
+
+
+def expected() -> dict[str, str]:
+    """What two batches come to."""
+    store = open_store("memory://")
+    Work().publish(store)
+    Work().next().publish(store)
+    return contents(store)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("how", [Crash, no_space], ids=["crash", "refusal"])
+def test_whatever_is_cut_short_another_run_leaves_the_same_archive(after: bool, how: Any) -> None:
+    """A store that refuses may have done it, so nothing is taken back behind the record; nothing is lost by that."""
+    wanted = expected()
+    counting = FailingStore(open_store("memory://"), -1, Crash, after=False)
+    Work().publish(counting.inner)
+    Work().next().publish(counting)
+    for at in range(counting.count):
+        store = open_store("memory://")
+        Work().publish(store)
+        try:
+            Work().next().publish(FailingStore(store, at, how, after=after))
+        except (Crash, StoreError):
+            record = store.exists(record_path(QUERY, 1))
+            assert not record or set(wanted) <= set(contents(store)), f"operation {at}"
+        Work().next().publish(store)
+        assert contents(store) == wanted, f"operation {at}"
+
+
+def test_a_copy_that_stayed_in_staging_is_seen_by_nobody(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between the copy to the final name and the delete."""
+    real = type(store).delete
+
+    def dies(self: ArchiveStore, path: str) -> None:
+        raise Crash
+
+    monkeypatch.setattr(type(store), "delete", dies)
+    with pytest.raises(Crash):
+        Work().publish(store)
+    monkeypatch.setattr(type(store), "delete", real)
+    record = Work().publish(store)
+    assert published(store) == named_files(record)
+    assert verify(store).problems == []
+
+
+def two_writers(store: ArchiveStore, other: ArchiveStore) -> None:
+    """The second of two that publish the same batch is refused; what the first published stays as it was."""
+    ledger = Ledger(other).load()
+    first = Work().publish(store)
+    before = contents(store)
+    late = Work(query="late")
+    with pytest.raises(LedgerConflictError, match="overlaps"):
+        late.publish(other, ledger)
+    assert not other.put_if_absent(record_path(QUERY, 0), b"{}")
+    assert contents(other) == before
+    assert named_files(first) == published(other)
+    with Lease(store, "ticks"), pytest.raises(LedgerConflictError, match="ticks is being written by"):
+        Lease(other, "ticks").take()
+
+
+def test_of_two_writers_the_second_is_refused(store: ArchiveStore) -> None:
+    two_writers(store, store)
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a bucket on a server of this machine."""
+    command = shutil.which("moto_server")
+    if command is None:
+        pytest.skip("moto_server is not installed (pip install 'moto[server]')")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for key, value in {
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(key, value)
+    with (
+        (tmp_path / "moto.log").open("wb") as log,
+        subprocess.Popen([command, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log) as server,
+    ):
+        try:
+            _make_bucket(port)
+            yield "s3://ticks/archive"
+        finally:
+            server.terminate()
+
+
+def _make_bucket(port: int) -> None:
+    import http.client
+
+    until = time.monotonic() + 60
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("PUT", "/ticks")
+            assert connection.getresponse().status == 200
+            connection.close()
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+def test_an_archive_in_s3(s3: str) -> None:
+    store = open_store(s3)
+    Work().publish(store)
+    Work().next().publish(store)
+    assert contents(store) == expected()
+    assert verify(store).problems == []
+    assert store.folders("_commits") == (QUERY,)
+
+
+def test_of_two_writers_in_s3_the_second_is_refused(s3: str) -> None:
+    two_writers(open_store(s3), open_store(s3))
