@@ -109,7 +109,7 @@ class _Walker:
                 view, start = self._decompressed(view), self.size
             begin, header = 0, -1
             if view[:3].tobytes() == dbn_metadata.MAGIC:
-                metadata = dbn_metadata.read(memoryview(view))
+                metadata = dbn_metadata.read(view.data)
                 begin, header = metadata.end, len(self.headers)
                 self.headers.append(metadata)
             elif not len(view):
