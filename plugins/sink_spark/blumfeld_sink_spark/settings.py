@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import msgspec
 
 from blumfeld_sink_spark.errors import SettingsError
 
-READERS = ("auto", "jvm", "python", "direct")
+PRECISION_MAX = 38
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,7 +30,9 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     name: str = "archive"
     reader: Literal["auto", "jvm", "python", "direct"] = "auto"
     decoders: tuple[str, ...] = ("raw",)
-    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables."""
+    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables. ``NAME:ARGUMENTS`` where a decoder takes
+    some (``confluent:trades?price=px``).
+    """
     decoder_plugins: tuple[str, ...] = ()
     """Plug-ins that bring decoders, by their entry point."""
     starting: str = "earliest"
@@ -60,7 +63,9 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     compression: str = "zstd:3"
     row_group_rows: int = 1_048_576
     schema_registry: str = ""
-    """URL, or a folder with ``<id>.avsc`` and ``<id>.proto`` files."""
+    """URL (``user:password@`` allowed), or a folder with ``<id>.avsc``, ``<id>.desc`` (of ``protoc --include_imports``) or
+    ``<id>.json`` files.
+    """
     skew_ms: int = 10_000
     """``ts_recv`` further than this from ``ts_event`` is a gap of the kind ``skew``; 0 is off."""
     delta: bool = False
@@ -114,6 +119,11 @@ def check(settings: ArchiveSettings) -> ArchiveSettings:
         raise SettingsError("archive.topics: give topics, or one topic_pattern, and not both")
     if not settings.decoders:
         raise SettingsError("archive.decoders: none given; allowed: NAME or TOPIC=NAME, raw at least")
+    _check_decimal(settings.decimal)
+    if settings.trigger_ms < 0:
+        raise SettingsError("archive.trigger_ms: negative; allowed: 0 (at once) or more")
+    if settings.row_group_rows < 1:
+        raise SettingsError("archive.row_group_rows: allowed: 1 or more")
     if settings.max_offsets_per_trigger < 0:
         raise SettingsError("archive.max_offsets_per_trigger: negative; allowed: 0 (no limit) or more")
     if "://" in settings.root and not settings.checkpoint:
@@ -121,3 +131,12 @@ def check(settings: ArchiveSettings) -> ArchiveSettings:
             "archive.checkpoint: is needed where the root is an object store; allowed: a local folder"
         )
     return settings
+
+
+def _check_decimal(given: str) -> None:
+    found = re.fullmatch(r"(\d{1,2}),(\d{1,2})", given)
+    if not found or not 1 <= int(found[1]) <= PRECISION_MAX or int(found[2]) > int(found[1]):
+        raise SettingsError(
+            f"archive.decimal: {given!r}; allowed: PRECISION,SCALE with a precision up to {PRECISION_MAX} and a scale "
+            "not above it: 38,18"
+        )
