@@ -30,8 +30,8 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     name: str = "archive"
     reader: Literal["auto", "jvm", "python", "direct"] = "auto"
     decoders: tuple[str, ...] = ("raw",)
-    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables. ``NAME:ARGUMENTS`` where a decoder takes
-    some (``confluent:trades?price=px``).
+    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables. ``NAME:ARGUMENTS`` where a
+    decoder takes some (``confluent:trades?price=px``).
     """
     decoder_plugins: tuple[str, ...] = ()
     """Plug-ins that bring decoders, by their entry point."""
@@ -63,8 +63,8 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     compression: str = "zstd:3"
     row_group_rows: int = 1_048_576
     schema_registry: str = ""
-    """URL (``user:password@`` allowed), or a folder with ``<id>.avsc``, ``<id>.desc`` (of ``protoc --include_imports``) or
-    ``<id>.json`` files.
+    """URL (``user:password@`` allowed), or a folder with ``<id>.avsc``, ``<id>.desc`` (of ``protoc
+    --include_imports``) or ``<id>.json`` files.
     """
     skew_ms: int = 10_000
     """``ts_recv`` further than this from ``ts_event`` is a gap of the kind ``skew``; 0 is off."""
