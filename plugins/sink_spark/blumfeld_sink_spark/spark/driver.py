@@ -121,7 +121,8 @@ class _Run:
             .option("fresh", "0" if self.choice.reader == "jvm" else "")
             .option(
                 "checkpointLocation",
-                Path(self.settings.checkpoint_location.removeprefix("file://")).absolute().as_uri(),
+                # No as_uri(): Spark takes %20 for a part of the name, and would keep its log in another folder.
+                f"file://{Path(self.settings.checkpoint_location.removeprefix('file://')).absolute()}",
             )
             .queryName(self.settings.name)
         )
