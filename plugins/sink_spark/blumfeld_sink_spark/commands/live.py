@@ -35,7 +35,7 @@ def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
         with view:
             totals = archive(settings, mode, stop, view.show)
             view.end(totals)
-    if signal.SIGINT in caught and mode != "run":
+    if signal.SIGINT in caught:
         raise KeyboardInterrupt
 
 
@@ -44,6 +44,8 @@ def _signals() -> Iterator[tuple[StopEvent, list[int]]]:
     stop, caught = StopEvent(), list[int]()
 
     def ask(number: int, frame: FrameType | None) -> None:
+        if number in caught and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked for twice: the batch at hand is run again at the next start
         caught.append(number)
         stop.set()
 

@@ -95,10 +95,12 @@ def stream(spark: Any, settings: ArchiveSettings, reader: Reader, identity: Iden
 
 def _jvm_options(settings: ArchiveSettings, starting: str) -> dict[str, str]:
     patience_ms = str(int(patience_s(settings) * 1000))
+    request_ms = str(min(30_000, int(patience_ms)))  # Kafka's client wants it no longer than the whole call
     options = {
         **_JVM_FETCHES,
         "kafka.bootstrap.servers": settings.bootstrap,
         "kafka.default.api.timeout.ms": patience_ms,
+        "kafka.request.timeout.ms": request_ms,
         "kafka.isolation.level": settings.isolation,
         "kafkaConsumer.pollTimeoutMs": patience_ms,
         "fetchOffset.numRetries": "1",
