@@ -11,6 +11,8 @@ import msgspec
 from blumfeld_sink_spark.errors import SettingsError
 
 PRECISION_MAX = 38
+COMPACTION = "compact"
+"""The ledger's name for what ``archive compact`` commits."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +119,10 @@ def check(settings: ArchiveSettings) -> ArchiveSettings:
     """
     if bool(settings.topics) == bool(settings.topic_pattern):
         raise SettingsError("archive.topics: give topics, or one topic_pattern, and not both")
+    if settings.name == COMPACTION or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.name):
+        raise SettingsError(
+            f"archive.name: {settings.name!r}; allowed: letters, digits, '.', '_' and '-', and not {COMPACTION}"
+        )
     if not settings.decoders:
         raise SettingsError("archive.decoders: none given; allowed: NAME or TOPIC=NAME, raw at least")
     _check_decimal(settings.decimal)

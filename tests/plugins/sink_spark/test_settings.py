@@ -31,6 +31,8 @@ def test_options_go_over_the_file(tmp_path: Path) -> None:
         ({**GOOD, "trigger_ms": -1}, "archive.trigger_ms: negative"),
         ({**GOOD, "row_group_rows": 0}, "archive.row_group_rows: allowed: 1 or more"),
         ({**GOOD, "root": "s3://bucket/x"}, "archive.checkpoint: is needed"),
+        ({**GOOD, "name": "compact"}, "archive.name: 'compact'"),
+        ({**GOOD, "name": "../x"}, "archive.name: '../x'"),
         ({**GOOD, "decimal": "39,2"}, "archive.decimal: '39,2'"),
         ({**GOOD, "decimal": "8,9"}, "archive.decimal: '8,9'"),
         ({**GOOD, "decimal": "many"}, "archive.decimal: 'many'"),
