@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.client import Topics
 from blumfeld_sink_spark.spark.fetch import read_range
 
 TIME_MS = 1_723_161_256_299
@@ -56,6 +58,17 @@ def produce(bootstrap: str, topic: str, count: int, transactions: str = "", part
             producer.commit_transaction(30)
         elif end == "a":
             producer.abort_transaction(30)
+
+
+def committed_end(settings: ArchiveSettings, wanted: int) -> int:
+    """The end of partition 0 for readers of committed records, once it is ``wanted``: Kafka writes the marker of a
+    transaction some time after the producer was told. What it is after ten seconds otherwise.
+    """
+    topics, place = Topics(settings), (settings.topics[0], 0)
+    until = time.monotonic() + 10
+    while (end := topics.latest([place])[place]) != wanted and time.monotonic() < until:
+        time.sleep(0.05)
+    return end
 
 
 def rows_of(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
