@@ -195,7 +195,7 @@ def _two_writers(scene: Scene) -> None:
     driver = archive.start("run")
     try:
         _await_commits(scene, archive, 2)
-        scene.must(scene.once(archive), 1, r"(writer|writes|lease|holds)", REFUSED_S)
+        scene.must(scene.once(archive), 1, "is being written by process", REFUSED_S)
         _await_commits(scene, archive, ledger.commits(archive.root) + 2)
         driver.stop()
         ended = driver.wait(REFUSED_S * scene.patience)
