@@ -14,6 +14,7 @@ import msgspec
 
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.parquet import compression_of
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
@@ -56,6 +57,7 @@ def archive(
     """
     started = time.monotonic()
     tell = on_progress or (lambda event: None)
+    compression_of(settings.compression)
     choice = choose(settings, mode)
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
     store = open_store(settings.root)
