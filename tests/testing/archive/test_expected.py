@@ -17,6 +17,8 @@ from blumfeld.testing.archive.process import Archive
 from blumfeld.testing.archive.report import Report
 from tests.shared_facts import shared_path
 
+pytestmark = pytest.mark.archive
+
 TRADE = b'{"stream":"x@trade","data":{"e":"trade","E":8,"T":7,"s":"X","t":5,"p":"1.10","q":"0.3","m":true}}'
 DIFF = b'{"data":{"e":"depthUpdate","T":9,"s":"X","U":2,"u":4,"pu":1,"b":[["1.0","2"]],"a":[["1.2","0"]]}}'
 BEST = b'{"data":{"u":4,"s":"X","b":"1.0","B":"2","a":"1.1","A":"3"}}'

@@ -12,6 +12,8 @@ from blumfeld.testing.archive import killing
 from blumfeld.testing.archive.killing import Killing
 from blumfeld.testing.archive.process import Command
 
+pytestmark = pytest.mark.archive
+
 DRIVER = """
 import pathlib, subprocess, sys, time
 folder, life_s = pathlib.Path(sys.argv[1]), float(sys.argv[2])

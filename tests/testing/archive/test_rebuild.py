@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
 from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture
 from blumfeld.testing.archive.rebuild import KNOWN, Best, Level, Update, compare
 from tests.shared_facts import shared_path
+
+pytestmark = pytest.mark.archive
 
 
 def _levels(data: dict[str, list[list[str]]], bids: str, asks: str) -> tuple[Level, ...]:

@@ -87,6 +87,7 @@ class Killing:
                 self._say(
                     f"{took:6.1f} s  kill {number}/{count}: {happened}; {self._sink.progress()} commits"
                 )
+            self._driver()
             self._await_progress("the last start")
             self._end_in_good_order()
         finally:
@@ -117,15 +118,21 @@ class Killing:
         return f"{victim}{self._aftermath(victim)}"
 
     def _kill_member(self, driver: Command, victim: str) -> bool:
+        deadline = time.monotonic() + START_S
+        while not (found := self._members(driver, victim)) and time.monotonic() < deadline and driver.running:
+            time.sleep(0.1)
+        # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
+        chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
+        killed = [kill_process(pid) for pid in chosen]
+        return any(killed)
+
+    def _members(self, driver: Command, victim: str) -> list[int]:
         mark = "SparkSubmit" if victim == "jvm" else "pyspark"
         found = [pid for pid, line in driver.family() if mark in line and pid != driver.pid]
         if victim == "worker":
             jvms = {pid for pid, line in driver.family() if "SparkSubmit" in line}
             found = [pid for pid in found if pid not in jvms]
-        # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
-        chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
-        killed = [kill_process(pid) for pid in chosen]
-        return any(killed)
+        return found
 
     def _aftermath(self, victim: str) -> str:
         """Whether the driver went on or ended; one that does neither in time is wrong."""
