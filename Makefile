@@ -34,7 +34,7 @@ demo: setup  ## a market feed through a broker of this build, with a real client
 	$(BIN)/blumfeld demo
 
 test: setup  ## the everyday suite
-	$(BIN)/python -m pytest -q -m "not slow and not clients and not wheel and not spark"
+	$(BIN)/python -m pytest -q -m "not slow and not clients and not wheel and not archive and not spark"
 
 test-all: setup  ## with what takes long
 	$(BIN)/python -m pytest -q
@@ -138,8 +138,8 @@ archive-setup: $(VENV)/.archive  ## what `blumfeld archive` needs: Spark, Arrow,
 archive: archive-setup  ## one feed from a running broker into files, and what DuckDB, Polars, pyarrow and Spark see in them
 	$(BIN)/python -m blumfeld.testing.archive golden --reader $(READER) $(if $(CAPTURE),--capture $(CAPTURE))
 
-archive-test: archive-setup  ## the archive's tests that start Spark
-	$(BIN)/python -m pytest -q -m spark
+archive-test: archive-setup  ## the archive's tests that start Spark, need DuckDB and its like, or take longer
+	$(BIN)/python -m pytest -q -m "(archive or spark) and not slow"
 
 archive-kills: archive-setup  ## driver, workers, JVM and broker killed while it archives; Spark's own file sink under the same
 	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink $(if $(PEER),--peer $(PEER))

@@ -13,6 +13,8 @@ from blumfeld.bench.wire_client import WireClient
 from blumfeld.testing.broker_process import free_port
 from tests.test_stranger import ROOT, Stranger, lay_out
 
+pytestmark = pytest.mark.archive
+
 EXAMPLE = ROOT / "examples" / "acme_decoder_ticks"
 LINES = [
     b"1723161256000000001|17|EURUSD|B|1.08505|1000000",

@@ -14,6 +14,8 @@ from tests.shared_facts import shared_path
 
 from .captured import all_of, decoded
 
+pytestmark = pytest.mark.archive
+
 USDM = ["usdm/btcusdt_20240808.gz"]
 SPOT = ["spot/btcusdt_20240808.gz", "spot/btcusdt_20240809.gz"]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from blumfeld.spi.decoders import Decoder
 from blumfeld.testing import DecoderContract
 from blumfeld_sink_spark.decoders import catalog
 from tests.plugins.sink_spark import dbn_files, venue_messages
+
+pytestmark = pytest.mark.archive
 
 
 class TestDbn(DecoderContract):

@@ -16,6 +16,8 @@ from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import catalog
 from tests.plugins.sink_spark.decoding import capture, feed, rows_of
 
+pytestmark = pytest.mark.archive
+
 
 def decode(name: str, messages: list[bytes], size: int = 5_000) -> tuple[Any, dict[str, Any], Any]:
     """The decoder, its tables and its sequences over batches of ``size``; nothing may be rejected."""

@@ -30,6 +30,8 @@ from tests.plugins.sink_spark.schema_server import (
     trade_file,
 )
 
+pytestmark = pytest.mark.archive
+
 TRADE_ID, QUOTE_ID, PROTOBUF_ID = 7, 8, 9
 TRADED = {
     "eventTime": STAMP_US,

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from blumfeld_sink_spark.decoders import catalog
 from tests.plugins.sink_spark.decoding import errors, rows_in, rows_of
 
+pytestmark = pytest.mark.archive
+
 VENUES = ("binance-spot", "binance-usdm", "bitstamp", "coinbase", "hyperliquid", "kraken", "okx")
 
 

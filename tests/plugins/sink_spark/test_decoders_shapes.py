@@ -20,6 +20,8 @@ from blumfeld_sink_spark.decoders.columns import BadMessageError
 from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_decimals, plain_integers
 from blumfeld_sink_spark.decoders.json_table import Kind, _by_parser
 
+pytestmark = pytest.mark.archive
+
 TRADE, ENVELOPED_TRADE = BinanceUsdm.kinds[0], BinanceUsdm.kinds[4]
 DEPTH, ENVELOPED_DEPTH = BinanceUsdm.kinds[2], BinanceUsdm.kinds[6]
 TICKER, SNAPSHOT, COINBASE = BinanceSpot.kinds[3], BinanceSpot.kinds[8], Coinbase.kinds[2]

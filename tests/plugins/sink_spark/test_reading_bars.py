@@ -24,6 +24,8 @@ from blumfeld_sink_spark.tables import TRADES, tables
 
 from .archive_tools import archive, captured, write_capture
 
+pytestmark = pytest.mark.archive
+
 SECOND = 10**9
 
 

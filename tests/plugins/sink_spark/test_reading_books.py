@@ -20,6 +20,8 @@ from blumfeld_sink_spark.reading.committed import Committed
 
 from .archive_tools import MIDNIGHT_S, archive, captured, write_capture
 
+pytestmark = pytest.mark.archive
+
 SECOND = 10**9
 MIDNIGHT = MIDNIGHT_S * SECOND
 FIRST = MIDNIGHT - 20 * SECOND

@@ -24,6 +24,8 @@ from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 from tests.shared_facts import shared_path
 
+pytestmark = pytest.mark.archive
+
 NS = 10**9
 MIDNIGHT = MIDNIGHT_S * NS
 

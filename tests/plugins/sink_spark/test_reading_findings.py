@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.reading.captures import messages
 
 from .archive_tools import archive, captured, write_capture
+
+pytestmark = pytest.mark.archive
 
 
 def run(*words: str) -> Any:

@@ -19,6 +19,8 @@ from tests.plugins.sink_spark.archive_tools import write_capture
 from tests.plugins.sink_spark.topic_tools import read_topic
 from tests.shared_facts import shared_path
 
+pytestmark = pytest.mark.archive
+
 STAMPED = b'1723161255030314667 {"stream":"btcusdt@trade","data":{"s":"BTCUSDT"}}\n'
 SNAPSHOT = b'1723161255319702566 {"lastUpdateId":5,"bids":[["1","2"]],"asks":[]}\n'
 

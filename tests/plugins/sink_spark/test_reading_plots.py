@@ -20,6 +20,8 @@ from blumfeld_sink_spark.reading.plots.windows import window_of
 from blumfeld_sink_spark.records import CommitRecord
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 
+pytestmark = pytest.mark.archive
+
 NS = 10**9
 
 

@@ -20,6 +20,8 @@ from blumfeld_sink_spark.reading.topic_writer import Topic
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, rows_of, write_capture
 from tests.plugins.sink_spark.topic_tools import read_topic
 
+pytestmark = pytest.mark.archive
+
 NS = 10**9
 
 

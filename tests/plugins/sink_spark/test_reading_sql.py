@@ -17,6 +17,8 @@ from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows, script
 from blumfeld_sink_spark.tables import tables
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:

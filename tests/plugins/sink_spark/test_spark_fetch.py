@@ -18,6 +18,8 @@ from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.client import Topics, client_config
 from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:

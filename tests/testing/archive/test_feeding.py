@@ -10,6 +10,8 @@ from blumfeld.testing.archive.feeding import Feeding
 from blumfeld.testing.archive.topics import ends, make_topic
 from blumfeld.testing.embedded import EmbeddedBroker
 
+pytestmark = pytest.mark.archive
+
 pytest.importorskip("confluent_kafka")
 
 

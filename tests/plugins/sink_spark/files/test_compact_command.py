@@ -17,6 +17,8 @@ from blumfeld_sink_spark.ledger.verify import verify
 from tests.plugins.sink_spark.files import tools
 from tests.plugins.sink_spark.files.archives import archive
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:

@@ -32,6 +32,8 @@ from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from tests.plugins.sink_spark.files import tools
 from tests.plugins.sink_spark.files.archives import add_batch, archive
 
+pytestmark = pytest.mark.archive
+
 DAY = "2024-08-09"
 ROWS = 600
 

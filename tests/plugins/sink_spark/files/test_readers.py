@@ -16,6 +16,8 @@ from blumfeld_sink_spark.files import naming
 from blumfeld_sink_spark.files.writer import TaskWriter
 from tests.plugins.sink_spark.files import tools
 
+pytestmark = pytest.mark.archive
+
 SYMBOLS = ("BTCUSDT", "XBT/USD", "005930", "币安", "A B%C")
 """With a slash, all digits, beyond ASCII, and signs that mean something in a URL."""
 COUNT = 2000

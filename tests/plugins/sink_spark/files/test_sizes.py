@@ -15,6 +15,8 @@ from blumfeld_sink_spark.rows import RAW_ROWS
 from tests.plugins.sink_spark.files import tools
 from tests.shared_facts import shared_path
 
+pytestmark = pytest.mark.archive
+
 PERPETUAL = "market-data/hftbacktest/usdm/btcusdt_20240808.gz"
 BATCH_ROWS = 5_000
 

@@ -25,6 +25,8 @@ from blumfeld_sink_spark.records import StagedFile
 from blumfeld_sink_spark.tables import tables
 from tests.plugins.sink_spark.files import tools
 
+pytestmark = pytest.mark.archive
+
 SYMBOLS = ("ETHUSDT", "BTCUSDT", "1000PEPE")
 
 

@@ -16,6 +16,8 @@ from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 
 from .ledger_tools import opened, record_of
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:

@@ -20,6 +20,8 @@ from blumfeld_sink_spark.ledger.verify import verify
 
 from .ledger_tools import QUERY, Crash, FailingStore, Work, contents, named_files, no_space, published
 
+pytestmark = pytest.mark.archive
+
 pytest.importorskip("obstore")
 
 

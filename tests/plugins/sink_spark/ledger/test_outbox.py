@@ -21,6 +21,8 @@ from blumfeld_sink_spark.tables import tables
 
 from .ledger_tools import Crash, FailingStore, opened, record_of
 
+pytestmark = pytest.mark.archive
+
 DAY_NS = 86_400_000_000_000
 SYMBOLS = ("BTC/USDT", "BTC-27SEP24-100000-C-and-longer")
 

@@ -31,6 +31,8 @@ from .ledger_tools import (
     published,
 )
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:

@@ -19,6 +19,8 @@ from blumfeld_sink_spark.records import OffsetRange
 
 from .ledger_tools import Crash, FailingStore, Work, opened, record_of
 
+pytestmark = pytest.mark.archive
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:

@@ -22,6 +22,8 @@ from tests.plugins.sink_spark.archive_tools import archive, captured, write_capt
 
 from .ledger_tools import Crash, FailingStore, Work, opened
 
+pytestmark = pytest.mark.archive
+
 TOPIC = "usdm"
 COMMITS = 5
 
