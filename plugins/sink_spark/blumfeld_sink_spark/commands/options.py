@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-Config = Annotated[str | None, typer.Option(help="A TOML file with a section \\[archive]; options go over it.")]
+Config = Annotated[
+    str | None, typer.Option(help="A TOML file with a section \\[archive]; options go over it.")
+]
 Bootstrap = Annotated[str | None, typer.Option(help="bootstrap.servers")]
 Topics = Annotated[str | None, typer.Option(help="Names, with commas.")]
 TopicPattern = Annotated[str | None, typer.Option(help="A regular expression, instead of names.")]
