@@ -8,7 +8,7 @@ PEER ?= $(wildcard $(REFERENCES)/peer/kafka/kafka-peer)
 # Real captures of exchanges, if they lie there; the archive's commands make a feed of their own otherwise.
 CAPTURES ?= $(REFERENCES)/market-data/hftbacktest
 CAPTURE ?= $(wildcard $(CAPTURES)/usdm/btcusdt_20240808.gz)
-SPOT ?= $(wildcard $(CAPTURES)/spot/btcusdt_20240808.gz)
+SPOT ?= $(wildcard $(CAPTURES)/spot/btcusdt_2024080*.gz)
 READER ?= auto
 KILLS ?= 20
 CLIENTS ?=
@@ -145,7 +145,7 @@ archive-kills: archive-setup  ## driver, workers, JVM and broker killed while it
 	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink $(if $(PEER),--peer $(PEER))
 
 archive-oracle: archive-setup  ## the book out of the files beside the exchange's own best bid and ask; planted faults named
-	$(BIN)/python -m blumfeld.testing.archive oracle $(foreach file,$(CAPTURE) $(SPOT),--capture $(file))
+	$(BIN)/python -m blumfeld.testing.archive oracle $(if $(CAPTURE),--capture $(CAPTURE)) $(if $(SPOT),--capture $(SPOT))
 
 archive-round-trip: archive-setup  ## archive, replay, archive again: the same bytes and rows
 	$(BIN)/python -m blumfeld.testing.archive round-trip $(if $(CAPTURE),--capture $(CAPTURE))
