@@ -12,7 +12,7 @@ import typer
 from blumfeld_sink_spark.commands.edge import edge
 
 CONTESTANTS = "jvm,python,direct,spark-zstd,spark-snappy"
-REPEAT = {"depth": 10, "trade": 15, "bbo": 10}
+REPEAT = {"depth": 10, "trade": 45, "bbo": 15}
 
 
 @edge

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange
@@ -30,6 +31,7 @@ _BIG_FETCHES = {
     "queued.max.messages.kbytes": 65_536,
     "queued.min.messages": 50_000,
     "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 5,  # librdkafka's 1,000 is how long it looks away once the queue is full
     "fetch.error.backoff.ms": 100,
     "socket.receive.buffer.bytes": 1_048_576,
     "check.crcs": True,
@@ -161,7 +163,9 @@ def to_batch(messages: list[Any], *, with_headers: bool) -> pa.RecordBatch:
         pa.repeat(pa.scalar(messages[0].topic(), pa.string()), count),
         pa.repeat(pa.scalar(messages[0].partition(), pa.int32()), count),
         pa.array([message.offset() for message in messages], pa.int64()),
-        pa.array([stamp[1] * 1000 for stamp in stamps], pa.int64()).cast(RAW_ROWS.field("timestamp").type),
+        pc.multiply(pa.array([stamp[1] for stamp in stamps], pa.int64()), 1000).cast(
+            RAW_ROWS.field("timestamp").type
+        ),
         pa.array([stamp[0] - 1 for stamp in stamps], pa.int32()),
     ]
     if with_headers:
