@@ -148,7 +148,7 @@ class _Run:
 
     def _stop(self, query: Any) -> None:
         """Between two batches if there is a between; in the middle of one it is run again at the next start."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         until = time.monotonic() + STOP_PATIENCE_S
