@@ -1,0 +1,14 @@
+"""What isn't collected where the extra ``archive`` isn't installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+_NEEDS = {
+    "test_reading_bars.py": "duckdb",
+    "test_reading_exports.py": "polars",
+    "test_reading_sql.py": "duckdb",
+    "test_spark_archive.py": "pyspark",
+    "test_spark_transactions.py": "pyspark",
+}
+collect_ignore = [name for name, module in _NEEDS.items() if find_spec(module) is None]
