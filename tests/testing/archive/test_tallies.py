@@ -13,6 +13,8 @@ from blumfeld.testing.archive.expected import differences, expected_of, rows_of
 from blumfeld.testing.archive.feed import MadeFeed, Message
 from blumfeld.testing.archive.tallies import READERS
 
+pytestmark = pytest.mark.archive
+
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 NUMBERS = {"price", "size", "bid", "bid_size", "ask", "ask_size"}
