@@ -139,7 +139,8 @@ archive: archive-setup  ## one feed from a running broker into files, and what D
 	$(BIN)/python -m blumfeld.testing.archive golden --reader $(READER) $(if $(CAPTURE),--capture $(CAPTURE))
 
 archive-test: archive-setup  ## the archive's tests that start Spark, need DuckDB and its like, or take longer
-	$(BIN)/python -m pytest -q -m "(archive or spark) and not slow"
+	$(BIN)/python -m pytest -q -m "archive and not slow and not spark"
+	for file in $$(grep -rl "mark.spark" tests --include="test_*.py" | sort); do $(BIN)/python -m pytest -q -m spark $$file || exit 1; done  # a JVM each
 
 archive-kills: archive-setup  ## driver, workers, JVM and broker killed while it archives; Spark's own file sink under the same
 	$(BIN)/python -m blumfeld.testing.archive kills --kills $(KILLS) --file-sink $(if $(PEER),--peer $(PEER))
