@@ -118,10 +118,10 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten(broker: BrokerHa
     partition = hosted(broker)
     partition.place(data_batch(0, 9, 0, 0, transactional=True, timestamp_ms=5), 1, Nobody())
     broker.runtime.advance(600_000)
-    assert partition.state.producers.producer(9) is not None
+    assert partition.state.producers.expire(broker.runtime.now_ms() + DAY_MS, DAY_MS) == 0
     partition.place(marker(0, 9, 0, committed=True, timestamp_ms=5), 1, Nobody())
     broker.runtime.advance(600_000)
-    assert partition.state.producers.producer(9) is None
+    assert partition.state.producers.expire(broker.runtime.now_ms() + DAY_MS, DAY_MS) == 1
 
 
 def test_what_was_aborted_is_in_the_index_at_the_next_checkpoint(broker: BrokerHarness) -> None:

@@ -212,17 +212,28 @@ def test_who_is_silent_for_a_day_is_forgotten_unless_a_transaction_is_open() -> 
     state = ProducerState()
     put(state, data_batch(0, 7, 1, 0, timestamp_ms=1_000))
     put(state, data_batch(1, 8, 1, 0, transactional=True, timestamp_ms=1_000))
-    put(state, data_batch(2, 9, 1, 0, timestamp_ms=2_000))
+    put(state, data_batch(2, 9, 1, 0, timestamp_ms=3 * DAY_MS))
     state.place(data_batch(3, 7, 1, 1, timestamp_ms=1_000))
     assert state.expire(1_000 + DAY_MS, DAY_MS) == 0
+    assert state.expire(1_000 + 2 * DAY_MS, DAY_MS) == 0
     state.undo_placed(3)
-    assert state.expire(999 + DAY_MS, DAY_MS) == 0
-    assert state.expire(1_000 + DAY_MS, DAY_MS) == 1
+    assert state.expire(1_000 + 2 * DAY_MS, DAY_MS) == 0
+    assert state.expire(1_000 + 3 * DAY_MS, DAY_MS) == 1
     assert [entry.producer_id for entry in state.producers()] == [8, 9]
 
 
-def test_time_is_counted_on_the_records_also_after_a_snapshot() -> None:
-    """As in Kafka: a feed of years ago is forgotten each time, whenever we heard of it."""
+def test_who_writes_records_of_long_ago_is_known_while_it_writes() -> None:
+    """Or what it sends again after a crash would be there twice."""
+    state = ProducerState()
+    for day in range(1, 5):
+        put(state, data_batch(day, 7, 1, day, timestamp_ms=5))
+        assert state.expire(100 * day * DAY_MS, DAY_MS) == 0
+    assert state.check(data_batch(9, 7, 1, 4, timestamp_ms=5)) is not None
+    assert state.expire(401 * DAY_MS, DAY_MS) == 1
+
+
+def test_time_is_counted_on_the_records_after_a_snapshot() -> None:
+    """As in Kafka: nothing in a snapshot says when we heard of it."""
     state = ProducerState()
     put(state, data_batch(0, 7, 1, 0, timestamp_ms=5))
     put(state, data_batch(1, 8, 1, 0, timestamp_ms=10 * DAY_MS))
@@ -235,6 +246,7 @@ def test_a_marker_counts_as_heard_of() -> None:
     state = ProducerState()
     put(state, data_batch(0, 7, 1, 0, transactional=True, timestamp_ms=5))
     put(state, marker(1, 7, 1, committed=True, timestamp_ms=DAY_MS))
+    assert state.expire(5, DAY_MS) == 0
     assert state.expire(DAY_MS + 5, DAY_MS) == 0
     assert state.expire(2 * DAY_MS, DAY_MS) == 1
 

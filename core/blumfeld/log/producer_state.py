@@ -27,7 +27,7 @@ from blumfeld.log.producer_rules import (
 )
 from blumfeld.log.producer_snapshot import NO_OFFSET, ProducerEntry, decode_snapshot, encode_snapshot
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.record_batch import NO_TIMESTAMP, RecordBatch
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -57,12 +57,23 @@ class ProducerState:
     :param end_offset: the written end of the log, up to which nothing is to be replayed
     """
 
-    __slots__ = ("_aborted", "_changed_at", "_entries", "_ongoing", "_placed", "_unreplicated", "end_offset")
+    __slots__ = (
+        "_aborted",
+        "_changed_at",
+        "_entries",
+        "_idle",
+        "_ongoing",
+        "_placed",
+        "_unreplicated",
+        "end_offset",
+    )
 
     def __init__(self, end_offset: int = 0) -> None:
         self.end_offset = end_offset
         """What is below it is written and taken in."""
         self._entries: dict[int, ProducerEntry] = {}
+        self._idle: dict[int, tuple[ProducerEntry, int]] = {}
+        """By producer id: as it was when a check first found it like this, and when that was."""
         self._ongoing: dict[int, int] = {}
         """First offset of each open transaction → producer id; ascending."""
         self._unreplicated: dict[int, int] = {}
@@ -189,22 +200,30 @@ class ProducerState:
             }
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction whose last batch is ``expiration_ms`` old by its own highest
-        timestamp (``producer.id.expiration.ms``). The number forgotten.
+        """Forget producers without an open transaction that have been silent for ``expiration_ms``
+        (``producer.id.expiration.ms``): by the highest timestamp of their last batch, and by the checks that found
+        them as they are; of a snapshot by the timestamp alone. The number forgotten.
 
-        So who writes records of long ago is forgotten each time, as in Kafka; a next batch of any sequence is taken.
+        Kafka goes by the timestamp alone, so it forgets who writes records of long ago at each check, and takes a
+        batch that is sent again as a new one.
         """
         busy = {placed.producer_id for placed in self._placed}
-        idle = [
+        idle: dict[int, tuple[ProducerEntry, int]] = {}
+        for producer_id, entry in self._entries.items():
+            seen, since_ms = self._idle.get(producer_id, (entry, now_ms))
+            idle[producer_id] = (entry, since_ms if seen is entry else now_ms)
+        silent = [
             entry.producer_id
             for entry in self._entries.values()
             if entry.txn_first_offset < 0
             and now_ms - entry.last_timestamp_ms >= expiration_ms
+            and now_ms - idle[entry.producer_id][1] >= expiration_ms
             and entry.producer_id not in busy
         ]
-        for producer_id in idle:
-            del self._entries[producer_id]
-        return len(idle)
+        for producer_id in silent:
+            del self._entries[producer_id], idle[producer_id]
+        self._idle = idle
+        return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
         """The log ends at ``offset`` now, and nothing is placed.
@@ -258,6 +277,7 @@ class ProducerState:
         entries = decode_snapshot(snapshot)
         self.clear(offset)
         self._entries = {entry.producer_id: entry for entry in entries}
+        self._idle = {entry.producer_id: (entry, NO_TIMESTAMP) for entry in entries}
         # Which offset changed it last isn't in the file: a truncation below its end needs an older one.
         self._changed_at = offset - 1 if entries else NO_OFFSET
         self._find_ongoing()
