@@ -239,6 +239,9 @@ PLANTED = {
 """Assignor → the rule of the kit that must find it."""
 
 
+@pytest.mark.timeout(
+    400
+)  # a failure found is shrunk, and shown as a difference of large mappings: slow on a busy machine
 @pytest.mark.parametrize(
     ("planted", "rule"), PLANTED.items(), ids=lambda value: getattr(value, "__name__", None)
 )
