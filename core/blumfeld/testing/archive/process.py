@@ -98,8 +98,8 @@ class Command:
         self._process.wait()
 
     def family(self) -> list[tuple[int, str]]:
-        """(pid, command line) of all living processes of its session."""
-        return [(pid, line) for pid, line in _processes(self.pid) if self._is_ours(pid)]
+        """(pid, command line) of all living processes that came of it; the JVM has a session of its own."""
+        return [(pid, line) for pid, line in _processes() if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
         try:
@@ -121,7 +121,7 @@ def _kill(pid: int) -> bool:
     return True
 
 
-def _processes(session: int) -> list[tuple[int, str]]:
+def _processes() -> list[tuple[int, str]]:
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
@@ -131,7 +131,7 @@ def _processes(session: int) -> list[tuple[int, str]]:
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it ended while we looked
-        if int(fields[3]) == session and fields[0] != "Z":
+        if fields[0] != "Z":
             found.append((int(folder.name), line))
     return sorted(found)
 
