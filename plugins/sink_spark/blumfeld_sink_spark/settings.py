@@ -12,7 +12,7 @@ from blumfeld_sink_spark.errors import SettingsError
 
 PRECISION_MAX = 38
 COMPACTION = "compact"
-"""The ledger's name for what ``archive compact`` commits."""
+"""The query and the lease of ``archive compact``: no archive may have this name."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

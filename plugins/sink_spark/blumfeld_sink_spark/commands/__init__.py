@@ -5,7 +5,6 @@ is called.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 
 import typer
 
@@ -36,5 +35,4 @@ app = typer.Typer(
     add_completion=False,
 )
 for verb in VERBS:
-    if find_spec(f"{__name__}.{verb}") is not None:  # while the house is being built
-        app.command(verb)(import_module(f"{__name__}.{verb}").command)
+    app.command(verb)(import_module(f"{__name__}.{verb}").command)

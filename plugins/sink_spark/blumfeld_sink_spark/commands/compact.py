@@ -13,6 +13,7 @@ import typer
 
 from blumfeld_sink_spark.commands.edge import edge
 from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.settings import COMPACTION
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.files.compaction import Done
@@ -66,7 +67,7 @@ def _compact(
 
     store = open_store(root)
     ledger = Ledger(store)
-    lease = Lease(store, "compact")
+    lease = Lease(store, COMPACTION)
     formats = _formats(store, root, iceberg)
     compaction = Compaction(
         store,

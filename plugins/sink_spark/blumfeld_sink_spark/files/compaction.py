@@ -17,7 +17,7 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.files.exchange import can_exchange
-from blumfeld_sink_spark.files.groups import QUERY, Files, Group, plan
+from blumfeld_sink_spark.files.groups import Files, Group, plan
 from blumfeld_sink_spark.files.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
 from blumfeld_sink_spark.files.parquet import compression_of
 from blumfeld_sink_spark.files.pending import INTENT, NEXT, WORK, Intent, pending
@@ -25,6 +25,7 @@ from blumfeld_sink_spark.files.swap import FileSwap, FolderSwap, Swap, clear, fo
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
+from blumfeld_sink_spark.settings import COMPACTION
 
 GROUP_ROWS = 1_048_576
 
@@ -174,9 +175,9 @@ class Compaction:
 
     def _record(self, group: Group, merged: list[Merged]) -> CommitRecord:
         self._ledger.load()
-        last = self._ledger.last(QUERY)
+        last = self._ledger.last(COMPACTION)
         return CommitRecord(
-            query=QUERY,
+            query=COMPACTION,
             batch=last.batch + 1 if last is not None else 0,
             ranges=(),
             files=tuple(_entry(group, file) for file in merged),

@@ -11,9 +11,6 @@ from blumfeld_sink_spark.files.naming import FileName
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.tables import DERIVED, GAPS
 
-QUERY = "compact"
-"""Of the records that compaction commits."""
-
 
 @attrs.frozen
 class Group:

@@ -24,11 +24,6 @@ class Part:
     rows: pa.Table
 
 
-def date_of(ts_ns: int) -> str:
-    """The UTC date of ns since the epoch, before it too."""
-    return str(np.datetime64(ts_ns // DAY_NS, "D"))
-
-
 def split(table: Table, rows: pa.Table) -> Iterator[Part]:
     """The parts of ``rows``, by date and symbol; none for no rows. Within a part the order stays."""
     if not rows.num_rows:

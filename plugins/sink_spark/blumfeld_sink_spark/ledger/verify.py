@@ -12,6 +12,7 @@ from blumfeld_sink_spark.ledger import intents, lease, rules
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
+from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.tables import DERIVED, tables
 
 TRIES = 5
@@ -156,7 +157,7 @@ def _compacting(store: ArchiveStore, found: Found) -> tuple[set[str], set[str]]:
     intent = pending(store)
     if intent is None:
         return set(), set()
-    if not any(held.name == "compact" and held.is_live(lease.wall_ms()) for held in lease.every(store)):
+    if not any(held.name == COMPACTION and held.is_live(lease.wall_ms()) for held in lease.every(store)):
         found.problems.append(f"{INTENT}: a compaction was cut short. Run compact, which ends it")
     return set(intent.record.removed), {entry.path for entry in intent.record.files}
 

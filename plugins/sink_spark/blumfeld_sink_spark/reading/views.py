@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from blumfeld_sink_spark.errors import ArchiveError
@@ -158,8 +157,3 @@ def polars_rows(archive: Committed, query: str) -> Any:
         return polars.SQLContext(frames).execute(query, eager=True)
     except polars.exceptions.PolarsError as error:
         raise ArchiveError(f"polars: {error}") from error
-
-
-def write_script(archive: Committed, path: Path) -> None:
-    """The script into a file: ``duckdb -init FILE``."""
-    path.write_text(script(archive))

@@ -19,7 +19,7 @@ from blumfeld_sink_spark.files import merging as merging_module
 from blumfeld_sink_spark.files import swap as swap_module
 from blumfeld_sink_spark.files.compaction import Compaction, Done
 from blumfeld_sink_spark.files.exchange import can_exchange, exchange
-from blumfeld_sink_spark.files.groups import QUERY, Files
+from blumfeld_sink_spark.files.groups import Files
 from blumfeld_sink_spark.files.merging import merge
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -29,6 +29,7 @@ from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.ledger.vacuum import vacuum
 from blumfeld_sink_spark.ledger.verify import verify
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.settings import COMPACTION
 from tests.plugins.sink_spark.files import tools
 from tests.plugins.sink_spark.files.archives import add_batch, archive
 
@@ -140,7 +141,7 @@ def test_the_records_name_what_came_and_what_went(store: LocalStore, way: str) -
     archive(store)
     before = live_paths(store)
     done = compact(store)
-    records = list(Ledger(store).load().records(QUERY))
+    records = list(Ledger(store).load().records(COMPACTION))
     assert [record.batch for record in records] == [0, 1, 2]
     assert sorted(path for record in records for path in record.removed) == sorted(before)
     assert all(record.ranges == () and record.messages == 0 for record in records)
@@ -175,7 +176,7 @@ def test_the_same_files_are_merged_to_the_same_bytes(tmp_path: Path) -> None:
         archive(store)
         compact(store)
         hashes.append(
-            [entry.sha256 for record in Ledger(store).load().records(QUERY) for entry in record.files]
+            [entry.sha256 for record in Ledger(store).load().records(COMPACTION) for entry in record.files]
         )
     assert hashes[0] == hashes[1]
 
@@ -191,7 +192,7 @@ def test_what_is_held_at_once_does_not_matter(
         archive(store)
         compact(store)
         hashes.append(
-            [entry.sha256 for record in Ledger(store).load().records(QUERY) for entry in record.files]
+            [entry.sha256 for record in Ledger(store).load().records(COMPACTION) for entry in record.files]
         )
         monkeypatch.setattr(merging_module, "SORT_ROWS", sort_rows)
     assert hashes[0] == hashes[1]
@@ -466,7 +467,7 @@ def test_table_formats_hear_of_it_before_the_old_files_are_gone(store: LocalStor
     heard: list[int] = []
 
     def deliver() -> None:
-        heard.append(len(list(Ledger(store).load().records(QUERY))))
+        heard.append(len(list(Ledger(store).load().records(COMPACTION))))
         assert all(store.exists(path) for path in live_paths(store))
         if len(heard) == 1:
             raise ArchiveError("away")
