@@ -1,6 +1,7 @@
 """System calls of a server, counted by ``strace -c`` in a pass of its own: tracing slows a server several times over.
 
-The server is held still while the tracer takes hold of it, so that calls and requests are counted from one instant on.
+The server is held still while the tracer takes hold of it and while it lets go, so that calls and requests are counted
+from one instant to another: a client may have its answer before the tracer has seen the call that sent it return.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld.bench.counted import calls_by_name
+from blumfeld.bench.usage import totals
 
 ATTACH_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 30.0
+HOLD_TIMEOUT_S = 10.0
+"""How long the tracer may take to see a held server's last calls; what it hasn't seen by then is not counted."""
+LOOK_S = 0.01
 
 
 class TracerError(Exception):
@@ -57,16 +62,22 @@ class Tracer:
         self.close()
 
     def close(self) -> None:
-        """Let go of it, if that hasn't been done."""
+        """Let go of it, if that hasn't been done: what it answered until now is counted."""
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(signal.SIGINT)
+        self._signal(signal.SIGSTOP)
         try:
-            process.communicate(timeout=END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+            if not self.error:
+                self._await_held(process)
+            process.send_signal(signal.SIGINT)
+            try:
+                process.communicate(timeout=END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        finally:
+            self._signal(signal.SIGCONT)
 
     def calls(self) -> dict[str, int]:
         """Calls by name, most first.
@@ -96,7 +107,40 @@ class Tracer:
                 said += data
         return ""
 
+    def _await_held(self, tracer: subprocess.Popen[bytes]) -> None:
+        """Wait until every thread is stopped and the tracer sleeps, having seen all of them stop.
+
+        A thread that is stopped for a call looks the same as one that is held, but the tracer wakes up for it. Between
+        the one and the other lies an instant, hence two looks at a tracer that has not run between them.
+        """
+        deadline = time.monotonic() + HOLD_TIMEOUT_S
+        before: int | None = None
+        while tracer.poll() is None and time.monotonic() < deadline:
+            stopped = _state(Path(f"/proc/{tracer.pid}")) == "S" and all(map(_is_held, self._pids))
+            now = totals([tracer.pid])
+            switches = now.voluntary_switches + now.involuntary_switches
+            if stopped and switches == before:
+                return
+            before = switches if stopped else None
+            time.sleep(LOOK_S)
+
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _is_held(pid: int) -> bool:
+    """All threads are stopped, under a tracer; or have ended."""
+    try:
+        return all(_state(thread) in "tZX" for thread in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return True
+
+
+def _state(process: Path) -> str:
+    """Its letter in proc_pid_stat(5); X if it is gone."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
