@@ -56,6 +56,9 @@ class AllBut:
         self._lost = lost
         self.random: Random = NoChance()
 
+    def __str__(self) -> str:
+        return f"all but {self._lost}"
+
     def names(self, changes: int) -> list[int]:
         return [number for number in range(changes) if number != self._lost]
 
