@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from blumfeld.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, decode_offsets
 from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
 from blumfeld.testing.fake_files import Fault, Luck
 from blumfeld.testing.fake_runtime import FakeRuntime
@@ -397,6 +398,66 @@ def test_a_close_does_not_speak_for_a_round_that_still_runs() -> None:
     log.log.close()
     assert log.log.flushed_end_offset == 0
     node.runtime.advance(SYNC_MS)
+    node.end()
+
+
+def recovery_points(node: Node) -> dict[TopicPartition, int]:
+    data = node.runtime.files.read_bytes(f"/data/{RECOVERY_POINTS}")
+    return decode_offsets(data, RECOVERY_POINTS)
+
+
+def test_a_clean_stop_leaves_the_end_of_each_log_as_its_recovery_point() -> None:
+    """Also of those that were closed while a sync of them still ran, with what was written and rolled meanwhile."""
+    node = new_node(Durability())
+    slow_syncs(node)
+    logs = [
+        node.open(TopicPartition("topic", n), segment_bytes=400, index_interval_bytes=0) for n in range(3)
+    ]
+    logs[0].fill(2)
+    logs[1].fill(3, 3, value_bytes=100)
+    logs[1].fill(3, 3, value_bytes=100)  # rolls: its names and indexes are being synced
+    for log in logs:
+        log.log.flush()
+    node.runtime.advance(1)
+    logs[0].fill(5)
+    for log in logs:
+        log.log.close()
+    node.stop()
+    assert recovery_points(node) == {
+        TopicPartition("topic", n): log.log.written_end_offset for n, log in enumerate(logs)
+    }
+    assert node.runtime.files.exists(f"/data/{CLEAN_SHUTDOWN}")
+    node.crash()
+    assert [len(node.open(TopicPartition("topic", n)).spans()) for n in range(3)] == [2, 4, 0]
+    node.end()
+
+
+def test_a_sync_that_fails_after_the_close_leaves_no_clean_stop() -> None:
+    """The error is told to the round that ran; the sync of the close heard nothing of it."""
+    node = new_node(Durability())
+    slow_syncs(node)
+    (log,) = open_logs(node, 1)
+    log.fill(2)
+    log.log.flush()
+    node.runtime.advance(1)
+    log.log.close()
+    node.runtime.disk.inject(Fault(operation="fdatasync", path_part=".log"))
+    with pytest.raises(OSError, match="offline"):
+        node.stop()
+    assert not node.runtime.files.exists(f"/data/{CLEAN_SHUTDOWN}")
+    node.end()
+
+
+def test_a_log_that_is_opened_anew_waits_for_the_sync_that_ran_when_it_was_closed() -> None:
+    node = new_node(Durability())
+    slow_syncs(node)
+    (log,) = open_logs(node, 1)
+    log.fill(2)
+    log.log.flush()
+    node.runtime.advance(1)
+    log.log.close()
+    again = node.open(TopicPartition("topic", 0))
+    assert again.log.flushed_end_offset == log.log.flushed_end_offset == 2
     node.end()
 
 

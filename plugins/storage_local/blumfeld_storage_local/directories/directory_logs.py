@@ -41,6 +41,8 @@ class DirectoryLogs:
         self.broker_epoch: int | None = None
         """Of the clean-shutdown file that was there; ``None``: there was none."""
         self.all_clean = True
+        self._closing: dict[TopicPartition, LogState] = {}
+        """Logs that were closed while a sync of them ran."""
         self._checkpoints: Checkpoints | None = None
         self._unlock = _nothing
 
@@ -93,10 +95,25 @@ class DirectoryLogs:
     def log_closed(self, log: LogState) -> None:
         """It is closed, or discarded."""
         self.note_offsets(log)
-        if log.clean:
-            self.clean[log.partition] = None
-        else:
+        if not log.clean:
             self.all_clean = False
+            return
+        self.clean[log.partition] = None
+        if log.waits_for_last_sync:
+            self._closing[log.partition] = log
+
+    async def last_sync(self, partition: TopicPartition) -> None:
+        """Wait for the sync that ran when it was closed, and know then up to where the log lasts.
+
+        :raises OSError: it failed, so that the directory is offline
+        """
+        log = self._closing.get(partition)
+        if log is None:
+            return
+        await log.last_sync()
+        if self._closing.pop(partition, None) is log:
+            self.home.check()
+            self.note_offsets(log)
 
     async def save(self) -> None:
         """Checkpoints and marks as they are now last, or the directory is offline.
@@ -116,6 +133,7 @@ class DirectoryLogs:
         self.found.pop(partition, None)
         self.clean.pop(partition, None)
         self.looked.pop(partition, None)
+        self._closing.pop(partition, None)
         self.checkpoints.forget(partition)
 
     async def stop(self, logs: Sequence[LocalLog], broker_epoch: int) -> None:
@@ -132,6 +150,8 @@ class DirectoryLogs:
                     log.close()
                 except OSError as error:
                     home.events.error("log not closed", log=log.directory, error=str(error))
+            for partition in list(self._closing):
+                await self.last_sync(partition)
             await self.checkpoints.save_all()
             # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
             if self.all_clean and all(partition in self.clean for partition in self.found):

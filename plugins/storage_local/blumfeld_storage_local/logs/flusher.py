@@ -113,7 +113,7 @@ class SyncWork:
 class Flusher:
     """Flushes one log off the loop, in the rounds that it takes part in."""
 
-    __slots__ = ("_closed", "_files", "_log", "_rounds", "_served", "_waiters", "_work")
+    __slots__ = ("_closed", "_files", "_last", "_log", "_rounds", "_served", "_waiters", "_work")
 
     def __init__(self, log: Flushed, files: Files, rounds: Rounds) -> None:
         self._log = log
@@ -124,6 +124,7 @@ class Flusher:
         """Those whose round runs."""
         self._work: SyncWork | None = None
         self._closed = False
+        self._last: Completion[bool] | None = None
 
     @property
     def is_syncing(self) -> bool:
@@ -156,8 +157,15 @@ class Flusher:
             self._work.target = min(self._work.target, offset)
 
     def close(self) -> None:
-        """The log is closed, and whoever closed it synced what there was: nothing of it is touched any more."""
+        """The log is closed, and whoever closed it syncs what there is: nothing of it is touched any more."""
         self._closed = True
+        if self._work is not None and self._last is None:
+            self._last = Completion()
+
+    @property
+    def last_round(self) -> Completion[bool] | None:
+        """The round that ran when it was closed, if one did: completes with its end; whether nothing went wrong."""
+        return self._last
 
     # For the rounds
 
@@ -184,6 +192,7 @@ class Flusher:
             log.names_unsynced |= work.names
             gone = self._closed or any(not segment.is_open for segment in work.segments)
             if not gone or error.errno not in (errno.EBADF, errno.ENOENT):
+                self._round_was_last(went_well=False)
                 return error  # also of a log that was closed meanwhile: its own sync may not be told a second time
             if not self._closed:
                 self._rounds.join(self)  # segments went away meanwhile: it must be done again
@@ -195,6 +204,7 @@ class Flusher:
                 segment.synced(size, cuts)
             log.flushed_end_offset = max(log.flushed_end_offset, work.target)
         self._tell(None)
+        self._round_was_last(went_well=True)
         return None
 
     def fail(self, error: OSError) -> None:
@@ -203,6 +213,11 @@ class Flusher:
         self._served += self._waiters
         self._waiters = []
         self._tell(error)
+        self._round_was_last(went_well=False)
+
+    def _round_was_last(self, *, went_well: bool) -> None:
+        if self._last is not None and not self._last.done:
+            self._last.complete(went_well)
 
     def _tell(self, error: OSError | None) -> None:
         served, self._served = self._served, []

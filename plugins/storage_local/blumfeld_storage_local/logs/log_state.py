@@ -160,6 +160,25 @@ class LogState:
         first = self._segments.index_of(self.recovery_point)
         return [self._segments[at] for at in range(first, len(self._segments))]
 
+    @property
+    def waits_for_last_sync(self) -> bool:
+        """Closed, while a round of syncs ran for it that has not ended yet."""
+        last = self._flusher.last_round
+        return last is not None and not last.done
+
+    async def last_sync(self) -> None:
+        """Wait for that round. Only if it went well, as the sync of the close did, all of the log lasts: the kernel
+        tells an error to one of the two.
+        """
+        last = self._flusher.last_round
+        if last is not None and await last and self.clean:
+            self._all_synced()
+
+    def _all_synced(self) -> None:
+        for segment in self._segments:
+            segment.index_unsynced = False
+        self.flushed_end_offset = self.appended_end_offset
+
     def flush_ended(self, error: OSError | None) -> None:
         """For the flusher: the flushed end moved, or never will again."""
         raise NotImplementedError

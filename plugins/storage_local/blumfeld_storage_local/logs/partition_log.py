@@ -231,11 +231,8 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
         indexes = [segment for segment in self._segments if segment.index_unsynced]
         if files or indexes:
             sync(self._home.files, self.directory, files, indexes, True)
-        if self._flusher.is_syncing:
-            return  # the kernel tells an error once: only the round that runs could say that all went well
-        for segment in indexes:
-            segment.index_unsynced = False
-        self.flushed_end_offset = end_offset
+        if not self._flusher.is_syncing:
+            self._all_synced()
 
     def discard(self) -> None:
         """Close without keeping anything: its directory goes."""

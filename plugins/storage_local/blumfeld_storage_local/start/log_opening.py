@@ -38,6 +38,7 @@ async def open_partition(
     """
     home, checkpoints = at.home, at.checkpoints
     directory = f"{home.path}/{partition_dir(partition)}"
+    await at.last_sync(partition)
     clean = partition in at.clean
     at.clean.pop(partition, None)
     looked = await _look(at, partition, directory, topic_id)
