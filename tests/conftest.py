@@ -5,6 +5,13 @@ from __future__ import annotations
 import gc
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, however busy the machine is; others with `--hypothesis-profile=default`.
+settings.register_profile(
+    "blumfeld", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("blumfeld")
 
 
 @pytest.fixture(scope="module", autouse=True)

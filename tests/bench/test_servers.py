@@ -17,7 +17,14 @@ from blumfeld.bench.system_calls import Tracer, TracerError, missing
 from blumfeld.bench.usage import reset_peak, totals, tree, used
 
 SMALL = (sys.executable, "-S", str(Path(__file__).with_name("small_server.py")), "{port}", "{folder}")
-BUSY = "import time\nwhile time.process_time() < 0.3: sum(range(100_000))\ntime.sleep(30)\n"
+BUSY = """
+import sys, time
+print(flush=True); sys.stdin.readline()
+began = time.process_time()
+while time.process_time() - began < 0.3: sum(range(10_000))
+time.sleep(0.001)
+print(flush=True); sys.stdin.readline()
+"""
 
 
 def test_a_server_is_up_when_it_answers_and_gone_when_stopped(tmp_path: Path) -> None:
@@ -67,21 +74,23 @@ def test_a_server_can_be_bound_to_a_core(tmp_path: Path) -> None:
 
 def test_usage_is_of_the_part_between_two_looks() -> None:
     """0.3 s of CPU time, to a few ms, where ticks alone would know it to 10."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", BUSY])
-    try:
-        before = totals([process.pid])
-        deadline = time.monotonic() + 30
-        while totals([process.pid]).cpu_s < 0.3 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.05)
-        usage = used(before, totals([process.pid]))
-        assert usage.user_s + usage.system_s == pytest.approx(0.31, abs=0.03)
-        assert usage.user_s > usage.system_s
-        assert usage.rss_bytes > 4e6
-        assert usage.voluntary_switches >= 1
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdout.readline()
+            before = totals([process.pid])
+            process.stdin.write(b"\n")
+            process.stdout.readline()
+            usage = used(before, totals([process.pid]))
+            assert usage.user_s + usage.system_s == pytest.approx(0.31, abs=0.03)
+            assert usage.user_s > usage.system_s
+            assert usage.rss_bytes > 4e6
+            assert usage.voluntary_switches >= 1
+        finally:
+            process.kill()
 
 
 def test_the_peak_begins_anew() -> None:
@@ -101,10 +110,10 @@ def test_the_peak_begins_anew() -> None:
 
 
 def test_the_tree_follows_children_into_sessions_of_their_own() -> None:
-    script = "import os, time\nif os.fork() == 0: os.setsid()\ntime.sleep(30)"
+    script = "import os, time\nif os.fork() == 0: os.setsid()\ntime.sleep(90)"
     process = subprocess.Popen([sys.executable, "-S", "-c", script], start_new_session=True)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(tree(process.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         found = tree(process.pid)

@@ -61,13 +61,16 @@ def test_bulk_histograms_are_those_of_the_library() -> None:
 
 
 def test_the_loop_wakes_when_it_should() -> None:
-    """Never before, and at its best within a third of a millisecond after, for short waits and long ones."""
+    """Never before, and at its best within a third of a millisecond after, for short waits and long ones.
+
+    A busy machine wakes it late, but not for ever.
+    """
     sleep_precisely()
     loop = Loop()
     try:
         for wait_ns in (30_000, 400_000, 5_000_000):
-            late = []
-            for _ in range(10):
+            late: list[int] = []
+            while len(late) < 10 or (min(late) >= 300_000 and len(late) < 2_000):
                 until = monotonic_ns() + wait_ns
                 loop.serve(until, 16)
                 late.append(monotonic_ns() - until)
