@@ -9,6 +9,12 @@ class ArchiveError(Exception):
     """
 
 
+class AwayError(ArchiveError):
+    """The broker, or another service that is needed, doesn't answer. That can pass by itself: nothing is lost, and the
+    same may be tried again.
+    """
+
+
 class LedgerConflictError(ArchiveError):
     """A commit would overlap another, leave a hole, or another writer holds the archive. Nothing was published."""
 

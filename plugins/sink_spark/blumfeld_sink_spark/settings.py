@@ -46,6 +46,11 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_offsets_per_trigger: int = 0
     """0 is no limit."""
     trigger_ms: int = 10_000
+    reconnect_timeout_ms: int = 86_400_000
+    """How long ``run`` waits for a broker that went away before it gives up; 0 gives up at once, -1 never does.
+    A day is more than a maintenance takes, and less than the seven days after which a topic's records go by
+    default.
+    """
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     headers: bool = False
     """Read and keep headers (table ``raw``)."""
@@ -128,6 +133,10 @@ def check(settings: ArchiveSettings) -> ArchiveSettings:
     _check_decimal(settings.decimal)
     if settings.trigger_ms < 0:
         raise SettingsError("archive.trigger_ms: negative; allowed: 0 (at once) or more")
+    if settings.reconnect_timeout_ms < -1:
+        raise SettingsError(
+            "archive.reconnect_timeout_ms: allowed: -1 (no limit), 0 (give up at once) or more"
+        )
     if settings.row_group_rows < 1:
         raise SettingsError("archive.row_group_rows: allowed: 1 or more")
     if settings.max_offsets_per_trigger < 0:

@@ -10,7 +10,7 @@ from blumfeld_sink_spark.commands.times import position
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings, load
-from blumfeld_sink_spark.spark.progress import BatchDone, Notice, ProgressFile, Totals, batch_done
+from blumfeld_sink_spark.spark.progress import BatchDone, Notice, ProgressFile, Totals, Waiting, batch_done
 
 RECORD = CommitRecord(
     query="q-1",
@@ -41,6 +41,8 @@ def test_a_batch_is_told_in_a_line_with_rate_ratio_lag_and_findings() -> None:
         "2 gaps, 1 in quarantine"
     )
     assert live.line_of(Notice(text="mind")) == "mind"
+    waiting = Waiting(text="b:9092 doesn't answer", away_s=65.2, next_s=8.0)
+    assert live.line_of(waiting) == "waiting, away for 65 s, asking again in 8 s: b:9092 doesn't answer"
 
 
 def test_partitions_that_are_furthest_behind_come_first() -> None:

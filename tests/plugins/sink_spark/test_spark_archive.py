@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -11,15 +12,16 @@ import msgspec
 import pyarrow.dataset as ds
 import pytest
 
+from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.driver import archive
-from blumfeld_sink_spark.spark.progress import BatchDone, Event, Notice
+from blumfeld_sink_spark.spark.progress import BatchDone, Event, Notice, Waiting
 from blumfeld_sink_spark.spark.readers import Reader
 from blumfeld_sink_spark.spark.session import Session, connector_jars, open_session
 from tests.plugins.sink_spark.spark_tools import make_topic, produce
@@ -167,6 +169,75 @@ def test_a_live_archive_follows_the_topic_until_it_is_stopped(
     totals = archive(settings, "run", stop, follow, session)
     assert (totals.messages, seen) == (25, 25)
     assert _offsets(tmp_path) == [(0, number) for number in range(25)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_live_archive_waits_for_a_broker_that_was_killed_and_goes_on(
+    session: Session, tmp_path: Path, reader: str
+) -> None:
+    """The client's patience is 3 s; the broker is away until the archive has asked it in vain once more."""
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    settings = make_topic(broker.address, "away", root=tmp_path / "archive")
+    settings = _named(msgspec.structs.replace(settings, trigger_ms=200), reader)
+    lease = tmp_path / "archive" / "_leases" / "archive.json"
+    stop, events = threading.Event(), list[Event]()
+    produce(broker.address, "away", 20)
+
+    def follow(event: Event) -> None:
+        events.append(event)
+        waits = [each for each in events if isinstance(each, Waiting)]
+        if isinstance(event, BatchDone) and event.batch == 0:
+            broker.kill()
+        elif isinstance(event, Waiting) and len(waits) == 2:
+            assert msgspec.json.decode(lease.read_bytes())["until_ms"] > time.time() * 1000
+            broker.start()
+            produce(broker.address, "away", 5)
+        elif isinstance(event, BatchDone):
+            stop.set()
+
+    try:
+        totals = archive(settings, "run", stop, follow, session)
+    finally:
+        broker.stop()
+    assert (totals.messages, totals.batches) == (25, 2)
+    assert _offsets(tmp_path / "archive") == [(0, number) for number in range(25)]
+    assert [each.next_s for each in events if isinstance(each, Waiting)][:2] == [1, 2]
+    assert any("works again" in each.text for each in events if isinstance(each, Notice))
+
+
+def test_a_live_archive_gives_up_when_its_time_is_up_and_stops_when_it_waits(
+    session: Session, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    settings = make_topic(broker.address, "gone", root=tmp_path / "archive")
+    settings = _named(msgspec.structs.replace(settings, trigger_ms=200, reconnect_timeout_ms=1000), "python")
+    produce(broker.address, "gone", 20)
+    stop = threading.Event()
+    try:
+        with pytest.raises(AwayError, match=r"away for 1 s.*reconnect_timeout_ms.*Nothing is lost"):
+            archive(
+                settings,
+                "run",
+                stop,
+                lambda event: broker.kill() if isinstance(event, BatchDone) else None,
+                session,
+            )
+        broker.start()
+        produce(broker.address, "gone", 5)
+
+        def follow(event: Event) -> None:
+            if isinstance(event, BatchDone):
+                broker.kill()
+            elif isinstance(event, Waiting):
+                stop.set()
+
+        patient = msgspec.structs.replace(settings, reconnect_timeout_ms=-1)
+        assert archive(patient, "run", stop, follow, session).messages == 5
+    finally:
+        broker.stop()
+    assert _offsets(tmp_path / "archive") == [(0, number) for number in range(25)]
 
 
 def test_lost_records_stop_an_archive_or_are_in_the_ledger(

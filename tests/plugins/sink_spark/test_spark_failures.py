@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.spark.failures import as_archive_error
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
@@ -38,7 +38,6 @@ def test_a_refusal_of_the_store_is_ours_too() -> None:
     ("sign", "told"),
     [
         ("java.lang.NoSuchMethodError: x", "don't fit this pyspark"),
-        ("org.apache.kafka.common.errors.TimeoutException: y", "doesn't answer"),
         (
             "java.util.concurrent.ExecutionException: UnknownTopicOrPartitionException: z",
             "a topic is missing",
@@ -47,6 +46,18 @@ def test_a_refusal_of_the_store_is_ours_too() -> None:
 )
 def test_the_connectors_failures_are_explained(sign: str, told: str) -> None:
     assert told in str(as_archive_error(f"[STREAM_FAILED] q\n{sign}\n\tat a.b.C\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "blumfeld_sink_spark.errors.AwayError: 127.0.0.1:9 doesn't answer",
+        "org.apache.kafka.common.errors.TimeoutException: y",
+        "java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 3000 milliseconds",
+    ],
+)
+def test_what_can_pass_is_told_from_what_cant(line: str) -> None:
+    assert isinstance(as_archive_error(WORKER.format(line=line)), AwayError)
 
 
 def test_another_failure_is_its_last_cause_in_one_line() -> None:

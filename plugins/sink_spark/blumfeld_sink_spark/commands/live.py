@@ -101,10 +101,15 @@ class _LiveView(_LineView):
         self._live.stop()
 
     def show(self, event: Event) -> None:
-        from blumfeld_sink_spark.spark.progress import Notice
+        from rich.text import Text
+
+        from blumfeld_sink_spark.spark.progress import Notice, Waiting
 
         if isinstance(event, Notice):
-            self._console.print(event.text, highlight=False)
+            self._console.print(event.text, highlight=False, markup=False)
+            return
+        if isinstance(event, Waiting):
+            self._live.update(Text(line_of(event)))
             return
         self._messages += event.messages
         self._bytes += event.bytes_in
@@ -146,10 +151,12 @@ def lags(done: BatchDone) -> list[tuple[str, int]]:
 
 def line_of(event: Event) -> str:
     """A notice, or a batch in one line."""
-    from blumfeld_sink_spark.spark.progress import Notice
+    from blumfeld_sink_spark.spark.progress import Notice, Waiting
 
     if isinstance(event, Notice):
         return event.text
+    if isinstance(event, Waiting):
+        return f"waiting, away for {event.away_s:,.0f} s, asking again in {event.next_s:.0f} s: {event.text}"
     behind = sum(each for _, each in lags(event))
     rate = event.bytes_in / event.seconds / 1e6 if event.seconds else 0.0
     line = (

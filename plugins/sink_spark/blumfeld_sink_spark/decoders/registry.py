@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import attrs
 import msgspec
 
-from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError
 
 TIMEOUT_S = 10.0
 TRIES = 3
@@ -188,7 +188,7 @@ class HttpRegistry:
                 trouble = error
             if attempt + 1 < TRIES:
                 time.sleep(0.2 * (attempt + 1))
-        raise ArchiveError(
+        raise AwayError(
             f"the schema registry {self._where()} can't be asked for {what}: {trouble}"
         ) from trouble
 

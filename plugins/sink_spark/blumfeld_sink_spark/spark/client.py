@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.planning import Offsets, Place, Position
@@ -49,8 +49,8 @@ class TopicState:
 class Topics:
     """The topics of an archive. One client, kept open; every answer is fresh.
 
-    Each call waits ``patience_s`` at most. :raises ArchiveError: the broker doesn't answer, refuses, or a topic
-    is missing.
+    Each call waits ``patience_s`` at most. :raises AwayError: the broker doesn't answer; :raises ArchiveError: it
+    refuses, or a topic is missing.
     """
 
     def __init__(self, settings: ArchiveSettings, patience_s: float = START_PATIENCE_S) -> None:
@@ -151,15 +151,15 @@ class Topics:
                 if time.monotonic() + 0.2 < until and _passing(error.args[0]):
                     time.sleep(0.2)
                     continue
-                raise ArchiveError(self._told(error.args[0])) from error
+                raise self._told(error.args[0]) from error
 
-    def _told(self, error: Any) -> str:
+    def _told(self, error: Any) -> ArchiveError:
         if _passing(error):
-            return (
+            return AwayError(
                 f"{self._settings.bootstrap} doesn't answer ({error.str()}); waited {self._patience_s:g} s. "
                 "Is the broker up, and is this its address?"
             )
-        return f"{self._settings.bootstrap}: {error.str()}"
+        return ArchiveError(f"{self._settings.bootstrap}: {error.str()}")
 
 
 def _spec(time_ms: int) -> Any:

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from blumfeld_sink_spark import apply
-from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.files.parquet import compression_of
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -23,7 +23,8 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import failures, planning
 from blumfeld_sink_spark.spark.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.client import Topics
-from blumfeld_sink_spark.spark.progress import Event, Notice, ProgressFile, Totals, batch_done
+from blumfeld_sink_spark.spark.patience import Patience
+from blumfeld_sink_spark.spark.progress import Event, Notice, ProgressFile, Totals, Waiting, batch_done
 from blumfeld_sink_spark.spark.readers import Choice, choose, stream
 from blumfeld_sink_spark.spark.session import Session, open_session
 from blumfeld_sink_spark.spark.sink import SINK, ArchiveSink
@@ -33,6 +34,8 @@ OnProgress = Callable[[Event], None]
 
 POLL_S = 0.1
 RENEW_S = 5.0
+PROBE_S = 5.0
+"""How long a broker that was away may take to answer before that counts as a try in vain."""
 STOP_PATIENCE_S = 60.0
 """How long a stop waits for the batch at hand, which is only run again if it doesn't end."""
 
@@ -46,6 +49,10 @@ def archive(
 ) -> Totals:
     """Archives what the topics have (``once``), what they get until ``stop`` is set (``run``), or the offsets of a
     ``backfill`` from ``starting`` to ``ending``. May be called again after any end of an earlier call, and goes on.
+
+    A broker that goes away (or another service that the decoders ask) ends ``once`` and ``backfill`` after the client's
+    patience. ``run`` then waits for it, tells so, and goes on behind what is published; for ``reconnect_timeout_ms`` at
+    most, and with the lease in hand. At the start it must be there: a wrong address looks like a broker that is away.
 
     Starts and stops Spark, unless a ``session`` is given, which stays open. To be called outside of an event
     loop; takes about 5 s before the first batch.
@@ -95,6 +102,7 @@ class _Run:
     _file: ProgressFile = attrs.field(init=False)
     _session: Session = attrs.field(init=False)
     _renewed: float = attrs.field(factory=time.monotonic)
+    _patience: Patience = attrs.field(init=False)
 
     def run(self) -> Totals:
         self.totals.query = self.beginning.identity.query
@@ -103,15 +111,59 @@ class _Run:
         self._ledger = Ledger(self.store)
         self._file = ProgressFile(self.settings)
         self._seen = self.beginning.last_batch
+        self._patience = Patience(self.settings.reconnect_timeout_ms)
         self._session = self.given or open_session(self.settings, self.choice.jars)
         try:
-            with _spoken():
-                self._watch(self._start(self._session.spark))
+            while self._worked_until_away():
+                pass
         finally:
             self._tell_said()
             if self.given is None:
                 self._session.stop()
         return self.totals
+
+    def _worked_until_away(self) -> bool:
+        """A query until its end. True: the broker went away and is back, so that another can go on."""
+        try:
+            with _spoken():
+                self._watch(self._start(self._session.spark))
+        except AwayError as error:
+            if self.mode != "run" or not self.settings.reconnect_timeout_ms:
+                raise
+            return self._back(error)
+        return False
+
+    def _back(self, error: AwayError) -> bool:
+        """Waits until the broker answers; False if the archive is stopped before.
+
+        :raises ArchiveError: it was away for too long, or it is back and isn't what it was
+        """
+        while True:
+            pause_s = self._patience.pause_s(time.monotonic())
+            if pause_s is None:
+                raise AwayError(
+                    f"{error}; it was away for {self.settings.reconnect_timeout_ms / 1000:g} s, which is all that "
+                    "archive.reconnect_timeout_ms allows. Nothing is lost: start again when it is back"
+                ) from error
+            away_s = self._patience.away_s(time.monotonic())
+            self.tell(Waiting(text=str(error), away_s=away_s, next_s=pause_s))
+            if self._stopped_within(pause_s):
+                return False
+            try:
+                topics = Topics(self.settings, PROBE_S)
+                self.beginning = begin(self.settings, self.mode, self.store, topics, self.tell)
+                return True
+            except AwayError as again:
+                error = again
+
+    def _stopped_within(self, seconds: float) -> bool:
+        """Waits, and keeps the lease."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self.stop.wait(min(left, RENEW_S)):
+                return True
+            self._renew()
+        return self.stop.is_set()
 
     def _start(self, spark: Any) -> Any:
         rows = stream(spark, self.settings, self.choice.reader, self.beginning.identity)
@@ -171,7 +223,11 @@ class _Run:
         return progress["batchId"] if progress else -1
 
     def _tell_done(self, query: Any) -> None:
-        for progress in query.recentProgress:
+        recent = query.recentProgress
+        away_s = self._patience.worked(time.monotonic()) if recent else None
+        if away_s is not None:
+            self.tell(Notice(text=f"it works again, after {away_s:.0f} s"))
+        for progress in recent:
             batch = progress["batchId"]
             if batch <= self._seen:
                 continue

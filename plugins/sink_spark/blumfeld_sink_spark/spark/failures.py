@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 
 _OURS = re.compile(
-    r"^(?:blumfeld_sink_spark\.[\w.]+\.)?(?P<kind>ArchiveError|LedgerConflictError|SettingsError|StoreError): "
-    r"(?P<text>.+)$",
+    r"^(?:blumfeld_sink_spark\.[\w.]+\.)?"
+    r"(?P<kind>ArchiveError|AwayError|LedgerConflictError|SettingsError|StoreError): (?P<text>.+)$",
     re.MULTILINE,
 )
 _KAFKA = {
@@ -17,12 +17,20 @@ _KAFKA = {
         "records that were to be read are gone (retention, or a topic made anew); to go on without them set "
         "archive.fail_on_data_loss = false"
     ),
-    "Cannot fetch record for offset": "the broker didn't give records that were planned. Is it up?",
-    "org.apache.kafka.common.errors.TimeoutException": "the broker doesn't answer. Is it up?",
     "java.lang.NoSuchMethodError": (
         "the Kafka connector's jars don't fit this pyspark; take reader = python, or the jars of the same version"
     ),
     "java.lang.OutOfMemoryError": "Spark's memory is full; give spark.driver.memory more",
+}
+_AWAY = {
+    "Cannot fetch record for offset": "the broker didn't give records that were planned. Is it up?",
+    "org.apache.kafka.common.errors.TimeoutException": "the broker doesn't answer. Is it up?",
+    "org.apache.kafka.common.errors.DisconnectException": "the broker let go of the connection. Is it up?",
+}
+"""What can pass by itself."""
+_KINDS: dict[str, type[ArchiveError]] = {
+    "AwayError": AwayError,
+    "LedgerConflictError": LedgerConflictError,
 }
 _CAUSE = re.compile(
     r"^(?:Caused by: )?(?P<name>[\w.$]+(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE
@@ -34,11 +42,13 @@ def as_archive_error(text: str) -> ArchiveError:
     """The refusal in a failed query's message: ours with its own words, else the innermost cause in one line."""
     ours = list(_OURS.finditer(text))
     if ours:
-        kind = LedgerConflictError if ours[-1]["kind"] == "LedgerConflictError" else ArchiveError
-        return kind(ours[-1]["text"].strip())
+        return _KINDS.get(ours[-1]["kind"], ArchiveError)(ours[-1]["text"].strip())
     for sign, meaning in _KAFKA.items():
         if sign in text:
             return ArchiveError(f"{meaning} ({_last_cause(text)})")
+    for sign, meaning in _AWAY.items():
+        if sign in text:
+            return AwayError(f"{meaning} ({_last_cause(text)})")
     return ArchiveError(f"the query failed: {_last_cause(text)}")
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
@@ -44,7 +44,8 @@ def read_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.Re
 
     Where the topic lost the start of the range, it is an error, or skipped without ``fail_on_data_loss``.
 
-    :raises ArchiveError: records are lost, the broker refuses, or nothing came for as long as the patience
+    :raises AwayError: nothing came for as long as the patience
+    :raises ArchiveError: records are lost, or the broker refuses
     """
     from confluent_kafka import TopicPartition
 
@@ -98,7 +99,7 @@ class _Range:
             if self._next > before:
                 heard = now
             elif now - heard > patience:
-                raise ArchiveError(
+                raise AwayError(
                     f"{self._settings.bootstrap} gave nothing of {self._name} from offset {self._next} on "
                     f"for {patience:g} s, {self._wanted.end} was its end. Is the broker up?"
                 )

@@ -19,6 +19,17 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker is away; what is published stays, and the archive goes on behind it when it is back."""
+
+    text: str
+    """What was asked in vain."""
+    away_s: float
+    """So far."""
+    next_s: float
+    """Until the broker is asked again."""
+
+
 class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is published."""
 
@@ -51,7 +62,7 @@ class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes_in / self.bytes_out if self.bytes_out else 0.0
 
 
-Event = Notice | BatchDone
+Event = Notice | Waiting | BatchDone
 
 
 class Totals(msgspec.Struct, kw_only=True):
