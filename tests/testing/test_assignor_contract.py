@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 from hypothesis.errors import Flaky
 
 from blumfeld.spi.assignors import Assignment, AssignmentSpec, AssignorError, ConsumerAssignor
@@ -239,9 +240,17 @@ PLANTED = {
 """Assignor → the rule of the kit that must find it."""
 
 
-@pytest.mark.timeout(
-    400
-)  # a failure found is shrunk, and shown as a difference of large mappings: slow on a busy machine
+@pytest.fixture
+def finding_is_enough() -> Iterator[None]:
+    """A failure found isn't made small, which takes ten times as long."""
+    now = settings.get_current_profile_name()
+    settings.register_profile("finding is enough", phases=[Phase.generate], database=None)
+    settings.load_profile("finding is enough")
+    yield
+    settings.load_profile(now)
+
+
+@pytest.mark.usefixtures("finding_is_enough")
 @pytest.mark.parametrize(
     ("planted", "rule"), PLANTED.items(), ids=lambda value: getattr(value, "__name__", None)
 )
