@@ -17,7 +17,9 @@ from blumfeld_sink_spark.spark.planning import Offsets, Place, Position
 START_PATIENCE_S = 15.0
 """How long a broker may be away when an archive starts."""
 
-_JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
+JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
+"""Settings that librdkafka doesn't have, and those that are ours."""
+
 _JAAS = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
 
 
@@ -32,7 +34,7 @@ def client_config(settings: ArchiveSettings) -> dict[str, Any]:
     for key, value in settings.kafka.items():
         if key == "sasl.jaas.config":
             config.update({f"sasl.{name}": found for name, found in _JAAS.findall(value)})
-        elif key not in _JAVA_ONLY:
+        elif key not in JAVA_ONLY:
             config[key] = value
     return config
 
