@@ -20,6 +20,15 @@ class OffsetRange(msgspec.Struct, frozen=True, order=True):
     end: int
 
 
+class Seam(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A partition that a new query goes on with right where the batch of another ended."""
+
+    topic: str
+    partition: int
+    query: str
+    batch: int
+
+
 class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a task wrote and synced under ``_staging``, seen by nobody yet."""
 

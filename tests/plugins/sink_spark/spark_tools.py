@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +59,14 @@ def produce(bootstrap: str, topic: str, count: int, transactions: str = "", part
             producer.commit_transaction(30)
         elif end == "a":
             producer.abort_transaction(30)
+
+
+def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
+    """These messages, in partition 0, at one time."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value, timestamp=TIME_MS, partition=0)
+    assert producer.flush(30) == 0
 
 
 def committed_end(settings: ArchiveSettings, wanted: int) -> int:

@@ -24,7 +24,8 @@ from blumfeld_sink_spark.spark.driver import archive
 from blumfeld_sink_spark.spark.progress import BatchDone, Event, Notice, Waiting
 from blumfeld_sink_spark.spark.readers import Reader
 from blumfeld_sink_spark.spark.session import Session, connector_jars, open_session
-from tests.plugins.sink_spark.spark_tools import make_topic, produce
+from tests.plugins.sink_spark.archive_tools import write_capture
+from tests.plugins.sink_spark.spark_tools import make_topic, produce, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -103,6 +104,25 @@ def test_without_its_checkpoint_an_archive_goes_on_at_the_ledgers_end(
     assert archive(settings, "once", on_progress=events.append, session=session).messages == 5
     assert any("lost-checkpoint-0 at 30" in event.text for event in events if isinstance(event, Notice))
     assert _offsets(tmp_path) == [(0, number) for number in range(35)]
+
+
+def test_a_gap_where_the_checkpoint_was_lost_is_named(
+    bootstrap: str, session: Session, tmp_path: Path
+) -> None:
+    """A feed of 40 trades of which one is missing right where the second query begins."""
+    settings = _named(make_topic(bootstrap, "seam", root=tmp_path / "archive"), "python")
+    settings = msgspec.structs.replace(settings, decoders=("binance-usdm",), skew_ms=0)
+    lines = write_capture(tmp_path / "capture", seconds=40).read_bytes().splitlines()
+    values = [value for _, _, value in (line.partition(b" ") for line in lines) if b"@trade" in value]
+    send(bootstrap, "seam", values[:20])
+    assert archive(settings, "once", session=session).gaps == 0
+    (tmp_path / "archive" / "_checkpoints").rename(tmp_path / "_away")
+    send(bootstrap, "seam", values[21:])
+    assert archive(settings, "once", session=session).gaps == 1
+    found = ds.dataset(str(tmp_path / "archive" / "gaps"), partitioning=None).to_table().to_pylist()
+    assert [(row["kind"], row["k_offset"], row["missing"]) for row in found if row["stream"] == "trade"] == [
+        ("gap", 20, 1)
+    ]
 
 
 def test_a_checkpoint_of_other_topics_and_files_that_are_gone_are_refused(

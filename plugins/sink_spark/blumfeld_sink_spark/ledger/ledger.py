@@ -7,7 +7,7 @@ them, so that opening reads only those behind it; it is a copy of what the recor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.rules import Chain, Partition, Spans
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.ledger.sums import Sums
-from blumfeld_sink_spark.records import CommitRecord, OffsetRange
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam
 
 COMMITS = "_commits"
 CHECKPOINT = "checkpoint.json"
@@ -157,6 +157,24 @@ class Ledger:
                 else:
                     found.append(OffsetRange(topic, partition, span.start, span.end))
         return tuple(found)
+
+    def seams(self, starts: Mapping[Partition, int]) -> tuple[Seam, ...]:
+        """Of partitions that a new query is to begin at these offsets: the batch of an earlier one that ended just
+        there, sorted. Of each query only its end is looked at, and batches back to where it had the partition.
+        """
+        found = {}
+        for query, known in self._queries.items():
+            wanted = {where for where, start in starts.items() if known.chain.ends.get(where) == start}
+            for path in reversed(self.record_paths(query) if wanted else []):
+                record = self.read(path, stateless)
+                for taken in record.ranges:
+                    where = (taken.topic, taken.partition)
+                    if where in wanted and taken.end == starts[where]:
+                        found[where] = Seam(*where, query, record.batch)
+                wanted -= found.keys()
+                if not wanted:
+                    break
+        return tuple(found[where] for where in sorted(found))
 
     def topics(self) -> list[str]:
         """Topics with anything committed, sorted."""

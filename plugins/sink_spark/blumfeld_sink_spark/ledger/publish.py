@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import attrs
 from msgspec import structs
@@ -22,7 +22,8 @@ from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.names import final_path
 from blumfeld_sink_spark.ledger.rules import named
 from blumfeld_sink_spark.ledger.store import ArchiveStore
-from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, StagedFile, TaskResult
+from blumfeld_sink_spark.quality import carried_over
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, Seam, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 
 Say = Callable[[str], None]
@@ -54,13 +55,14 @@ def publish(
     settings: ArchiveSettings,
     now_ms: int,
     seconds: float,
+    seams: Sequence[Seam] = (),
     say: Say = to_stderr,
 ) -> CommitRecord:
     """Makes one batch part of the archive, or finds that it is, and returns its record.
 
     May be called again after a crash at any point, with the same ``planned`` and newly staged files. Where it
     raises, nothing of the batch is in the archive (but see ``ArchiveStore.certain``), and the same call may be made
-    again.
+    again. ``seams`` are those of the query, the same at each call: what its first batch goes on from.
 
     :raises LedgerConflictError: offsets that are committed or left out, another writer at the same offsets, or
         results that don't fit the plan. Nothing was published
@@ -87,7 +89,7 @@ def publish(
         done = ledger.find(query, batch)
         if done is not None:
             return _already(store, done, draft, results, say)
-        return _commit(store, ledger, _prepared(store, ledger, draft, results, settings), say)
+        return _commit(store, ledger, _prepared(store, ledger, draft, results, settings, seams), say)
     except (ArchiveError, OSError) as error:
         with suppress(OSError):
             _sweep(store, results)
@@ -104,6 +106,7 @@ def _prepared(
     draft: CommitRecord,
     results: Sequence[TaskResult],
     settings: ArchiveSettings,
+    seams: Sequence[Seam],
 ) -> _Batch:
     """The part that nobody sees: all rules checked, gaps staged.
 
@@ -112,11 +115,21 @@ def _prepared(
     ledger.check(draft)
     taken = _moves(draft, results)
     previous = ledger.last(draft.query)
-    found = gaps.stage(store, draft, previous.state if previous else {}, results, settings)
+    state = previous.state if previous else _begun(ledger, seams)
+    found = gaps.stage(store, draft, state, results, settings)
     moves = (*taken, *found.files)
     entries = sorted((entry for _, entry in moves), key=lambda entry: entry.path)
     record = structs.replace(draft, files=tuple(entries), gaps=found.rows, state=found.state)
     return _Batch(record, tuple((staged, entry.path) for staged, entry in moves))
+
+
+def _begun(ledger: Ledger, seams: Sequence[Seam]) -> dict[str, Any]:
+    """The state before the first batch of a query."""
+    states = {
+        (query, batch): ledger.read(record_path(query, batch)).state
+        for query, batch in sorted({(seam.query, seam.batch) for seam in seams})
+    }
+    return carried_over([(states[seam.query, seam.batch], seam.topic, seam.partition) for seam in seams])
 
 
 def _commit(store: ArchiveStore, ledger: Ledger, ready: _Batch, say: Say) -> CommitRecord:

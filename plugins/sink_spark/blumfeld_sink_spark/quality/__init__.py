@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from blumfeld_sink_spark.quality.stitch import stitch
+from blumfeld_sink_spark.quality.stitch import carried_over, stitch
 from blumfeld_sink_spark.quality.summary import Summariser
 
 if TYPE_CHECKING:
     from blumfeld.spi.decoders import Continuity, Decoder
 
-__all__ = ["Summariser", "continuity_of", "stitch"]
+__all__ = ["Summariser", "carried_over", "continuity_of", "stitch"]
 
 
 def continuity_of(decoders: Sequence[Decoder]) -> Mapping[str, Continuity]:

@@ -33,6 +33,8 @@ from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.tables import GAPS, tables
 
 DATA_LOSS = "data_loss"
+_GROUPS = ("chains", "checks", "ts")
+"""Of ``State``; the first two words of a key are topic and partition."""
 
 Row = dict[str, Any]
 
@@ -69,10 +71,26 @@ def stitch(
             carried.ts[where] = max(summary.ts, carried.ts.get(where, summary.ts))
     rows += [_lost(carried, gone) for gone in lost]
     rows.sort(key=lambda row: tuple(row[name] for name in _ORDER))
-    for group in ("chains", "checks", "ts"):
+    for group in _GROUPS:
         setattr(carried, group, dict(sorted(getattr(carried, group).items())))
     made: dict[str, Any] = msgspec.to_builtins(carried)
     return made, pa.Table.from_pylist(rows, schema=tables()[GAPS].schema)
+
+
+def carried_over(parts: Sequence[tuple[dict[str, Any], str, int]]) -> dict[str, Any]:
+    """The state that a query begins with which goes on where others ended: of each of these states what it says of
+    one topic and partition.
+    """
+    begun = State()
+    for state, topic, partition in parts:
+        place = [topic, str(partition)]
+        known = msgspec.convert(state, State)
+        for group in _GROUPS:
+            there = getattr(known, group)
+            taken = {key: there[key] for key in there if msgspec.json.decode(key)[:2] == place}
+            getattr(begun, group).update(taken)
+    made: dict[str, Any] = msgspec.to_builtins(begun)
+    return made
 
 
 _ORDER = ("topic", "k_partition", "k_offset", "venue", "symbol", "stream", "kind")

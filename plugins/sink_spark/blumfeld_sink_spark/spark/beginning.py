@@ -127,6 +127,7 @@ def _new(settings: ArchiveSettings, mode: str, ledger: Ledger, topics: Topics, t
         topic_pattern=settings.topic_pattern,
         starting=planning.to_json(starting),
         ending=planning.to_json(ending) if ending is not None else None,
+        seams=ledger.seams(starting),
     )
 
 

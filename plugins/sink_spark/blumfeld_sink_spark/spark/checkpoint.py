@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.records import OffsetRange, Seam
 from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.planning import Offsets
 
@@ -37,6 +37,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of every partition that there was."""
     ending: dict[str, dict[str, int]] | None = None
     """Of a backfill."""
+    seams: tuple[Seam, ...] = ()
+    """Where the query goes on from, found once: batch 0 run again finds the same gaps, whatever was committed since.
+    """
 
 
 class Checkpoint:
@@ -98,6 +101,11 @@ class Checkpoint:
                 )
             return planning.from_json(identity.starting)
         return parse_offsets(self._log(batch), str(self.path / "offsets" / str(batch)))
+
+    def seams(self) -> tuple[Seam, ...]:
+        """Of the query."""
+        identity = self.identity()
+        return identity.seams if identity is not None else ()
 
     def planned(self, batch: int, fresh: int | None = None) -> tuple[OffsetRange, ...]:
         """What a batch reads, from Spark's log.

@@ -109,6 +109,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             settings=self._settings,
             now_ms=time.time_ns() // 1_000_000,
             seconds=checkpoint.seconds_since_planned(batch_id),
+            seams=checkpoint.seams() if batch_id == 0 else (),
         )
         deliver(store, ledger, self._settings)
 

@@ -12,7 +12,7 @@ import pytest
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError, SettingsError
 from blumfeld_sink_spark.ledger.ledger import CHECKPOINT_EVERY, Ledger, record_path
 from blumfeld_sink_spark.ledger.store import ArchiveStore
-from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, Seam
 
 from .ledger_tools import opened, record_of
 
@@ -118,6 +118,16 @@ def test_a_checkpoint_that_is_worth_nothing_costs_time_only(store: ArchiveStore,
             store.put(path, data.replace(b'"version":1', b'"version":2'))
     assert store.exists(path) is (harm != "gone")
     same(written, Ledger(store).load())
+
+
+def test_a_seam_is_found_without_reading_all_that_was_committed(store: ArchiveStore) -> None:
+    filled(store, 50)
+    filled(store, 50, query="other", topic="u")
+    counting = CountingStore(store)
+    ledger = Ledger(counting).load()
+    counting.reads.clear()
+    assert ledger.seams({("t", 0): 500, ("u", 0): 490}) == (Seam("t", 0, "q", 49),)
+    assert len(counting.reads) == 1
 
 
 def test_a_writer_sees_what_others_commit_when_it_loads(store: ArchiveStore) -> None:

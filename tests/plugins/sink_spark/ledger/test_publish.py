@@ -15,7 +15,7 @@ from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger import intents
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError
-from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam, TaskResult
 
 from .ledger_tools import (
     DAY,
@@ -74,6 +74,42 @@ def test_gaps_are_found_over_the_border_of_batches(store: ArchiveStore) -> None:
     (path,) = (entry.path for entry in records[1].files if entry.table == "gaps")
     rows = pq.read_table(store.open_input(path), partitioning=None).to_pylist()
     assert [(row["k_offset"], row["expected"], row["got"], row["missing"]) for row in rows] == [(7, 7, 8, 1)]
+
+
+def _gaps(store: ArchiveStore, *records: CommitRecord) -> list[tuple[int, int, int]]:
+    """Partition, offset and what is missing there."""
+    paths = [entry.path for record in records for entry in record.files if entry.table == "gaps"]
+    rows = [
+        row for path in paths for row in pq.read_table(store.open_input(path), partitioning=None).to_pylist()
+    ]
+    return sorted((row["k_partition"], row["k_offset"], row["missing"]) for row in rows)
+
+
+def test_a_gap_right_where_a_new_query_goes_on_is_found(store: ArchiveStore) -> None:
+    """The feed misses a message before each offset that 7 divides: in partition 0 that is the seam, in partition 1 one
+    before it and one behind. A partition that the new query begins elsewhere has a chain of its own.
+    """
+    Work(ranges=(OffsetRange("ticks", 0, 0, 6),)).publish(store)
+    Work(batch=1, ranges=(OffsetRange("ticks", 0, 6, 7), OffsetRange("ticks", 1, 0, 10))).publish(store)
+    Work(batch=2, ranges=(OffsetRange("ticks", 1, 10, 12), OffsetRange("ticks", 2, 0, 7))).publish(store)
+    ledger = Ledger(store).load()
+    seams = ledger.seams({("ticks", 0): 7, ("ticks", 1): 12, ("ticks", 2): 5, ("ticks", 3): 0})
+    assert seams == (Seam("ticks", 0, QUERY, 1), Seam("ticks", 1, QUERY, 2))
+    ranges = (OffsetRange("ticks", 0, 7, 20), OffsetRange("ticks", 1, 12, 20), OffsetRange("ticks", 2, 7, 13))
+    taken_over = Work(query="feed-2", ranges=ranges)
+    record = taken_over.publish(store, seams=seams)
+    assert _gaps(store, record) == [(0, 7, 1), (0, 14, 1), (1, 14, 1)]
+    assert taken_over.publish(store, seams=seams) == record
+
+
+def test_a_seam_run_again_finds_the_same_whatever_was_committed_since(tmp_path: Path) -> None:
+    """A backfill that ends where the new query begins, and commits after it began, isn't what it goes on from."""
+    calm, busy = opened(tmp_path / "calm"), opened(tmp_path / "busy")
+    batch = Work(query="feed-2", ranges=(OffsetRange("ticks", 0, 7, 20),))
+    expected = batch.publish(calm, seams=Ledger(calm).load().seams({("ticks", 0): 7}))
+    seams = Ledger(busy).load().seams({("ticks", 0): 7})
+    Work(query="backfill", ranges=(OffsetRange("ticks", 0, 0, 7),)).publish(busy)
+    assert batch.publish(busy, seams=seams) == expected
 
 
 def test_a_batch_that_is_run_again_gives_the_record_that_is_there(store: ArchiveStore) -> None:
