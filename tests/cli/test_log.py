@@ -77,6 +77,8 @@ def served(data: Path) -> list[bytes]:
                 "group.id": "g",
                 "check.crcs": True,
                 "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 20,
             }
         )
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

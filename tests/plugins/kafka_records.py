@@ -184,6 +184,7 @@ def consume(bootstrap: str, *, committed: bool, topics: dict[str, int] = TOPICS)
             "group.id": "none",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "check.crcs": True,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }

@@ -62,6 +62,8 @@ def keys(broker: BrokerProcess) -> list[int]:
             "group.id": "g",
             "check.crcs": True,
             "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 20,
         }
     )
     try:
