@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -321,7 +321,7 @@ class PlainStorage:
         self.logs.pop(partition, None)
         self.deleted.append(partition)
 
-    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         self.checkpointed = dict(high_watermarks)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

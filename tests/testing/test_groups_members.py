@@ -106,6 +106,22 @@ def test_a_consumer_gives_up_first_and_takes_afterwards() -> None:
     assert owned(effects) == [{1, 2}]
 
 
+def test_a_consumer_acknowledges_the_end_of_what_it_never_heard_of() -> None:
+    """A topic came and went between two refreshes of its metadata. The broker waits to hear that it doesn't have it."""
+    member, effects = joined()
+    member.answered(token(effects), told(3, 0, 1), 20)
+    unheard = TopicPartitions(topic_id=b"u" * 16, partitions=[0])
+    answer = told(4, 0, 1)
+    assert answer.assignment is not None
+    answer.assignment.topic_partitions.append(unheard)
+    effects = member.answered(token(member.woken(10_000)), answer, 10_010)
+    assert not owned(effects)
+    effects = member.answered(token(member.woken(20_000)), told(4, 0, 1), 20_010)
+    (acknowledged,) = sent(effects)
+    assert acknowledged.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])]
+    assert not sent(member.answered(token(effects), told(4, 0, 1), 20_020)), "nothing is new"
+
+
 def test_a_fenced_consumer_drops_all_and_joins_anew() -> None:
     """Under the same member id."""
     for error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):

@@ -308,10 +308,15 @@ class PartitionManager:
 
     # At the end
 
-    def high_watermarks(self) -> list[tuple[TopicPartition, int]]:
-        """For the checkpoint; those that were never opened keep what was checkpointed."""
-        known = [(p.partition, p.high_watermark) for p in self]
-        return known + list(self._high_watermarks.items())
+    def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
+        """For the checkpoint: of all that are here when it begins, each as of when it is asked for; those that were
+        never opened by then keep what was checkpointed.
+        """
+        hosted, unopened = list(self), list(self._high_watermarks.items())
+        for partition in hosted:
+            if partition.closed is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                yield partition.partition, partition.high_watermark
+        yield from unopened
 
     def stop(self) -> None:
         """Close every log, cleanly where it can be."""

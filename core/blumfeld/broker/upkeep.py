@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RETAINED_AT_ONCE = 16
 """Partitions that retention looks at in one turn: about a millisecond."""
+SAVED_AT_ONCE = 2_000
+"""Partitions that are asked in one turn whether a transaction was aborted: about a millisecond too."""
 
 
 class Upkeep:
@@ -31,6 +33,8 @@ class Upkeep:
         self._timers: dict[str, Timer] = {}
         self._unretained: deque[Partition] = deque()
         """Partitions that this round of retention has yet to look at."""
+        self._unsaved: deque[Partition] = deque()
+        """Partitions whose aborted transactions this checkpoint has yet to save."""
 
     def start(self) -> None:
         """Begin; the intervals are read anew each time."""
@@ -55,18 +59,27 @@ class Upkeep:
         self._timers[interval_key] = self._broker.runtime.call_later(interval_ms, run)
 
     def checkpoint(self) -> None:
-        """Write high watermarks, recovery points, log starts and transactions that were aborted since."""
+        """Write high watermarks, recovery points, log starts and transactions that were aborted since: of many
+        partitions in turns to come.
+        """
         broker = self._broker
-        for partition in list(broker.partitions):
+        self._unsaved = deque(broker.partitions)
+        self._save_some()
+        try:
+            broker.composition.storage.checkpoint(broker.partitions.high_watermarks())
+        except OSError as error:
+            broker.events.error("checkpoint not written", error=str(error))
+
+    def _save_some(self) -> None:
+        for _ in range(min(SAVED_AT_ONCE, len(self._unsaved))):
+            partition = self._unsaved.popleft()
             if partition.closed is None:
                 try:
                     partition.state.save_aborted()
                 except OSError as error:
                     partition.fail(error)
-        try:
-            broker.composition.storage.checkpoint(broker.partitions.high_watermarks())
-        except OSError as error:
-            broker.events.error("checkpoint not written", error=str(error))
+        if self._unsaved:
+            self._timers["save"] = self._broker.runtime.call_later(0, self._save_some)
 
     def retain(self) -> None:
         """Delete what retention doesn't keep; some partitions in a turn, for each is looked at on its disk."""

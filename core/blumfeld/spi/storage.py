@@ -8,7 +8,7 @@ files beside the log by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
 from typing import Protocol, TypeAlias
 
@@ -382,8 +382,13 @@ class LogStorage(Protocol):
         """Moves that run, for DescribeLogDirs."""
         ...
 
-    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Write recovery points, log start offsets and these high watermarks to the checkpoint files."""
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Write recovery points, log start offsets and these high watermarks to the checkpoint files.
+
+        Of many logs a part may be taken down now, and the rest in turns to come: ``high_watermarks`` is asked for each
+        when its turn has come. A checkpoint that begins before the last has ended takes its place; :meth:`stop` ends
+        it.
+        """
         ...
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

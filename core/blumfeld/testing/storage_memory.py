@@ -6,7 +6,7 @@ Copy it to begin your own; ``blumfeld.testing.storage_contract`` says what it mu
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blumfeld.log.file_names import Suffix, segment_name
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
@@ -371,7 +371,7 @@ class MemoryStorage:
         """Forget it."""
         self._logs.pop(partition, None)
 
-    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks."""
         self._high_watermarks = dict(high_watermarks)
 

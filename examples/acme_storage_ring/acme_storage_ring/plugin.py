@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -98,7 +98,7 @@ class RingStorage:
         """Forget it."""
         self._logs.pop(partition, None)
 
-    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks, as far as memory goes."""
         self._high_watermarks = dict(high_watermarks)
 

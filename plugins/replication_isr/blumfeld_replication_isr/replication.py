@@ -5,6 +5,8 @@ The leader's part is whole. Following another leader comes with the cluster: unt
 
 from __future__ import annotations
 
+from collections import deque
+
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
@@ -15,6 +17,8 @@ from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.leader import IsrLeader
 
 SUBMIT_TIMEOUT_MS = 30_000
+CHECKED_AT_ONCE = 1_000
+"""Leaders that are looked at in one turn: a millisecond or two."""
 
 
 class IsrReplication:
@@ -26,6 +30,9 @@ class IsrReplication:
         self._composition = composition
         self._leaders: dict[IsrLeader, None] = {}
         self._timer: Timer | None = None
+        self._unchecked: deque[IsrLeader] = deque()
+        """Leaders that this round has yet to look at."""
+        self._slice_timer: Timer | None = None
 
     def promise(self) -> str:
         """What an ack of all means."""
@@ -52,9 +59,10 @@ class IsrReplication:
 
     async def stop(self) -> None:
         """Stop the periodic work. Legal without start."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._slice_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._slice_timer = None
 
     # For leaders
 
@@ -81,5 +89,11 @@ class IsrReplication:
 
     def _check_lag(self) -> None:
         self._later()
-        for leader in list(self._leaders):
-            leader.check_lag()
+        self._unchecked = deque(self._leaders)
+        self._check_some()
+
+    def _check_some(self) -> None:
+        for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
+            self._unchecked.popleft().check_lag()
+        if self._unchecked:
+            self._slice_timer = self.runtime.call_later(0, self._check_some)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import inf
 
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
@@ -19,6 +20,7 @@ from blumfeld.spi.storage import (
     StorageWatcher,
     TopicPartition,
 )
+from blumfeld_storage_local.directories.checkpoint_round import CheckpointRound
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import Place, choose
@@ -76,6 +78,8 @@ class LocalStorage:
         self._deleted: dict[TopicPartition, DirectoryLogs] = {}
         """Where logs lay that were deleted since the start: a power cut may bring their names back."""
         self._open: dict[TopicPartition, LocalLog] = {}
+        self._round: CheckpointRound | None = None
+        """The checkpoint that is being taken down."""
         self._moves = Moves(
             runtime,
             len(self._directories),
@@ -227,6 +231,8 @@ class LocalStorage:
             log.discard()
             known.all_clean = was_clean
         self._where.pop(partition, None)
+        if self._round is not None:
+            self._round.forget(partition)
         self._check_started()
         for at in self._directories if known is None else [known]:
             if known is None and not at.online:
@@ -293,29 +299,34 @@ class LocalStorage:
                 }
         return found
 
-    def checkpoint(self, high_watermarks: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Recovery points are durable when this returns; log starts and high watermarks soon.
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Of few logs recovery points are durable when this returns, of many some turns later;
+        log starts and high watermarks soon after that.
 
         A directory whose checkpoints can't be written is offline, unless it is only full: they wait for the next time
         then. Raises ``OSError`` if none is online.
         """
         online = [directory for directory in self._directories if directory.online]
-        by_directory: dict[DirectoryLogs, dict[TopicPartition, int]] = {at: {} for at in online}
-        for log in self._open.values():
-            at = self._where[log.partition]
-            if at.online:
-                at.note_offsets(log)
-        for partition, offset in high_watermarks:
-            lies = self._where.get(partition, self._directories[0])
-            # a log on its way may go on in its new place before the next time
-            for directory in (lies, self._moves.target(partition)):
-                if directory in by_directory:
-                    by_directory[directory][partition] = offset
-        for at, offsets in by_directory.items():
-            at.checkpoints.high_watermarks = offsets
-            at.checkpoints.save_in_time()
+        self._round = CheckpointRound(online, self._open.values(), high_watermarks, self._lies_in)
+        self._go_on(self._round)
         if not any(directory.online for directory in self._directories):
             self._directories[0].home.check()
+
+    def _go_on(self, checkpoint: CheckpointRound) -> None:
+        if checkpoint is not self._round:
+            return  # a newer one has begun, or the storage has stopped
+        if checkpoint.step():
+            self._runtime.call_later(0, partial(self._go_on, checkpoint))
+        else:
+            self._round = None
+
+    def _lies_in(self, partition: TopicPartition) -> tuple[DirectoryLogs, DirectoryLogs | None]:
+        return self._where.get(partition, self._directories[0]), self._moves.target(partition)
+
+    def _end_checkpoint(self) -> None:
+        checkpoint, self._round = self._round, None
+        while checkpoint is not None and checkpoint.step():
+            pass
 
     # Stop
 
@@ -327,6 +338,7 @@ class LocalStorage:
         if not self._started:
             return
         self._started = False
+        self._end_checkpoint()
         await self._moves.stop()
         failures: list[OSError] = []
         for directory in self._directories:

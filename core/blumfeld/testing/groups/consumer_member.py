@@ -144,6 +144,7 @@ class ConsumerMember(Member):
         self.epoch = response.member_epoch
         self.heartbeat_interval_ms = response.heartbeat_interval_ms
         self._after("heartbeat", self.heartbeat_interval_ms)
+        before = self.target
         if response.assignment is not None:
             self.target = frozenset(
                 (bytes(topic.topic_id), index)
@@ -158,6 +159,9 @@ class ConsumerMember(Member):
         if self.phase is Phase.JOINING:
             self.phase = Phase.STABLE
         self._reconcile()
+        if before not in (None, self.target) and self.phase is Phase.STABLE:
+            # What was taken back is of a topic that it never heard of: the broker waits to hear that it is gone.
+            self._reported, self.phase = None, Phase.ACKNOWLEDGING
         if self.phase is Phase.ACKNOWLEDGING:
             self._beat()
 
