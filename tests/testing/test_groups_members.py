@@ -116,10 +116,10 @@ def test_a_consumer_acknowledges_the_end_of_what_it_never_heard_of() -> None:
     answer.assignment.topic_partitions.append(unheard)
     effects = member.answered(token(member.woken(10_000)), answer, 10_010)
     assert not owned(effects)
-    effects = member.answered(token(member.woken(20_000)), told(4, 0, 1), 20_010)
+    effects = member.answered(token(effects), told(4, 0, 1), 10_020)
     (acknowledged,) = sent(effects)
     assert acknowledged.topic_partitions == [TopicPartitions(topic_id=T, partitions=[0, 1])]
-    assert not sent(member.answered(token(effects), told(4, 0, 1), 20_020)), "nothing is new"
+    assert not sent(member.answered(token(effects), told(4, 0, 1), 10_030)), "nothing is new"
 
 
 def test_a_fenced_consumer_drops_all_and_joins_anew() -> None:
