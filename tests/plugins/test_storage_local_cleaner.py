@@ -47,7 +47,8 @@ def produce(producer: Producer, topic: str, versions: range) -> None:
 
 def consume(broker: EmbeddedBroker, topic: str) -> list[tuple[int, bytes, bytes]]:
     """(offset, key, value) of all that is there now."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "all"})
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "all", "enable.auto.commit": False}
+    consumer = Consumer(settings)
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[int, bytes, bytes]] = []
