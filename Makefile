@@ -10,6 +10,10 @@ CAPTURES ?= $(REFERENCES)/market-data/hftbacktest
 CAPTURE ?= $(wildcard $(CAPTURES)/usdm/btcusdt_20240808.gz)
 SPOT ?= $(wildcard $(CAPTURES)/spot/btcusdt_2024080*.gz)
 READER ?= auto
+# Of the everyday suite: it waits about as much as it computes.
+WORKERS ?= 2
+# Kept, whatever the environment says: to rewrite the assertions of all test modules anew takes 15 s of each run.
+unexport PYTHONDONTWRITEBYTECODE
 KILLS ?= 20
 CLIENTS ?=
 # Where bench results go.
@@ -34,7 +38,7 @@ demo: setup  ## a market feed through a broker of this build, with a real client
 	$(BIN)/blumfeld demo
 
 test: setup  ## the everyday suite
-	$(BIN)/python -m pytest -q -m "not slow and not clients and not wheel and not archive and not spark"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not clients and not wheel and not archive and not spark"
 
 test-all: setup  ## with what takes long
 	$(BIN)/python -m pytest -q
