@@ -119,10 +119,12 @@ def test_skewed_clocks_are_named_once() -> None:
     assert stitch({}, [summed([timed([99])], TRADES, skew_ms=0)])[1].num_rows == 0
 
 
-def test_a_feed_that_begins_skewed_is_named_at_its_first_message() -> None:
-    """Which has none before it."""
+def test_a_feed_that_begins_skewed_is_named_at_its_second_message() -> None:
+    """The first of all may be what the venue sends at a subscription. Of changes of a book it can't be."""
     _, found = stitch({}, [summed([timed([99, 99], 7)], TRADES)])
-    assert rows_of(found) == [("trades", "skew", 7, None)]
+    assert rows_of(found) == [("trades", "stale", 7, None), ("trades", "skew", 8, 7)]
+    _, found = stitch({}, [summed([timed([99, 99], 7, table=BOOK_DELTAS)], BOOK_DELTAS)])
+    assert rows_of(found) == [("book_deltas", "skew", 7, None)]
 
 
 def test_levels_of_one_message_count_once() -> None:

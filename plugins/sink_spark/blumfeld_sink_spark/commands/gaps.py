@@ -20,7 +20,7 @@ def command(
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="gap, duplicate, out_of_order, reset, crossed, locked, skew, data_loss…"),
+        typer.Option(help="gap, duplicate, out_of_order, reset, crossed, locked, skew, stale, data_loss…"),
     ] = None,
     symbol: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="Events then or later.")] = None,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-SKEW, LOCKED, CROSSED = "skew", "locked", "crossed"
-KINDS = {"skew": ("", SKEW), "cross": ("", LOCKED, CROSSED)}
+SKEW, STALE, LOCKED, CROSSED = "skew", "stale", "locked", "crossed"
+KINDS = {"skew": ("", SKEW, STALE), "cross": ("", LOCKED, CROSSED)}
 """Check → the kind of each of its values; 0 is well."""
 
 Ints = NDArray[np.int64]
@@ -36,14 +36,18 @@ class Watch(msgspec.Struct):
     value: int
     ts: int
     offset: int
+    id: int = -1
+    """Of the last message that was judged, where its clock was; -1 where it has none."""
 
 
 class Runs(msgspec.Struct):
     """What a condition did in a range, whatever was before it."""
 
-    first: Change
-    """Of the first message; ``was`` says nothing yet."""
-    last: Watch
+    first: Change | None = None
+    """Of the first message behind the head; ``was`` says nothing yet."""
+    last: Watch | None = None
+    head: dict[str, list[int]] = {}
+    """Messages that can't be judged without knowing what was before the range: columns of a ``Course``."""
     changes: list[Change] = []
     more: int = 0
 
@@ -56,6 +60,22 @@ class Course(msgspec.Struct):
     got: Ints
     ts: Ints
     offset: Ints
+    ids: Ints
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def cut(self, start: int, end: int | None = None) -> Course:
+        """Messages from ``start`` up to ``end``."""
+        return Course(**{name: column[start:end] for name, column in self.columns().items()})
+
+    def replaced(self, value: Ints, ids: Ints) -> Course:
+        """With other values and ids."""
+        return Course(value, self.expected, self.got, self.ts, self.offset, ids)
+
+    def end(self) -> Watch:
+        """How it stands at the last message."""
+        return Watch(int(self.value[-1]), int(self.ts[-1]), int(self.offset[-1]), int(self.ids[-1]))
 
     def columns(self) -> dict[str, Ints]:
         """By name."""
@@ -67,22 +87,24 @@ def extend(runs: Runs | None, course: Course, room: int) -> Runs:
     counted.
     """
     start = 0
-    if runs is None:
-        first = _change(course, 0, Watch(0, 0, 0))
-        first.ts_before = first.offset_before = None
-        runs = Runs(first, Watch(first.now, first.ts, first.offset))
+    runs = runs or Runs()
+    if runs.first is None or runs.last is None:
+        runs.first = change(course, 0, Watch(0, 0, 0))
+        runs.first.ts_before = runs.first.offset_before = None
+        runs.last = Watch(runs.first.now, runs.first.ts, runs.first.offset)
         start = 1
     before = np.concatenate([[runs.last.value], course.value[:-1]])
     changed = np.nonzero(course.value != before)[0]
     changed = changed[changed >= start]
     roomy = changed[: max(0, room - len(runs.changes))]
-    runs.changes += [_change(course, at, runs.last) for at in roomy.tolist()]
+    runs.changes += [change(course, at, runs.last) for at in roomy.tolist()]
     runs.more += len(changed) - len(roomy)
-    runs.last = Watch(int(course.value[-1]), int(course.ts[-1]), int(course.offset[-1]))
+    runs.last = course.end()
     return runs
 
 
-def _change(course: Course, at: int, last: Watch) -> Change:
+def change(course: Course, at: int, last: Watch) -> Change:
+    """That message beside the one before it, which is ``last`` for the first."""
     return Change(
         was=int(course.value[at - 1]) if at else last.value,
         now=int(course.value[at]),
@@ -96,18 +118,11 @@ def _change(course: Course, at: int, last: Watch) -> Change:
 
 
 def kind_of(check: str, change: Change) -> str:
-    """As ``gaps`` names it: what begins, or what ended."""
+    """As ``gaps`` names it: what begins, or what ended; empty where that is no news."""
     kinds = KINDS[check]
+    if kinds[change.was] == STALE and not change.now:
+        return ""
     return kinds[change.now] or f"{kinds[change.was]}_end"
-
-
-def skew(table: pa.Table, skew_ms: int) -> Course:
-    """Whether the receipt of each message is more than this away from its event. ``expected`` is the time of the
-    event, ``got`` that of receipt.
-    """
-    event, received = ints(table, "ts_event"), ints(table, "ts_recv")
-    value = (np.abs(received - event) > skew_ms * 1_000_000).astype(np.int64)
-    return Course(value, event, received, event, ints(table, "k_offset"))
 
 
 def cross(table: pa.Table) -> Course:
@@ -116,9 +131,8 @@ def cross(table: pa.Table) -> Course:
     locked = pc.fill_null(pc.greater_equal(bid, ask), False).to_numpy().astype(np.int64)
     crossed = pc.fill_null(pc.greater(bid, ask), False).to_numpy().astype(np.int64)
     nothing = np.full(len(table), -1, dtype=np.int64)
-    return Course(
-        locked + crossed, nothing, ints(table, "update_id"), ints(table, "ts_event"), ints(table, "k_offset")
-    )
+    ids, ts = ints(table, "update_id"), ints(table, "ts_event")
+    return Course(locked + crossed, nothing, ids, ts, ints(table, "k_offset"), nothing)
 
 
 def ints(table: pa.Table, column: str) -> Ints:

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
-from blumfeld_sink_spark.quality import runs
+from blumfeld_sink_spark.quality import clocks, runs
 from blumfeld_sink_spark.quality.chain import (
     DUPLICATE,
     GAP,
@@ -27,7 +27,7 @@ from blumfeld_sink_spark.quality.chain import (
     Walk,
     advance,
 )
-from blumfeld_sink_spark.quality.runs import Runs, Watch
+from blumfeld_sink_spark.quality.runs import Change, Runs, Watch
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM, StreamSummary, Summary, key_of
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.tables import GAPS, tables
@@ -176,14 +176,9 @@ def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Fin
 def _checked(carried: State, result: TaskResult, key: str, course: Runs) -> list[Row]:
     venue, symbol, table, check = words = msgspec.json.decode(key, type=list[str])
     whole = _key(result, words)
-    before = carried.checks.get(whole)
-    changes = list(course.changes)
-    if course.first.now != (before.value if before else 0):
-        first = course.first
-        if before:
-            first.was, first.ts_before, first.offset_before = before.value, before.ts, before.offset
-        changes.insert(0, first)
-    carried.checks[whole] = course.last
+    changes, before = _changes(table, carried.checks.get(whole), course)
+    if before is not None:
+        carried.checks[whole] = before
     rows = [
         _row(
             result,
@@ -201,14 +196,28 @@ def _checked(carried: State, result: TaskResult, key: str, course: Runs) -> list
             ),
         )
         for change in changes
+        if runs.kind_of(check, change)
     ]
-    if course.more:
-        last = course.last
+    if course.more and before is not None:
+        last = before
         rest = Finding(
             kind=MORE, missing=course.more, ts_before=None, offset_before=None, ts=last.ts, offset=last.offset
         )
         rows.append(_row(result, venue, symbol, table, rest))
     return rows
+
+
+def _changes(table: str, before: Watch | None, course: Runs) -> tuple[list[Change], Watch | None]:
+    """What changed in a range with what is known of the ranges before, and how things stand at its end."""
+    changes, before = clocks.told(table, before, course)
+    first = course.first
+    if first is None:
+        return changes, before
+    if first.now != (before.value if before else 0):
+        if before:
+            first.was, first.ts_before, first.offset_before = before.value, before.ts, before.offset
+        changes.append(first)
+    return changes + course.changes, course.last
 
 
 def _row(result: TaskResult, venue: str, symbol: str, stream: str, finding: Finding) -> Row:

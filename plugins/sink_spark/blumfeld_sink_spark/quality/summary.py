@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
-from blumfeld_sink_spark.quality import runs
+from blumfeld_sink_spark.quality import clocks, runs
 from blumfeld_sink_spark.quality.chain import BLOCK, Block, Chain, Walk, advance
 from blumfeld_sink_spark.quality.runs import Course, Runs
 from blumfeld_sink_spark.quality.streams import Columns, messages, split
@@ -30,7 +30,7 @@ ROWS = 65_536
 SEQUENCES = "sequences"
 NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "offset")
 JUDGED = ("venue", "symbol", "ts_event", "ts_recv", "k_offset")
-QUOTED = ("update_id", "bid", "ask")
+ALSO = {TRADES: ("trade_id",), BBO: ("update_id", "bid", "ask")}
 TIMED = (TRADES, BOOK_DELTAS, BBO)
 
 
@@ -88,7 +88,7 @@ class Summariser:
         self._wait(SEQUENCES, sequences.select(NUMBERED))
         for name in TIMED:
             if name in tables and tables[name].num_rows:
-                self._wait(name, messages(tables[name], [*JUDGED, *(QUOTED if name == BBO else ())]))
+                self._wait(name, messages(tables[name], [*JUDGED, *ALSO.get(name, ())]))
         if self._rows >= self._at_once:
             self._judge()
 
@@ -107,7 +107,7 @@ class Summariser:
                 self._follow(rows)
                 continue
             if self._skew_ms:
-                self._check(name, "skew", rows, runs.skew(rows, self._skew_ms))
+                self._check(name, "skew", rows, clocks.course(name, rows, self._skew_ms))
             if name == BBO:
                 self._check(name, "cross", rows, runs.cross(rows))
         self._waiting, self._rows = {}, 0
@@ -122,7 +122,12 @@ class Summariser:
     def _check(self, name: str, check: str, rows: pa.Table, course: Course) -> None:
         for (venue, symbol), columns in split(rows, ("venue", "symbol"), course.columns()):
             key = key_of(venue, symbol, name, check)
-            self._checks[key] = runs.extend(self._checks.get(key), Course(**columns), ROOM)
+            course_of, known = Course(**columns), self._checks.get(key)
+            self._checks[key] = (
+                clocks.taken_in(name, known, course_of, ROOM)
+                if check == "skew"
+                else runs.extend(known, course_of, ROOM)
+            )
 
     def _saw(self, ts: int) -> None:
         self._ts = ts if self._ts is None else max(self._ts, ts)

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, MORE, OUT_OF_ORDER, RESET
-from blumfeld_sink_spark.quality.runs import CROSSED, LOCKED, SKEW
+from blumfeld_sink_spark.quality.runs import CROSSED, LOCKED, SKEW, STALE
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import GAPS, tables
 
 KINDS = (
-    *(GAP, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, MORE),
+    *(GAP, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
     *(f"{kind}{end}" for kind in (SKEW, LOCKED, CROSSED) for end in ("", "_end")),
 )
 

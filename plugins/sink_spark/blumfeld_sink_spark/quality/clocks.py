@@ -1,0 +1,112 @@
+"""Whether clocks differ, judged by messages that are news: what a venue sends again is old, and no clock is wrong.
+
+A trade (or quote) that came late is not judged if its id isn't greater than the one before: it is a duplicate, which
+the chain of ids names. It is ``stale``, and the next is judged, where it is the first of its stream or a trade behind
+a hole in the ids: that is how venues begin a subscription, with the last there was.
+
+What a message comes to depends on the one before it alone, and not even on that if it is in time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from blumfeld_sink_spark.quality.runs import Change, Course, Ints, Runs, Watch, change, extend, ints
+from blumfeld_sink_spark.tables import BBO, TRADES
+
+HEAD = 64
+"""Late messages at the front of a range that are judged once more where it is known what was before them."""
+WELL, SKEWED, STALE = 0, 1, 2
+EARLY = -1
+"""Of a course that isn't judged yet: received before it happened. ``SKEWED`` is late there."""
+NO_ID = -1
+
+_IDS = {TRADES: "trade_id", BBO: "update_id"}
+"""Tables of which venues send the last row at a subscription."""
+
+
+def course(name: str, table: pa.Table, skew_ms: int) -> Course:
+    """How far the receipt of each message is from its event, not judged yet. ``expected`` is the time of the event,
+    ``got`` that of receipt.
+    """
+    event, received = ints(table, "ts_event"), ints(table, "ts_recv")
+    away = received - event
+    value = np.sign(away) * (np.abs(away) > skew_ms * 1_000_000)
+    ids = ints(table, _IDS[name]) if name in _IDS else np.full(len(table), NO_ID, dtype=np.int64)
+    return Course(value, event, received, event, ints(table, "k_offset"), ids)
+
+
+def taken_in(name: str, runs: Runs | None, found: Course, room: int) -> Runs:
+    """``runs`` with the messages of a course behind them. Late ones that nothing is known before wait in the head."""
+    runs = runs or Runs()
+    if runs.first is None and name in _IDS:
+        have = len(runs.head.get("value", ()))
+        late = int(np.argmin(np.append(found.value, WELL) == SKEWED))
+        head = found.cut(0, min(late, HEAD - have))
+        if len(head):
+            runs.head = _joined(runs.head, head)
+        found = found.cut(len(head))
+        if not len(found):
+            return runs
+        # Where the head is full: behind so many late messages, clocks are wrong.
+        before = Watch(SKEWED if late else WELL, 0, 0, NO_ID)
+    else:
+        before = runs.last or Watch(WELL, 0, 0, NO_ID)
+    return extend(runs, _judged(name, before, found), room)
+
+
+def told(name: str, before: Watch | None, runs: Runs) -> tuple[list[Change], Watch | None]:
+    """What the head of a range changed, and how things stand behind it, now that it is known what was before."""
+    if not runs.head:
+        return [], before
+    head = Course(**{key: np.array(values, dtype=np.int64) for key, values in runs.head.items()})
+    judged = _judged(name, before, head)
+    at_start = before or Watch(WELL, 0, 0, NO_ID)
+    values = [at_start.value, *judged.value.tolist()]
+    found = [change(judged, at, at_start) for at in range(len(judged)) if values[at + 1] != values[at]]
+    if found and before is None and found[0].offset == int(judged.offset[0]):
+        found[0].ts_before = found[0].offset_before = None
+    return found, judged.end()
+
+
+def _joined(head: dict[str, list[int]], more: Course) -> dict[str, list[int]]:
+    return {name: [*head.get(name, ()), *column.tolist()] for name, column in more.columns().items()}
+
+
+def _judged(name: str, before: Watch | None, found: Course) -> Course:
+    """The course with what each message comes to, and of skipped ones the id that stays the one to beat."""
+    away = found.value != WELL
+    if name not in _IDS or not away.any():
+        return found.replaced(away.astype(np.int64), found.ids)
+    value, ids = away.astype(np.int64), found.ids.copy()
+    edges = np.diff(np.concatenate([[0], value, [0]]))
+    starts, ends = np.nonzero(edges == 1)[0].tolist(), np.nonzero(edges == -1)[0].tolist()
+    for start, end in zip(starts, ends, strict=True):
+        state = before
+        if start:
+            state = Watch(WELL, 0, 0, int(ids[start - 1]))
+        _judge_run(name, state, found, start, end, value, ids)
+    return found.replaced(value, ids)
+
+
+def _judge_run(
+    name: str, state: Watch | None, found: Course, start: int, end: int, value: Ints, ids: Ints
+) -> None:
+    """Messages that are away from their events, one after the other: until one is skewed, which all behind it are."""
+    now, high = (state.value, state.id) if state is not None else (WELL, NO_ID)
+    for at in range(start, end):
+        if now == SKEWED:
+            value[at:end] = SKEWED
+            return
+        one = int(found.ids[at])
+        late = found.value[at] == SKEWED
+        if late and state is None and at == start:
+            now, high = STALE, one
+        elif late and one != NO_ID and high != NO_ID and one <= high:
+            ids[at] = high
+        elif late and now == WELL and name == TRADES and NO_ID not in (one, high) and one > high + 1:
+            now, high = STALE, one
+        else:
+            now, high = SKEWED, one
+        value[at] = now
