@@ -126,7 +126,7 @@ def check_it_serves(stranger: Stranger) -> None:
         assert 30 < len(found) < 200
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -49,7 +49,7 @@ def consumer(server: str, assignor: str) -> Consumer:
     return made
 
 
-def read(consumers: list[Consumer], until: float = 30.0) -> list[dict[str, list[int]]]:
+def read(consumers: list[Consumer], until: float = 60.0) -> list[dict[str, list[int]]]:
     """Until each has a topic: what each has."""
     deadline = time.monotonic() + until
     while time.monotonic() < deadline:
@@ -85,7 +85,7 @@ def test_clients_get_what_it_deals(stranger: Stranger) -> None:
         second.close()
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -107,7 +107,7 @@ def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
         )
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     import pyarrow.dataset as ds
 
     def column(table: str, name: str) -> list[int]:

@@ -87,7 +87,7 @@ def test_the_command_times_and_writes_what_it_found(tmp_path: Path) -> None:
     out = tmp_path / "codec.json"
     command = [sys.executable, "-m", "blumfeld.bench.codec", "--only", "ResponseHeader v1", "--rounds", "3"]
     done = subprocess.run(
-        [*command, "--out", str(out)], capture_output=True, text=True, timeout=60, check=True
+        [*command, "--out", str(out)], capture_output=True, text=True, timeout=90, check=True
     )
     assert "ResponseHeader v1" in done.stdout
     found = msgspec.json.decode(out.read_bytes())

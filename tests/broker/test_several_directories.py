@@ -48,7 +48,7 @@ class Node:
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         admin = AdminClient({"bootstrap.servers": self.address})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=20)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(timeout=60)
 
     def placed(self) -> dict[str, str]:
         """Log → directory, by the names on disk; what is on its way or deleted isn't counted."""
@@ -140,7 +140,7 @@ def records(first: int, count: int = RECORDS) -> set[bytes]:
     return {b"record %d" % n for n in range(first, first + count)}
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not come to pass"

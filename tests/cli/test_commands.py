@@ -19,7 +19,7 @@ def blumfeld(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=90,
         check=False,
     )
 
@@ -27,7 +27,7 @@ def blumfeld(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_run_imports_no_cli_table_or_log_library(tmp_path: Path) -> None:
     code = "import sys, blumfeld.cli.main, blumfeld.cli.run; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=True
     )
     assert not set(HEAVY) & set(done.stdout.split())
 

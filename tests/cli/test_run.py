@@ -42,7 +42,7 @@ class Running:
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """(exit status, what it said on stderr)."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=90)
         return self.process.returncode, said
 
 
@@ -57,7 +57,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def asks_api_versions(port: int) -> int:
     """The size of the first answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         size: int = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
         return size
@@ -73,7 +73,7 @@ def one_line(said: str) -> str:
 def refused(*arguments: str) -> tuple[int, str]:
     """(exit status, the one line) of a run that ends by itself."""
     command = [sys.executable, "-m", "blumfeld.cli.main", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout == ""
     return done.returncode, one_line(done.stderr)
 
@@ -144,7 +144,7 @@ def test_the_health_port_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
         port = probe.getsockname()[1]
     broker = Running(tmp_path / "data", "--set", f"metrics.bind=127.0.0.1:{port}")
     assert asks_api_versions(broker.port) > 50
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert b'blumfeld_requests_total{api="ApiVersions"} 1.0' in answer

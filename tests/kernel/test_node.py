@@ -105,12 +105,15 @@ def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> 
 
 def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
+        waits = asyncio.Event()
+
         async def wait() -> None:
-            await asyncio.sleep(60)
+            waits.set()
+            await asyncio.sleep(600)
 
         cast("Any", node.composition.metadata).start = wait
         start = asyncio.ensure_future(node.start())
-        await asyncio.sleep(0.01)
+        await waits.wait()
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start

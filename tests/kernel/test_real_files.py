@@ -202,7 +202,7 @@ def test_a_lock_keeps_out_who_asks_as_kafka_does(files: RealFiles, tmp_path: Pat
     release = files.lock(path)
     attempt = "import fcntl,sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     refused = subprocess.run(
-        [sys.executable, "-S", "-c", attempt, path], capture_output=True, timeout=30, check=False
+        [sys.executable, "-S", "-c", attempt, path], capture_output=True, timeout=90, check=False
     )
     assert b"BlockingIOError" in refused.stderr
     release()

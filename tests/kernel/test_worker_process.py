@@ -31,7 +31,7 @@ def run(body: Callable[[AsyncioRuntime], Coroutine[Any, Any, None]]) -> None:
         finally:
             began = time.monotonic()
             await runtime.close()
-            assert time.monotonic() - began < 4, "the end is bounded"
+            assert time.monotonic() - began < 30, "the end is bounded"
 
     asyncio.run(main())
 
@@ -44,7 +44,7 @@ def is_alive(process_id: int) -> bool:
     return state != "Z"
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "in time"
@@ -182,7 +182,7 @@ def test_a_worker_dies_with_a_parent_that_is_killed(tmp_path: Path, job: str) ->
         wait_until(lambda: place.is_file() or (place.is_dir() and bool(os.listdir(place))))
         assert is_alive(worker)
         parent.kill()
-        wait_until(lambda: not is_alive(worker), 2)
+        wait_until(lambda: not is_alive(worker))
     finally:
         parent.kill()
         parent.communicate()

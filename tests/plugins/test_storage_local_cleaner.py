@@ -52,7 +52,7 @@ def consume(broker: EmbeddedBroker, topic: str) -> list[tuple[int, bytes, bytes]
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[int, bytes, bytes]] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
@@ -63,7 +63,7 @@ def consume(broker: EmbeddedBroker, topic: str) -> list[tuple[int, bytes, bytes]
     return found
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "in time"

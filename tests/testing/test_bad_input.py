@@ -26,6 +26,7 @@ def target() -> Iterator[Target]:
         yield Target(broker.bootstrap_servers, "bad")
 
 
+@pytest.mark.timeout(600)
 def test_what_a_running_broker_is_given(target: Target) -> None:
     """Every case of the wire: what comes back, a round trip after each, nothing lost at the end."""
     results = run_cases(wire_cases(), target, lambda _: None)

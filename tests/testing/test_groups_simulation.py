@@ -53,7 +53,7 @@ def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     digests = set()
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=110, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         digests.add(done.stdout.splitlines()[1].split()[-1])
     assert len(digests) == 1

@@ -64,6 +64,6 @@ def test_importing_the_table_imports_no_message() -> None:
         "print([m for m in sys.modules if m.startswith('blumfeld.wire.messages.')])"
     )
     found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=90
     )
     assert found.stdout.strip() == "[]"

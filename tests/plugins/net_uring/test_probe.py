@@ -102,7 +102,7 @@ class TestHere:
     def test_a_system_that_forbids_it_is_told_apart(self) -> None:
         """By a seccomp filter, as container runtimes have."""
         answer = subprocess.run(
-            [sys.executable, "-c", FORBID], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", FORBID], capture_output=True, text=True, timeout=90, check=True
         )
         if answer.stdout.startswith("no seccomp"):
             pytest.skip("this system allows no seccomp filter")

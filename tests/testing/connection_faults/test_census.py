@@ -69,8 +69,8 @@ def test_a_count_is_repeated_until_it_is_as_before() -> None:
         (WELL, ""),
         (replace(WELL, errors=("load-0: closed",)), "the background load failed: load-0: closed"),
         (replace(WELL, fetched=0), "the background load got nothing"),
-        (replace(WELL, worst_ms=2_500.0), "the background load was stalled for 2500 ms"),
-        (replace(WELL, worst_end_to_end_ms=2_600.0), "the background load was stalled for 2600 ms"),
+        (replace(WELL, worst_ms=5_500.0), "the background load was stalled for 5500 ms"),
+        (replace(WELL, worst_end_to_end_ms=5_600.0), "the background load was stalled for 5600 ms"),
     ],
 )
 def test_the_background_load_must_notice_nothing(seen: Seen, wrong: str) -> None:

@@ -18,7 +18,7 @@ from blumfeld.testing.embedded import EmbeddedBroker
 
 POINTS = {point.title: point for point in points()}
 TIMES_MAX = 4
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 BIG_BATCHES = 4
 
 

@@ -73,9 +73,9 @@ def test_what_is_left_is_seen(scene: Scene) -> None:
 def test_a_stall_is_seen(scene: Scene) -> None:
     def act(scene: Scene) -> str:
         os.kill(scene.broker.pid, signal.SIGSTOP)
-        time.sleep(0.4)
+        time.sleep(1.0)
         os.kill(scene.broker.pid, signal.SIGCONT)
-        return "stopped for 400 ms"
+        return "stopped for a second"
 
     (wrong,) = do(Fault("stalls", act, stall_ms=350.0), scene, repetitions=1).wrong
     assert wrong.startswith("the background load was stalled for")

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from blumfeld.testing.bad_input.case import Case
 from blumfeld.testing.bad_input.target import Target
 
-ASK_S = 10.0
+ASK_S = 60.0
 
 
 def _transaction(target: Target) -> str:

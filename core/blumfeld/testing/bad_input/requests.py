@@ -127,7 +127,7 @@ def _commit(metadata: str = "", generation: int = -1, member: str = "") -> Calla
 
 def _group_is_loaded(target: Target, group: str) -> None:
     """The first question for a coordinator makes ``__consumer_offsets``: ask until the group's own partition is led."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         request = HeartbeatRequest(group_id=group, generation_id=0, member_id="x")
         if _coordinator(group, 0)(target) == "NONE":

@@ -11,7 +11,7 @@ from blumfeld.testing.bad_input.case import Case
 from blumfeld.testing.broker_process import free_port
 
 BAD_MANIFEST, NOT_STARTED = 2, 1
-RUN_TIMEOUT_S = 30.0
+RUN_TIMEOUT_S = 90.0
 
 OTHER_NODE = "version=1\nnode.id=7\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=MkU3OEVBNTcwNTJENDM2Qw\n"
 

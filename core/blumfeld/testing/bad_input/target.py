@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Message)
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
-NEW_TOPIC_S = 15.0
+NEW_TOPIC_S = 60.0
 
 
 class Target:
@@ -48,7 +48,7 @@ class Target:
         for topic in (self.topic, self.ledger_topic):
             self.make_topic(topic)
 
-    def connect(self, timeout_s: float = 10.0) -> RawConnection:
+    def connect(self, timeout_s: float = 60.0) -> RawConnection:
         """A new connection."""
         return RawConnection(self.address, timeout_s)
 

@@ -2,7 +2,7 @@
 
 For each topic one connection produces and one fetches, each in a thread. It takes one command a line and answers each
 with a line of JSON: ``mark`` what was seen since the last mark; ``pause`` the same, once all that was produced has been
-fetched and nothing is open (the connections stay); ``go``; ``quit``.
+fetched and nothing is open (the connections stay); ``go``, what is seen from then on is for the next mark; ``quit``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def main(address: str, topics: list[str]) -> None:
             pause(pairs)
         elif command == "go":
             go(pairs)
-        print(report(pairs), flush=True)
+        print(report(pairs if command != "go" else []), flush=True)
     for pair in pairs:
         pair.over = True
 

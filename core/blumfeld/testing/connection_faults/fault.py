@@ -67,7 +67,7 @@ class Fault:
     settings: Sequence[str] = ()
     files_may_stay: bool = False
     """It makes the broker open files that it may keep."""
-    settle_s: float = 10.0
+    settle_s: float = 20.0
     stall_ms: float | None = None
     """Another bound for the background load's worst latency."""
 

@@ -26,6 +26,7 @@ HOLD_S = 10.0
 CLOSED_WITHIN_S = 15.0
 CONNECTIONS_MAX = 60
 PER_IP_MAX = 20
+LEFT_S = 30.0
 STORM = 20_000
 LONG_BACKLOG = 'config."socket.listen.backlog.size"=4096'
 """With Kafka's 50, a client that finds it full tries again after a second: then the storm is none."""
@@ -154,7 +155,7 @@ def _crowd(scene: Scene, room: int, same_source: bool) -> str:
 
 
 def _until_connections(scene: Scene, count: int) -> None:
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + LEFT_S
     while scene.count().connections > count:
         if time.monotonic() > deadline:
             raise Wrong("who has left still counts")

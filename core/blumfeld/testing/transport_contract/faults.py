@@ -12,6 +12,7 @@ import pytest
 from blumfeld.spi.transport import Limits
 from blumfeld.testing.transport_contract.fixtures import TransportFixtures
 from blumfeld.testing.transport_contract.kit import (
+    PATIENCE_S,
     Client,
     Handler,
     Net,
@@ -141,7 +142,7 @@ class FaultContract(TransportFixtures):
             handler, client = net.serve(echo)
             client.send(b"before")
             assert client.frame() == b"before"
-            waiting.settimeout(5.0)
+            waiting.settimeout(PATIENCE_S)
             with none_left():
                 waiting.connect(client.socket.getpeername())
                 for _ in range(3):

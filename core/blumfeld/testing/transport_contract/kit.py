@@ -25,7 +25,7 @@ T = TypeVar("T")
 MakeTransport = Callable[[Runtime], Transport]
 OnRequest = Callable[[Exchange, memoryview], None]
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 """How long anything may take that must happen."""
 QUIET_S = 0.05
 """How long we watch for what must not happen."""
@@ -256,7 +256,7 @@ class Net:
     def finish(self) -> None:
         """Stop the transport without grace, end the loop, close all clients."""
         self._loop.call_soon_threadsafe(self._finish.set)
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
         for client in self._clients:
             client.socket.close()
         for fd in self._fds:

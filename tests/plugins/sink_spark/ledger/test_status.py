@@ -98,6 +98,6 @@ def test_neither_spark_nor_kafka_is_imported_for_it(store: ArchiveStore) -> None
         "print(sorted({'pyspark', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, store.root], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code, store.root], capture_output=True, text=True, check=True, timeout=90
     )
     assert done.stdout == "[]\n"
