@@ -145,6 +145,22 @@ class OffsetIndex(_Index[OffsetPosition]):
         """
         data, wanted, entry = self._data, offset - self.base_offset, _OFFSET_ENTRY.unpack_from
         found, low, high = (0, 0), 0, len(data) // OFFSET_ENTRY_BYTES
+        if high:
+            # Batches of a topic are mostly alike, so that the place is mostly where it would be if all were: look
+            # there, and then ever further away, until it lies between two looks.
+            last = entry(data, (high - 1) * OFFSET_ENTRY_BYTES)
+            if last[0] <= wanted:
+                return OffsetPosition(self.base_offset + last[0], last[1])
+            at, step = max(wanted, 0) * high // (last[0] + 1), 1
+            while low <= at < high:
+                probe = entry(data, at * OFFSET_ENTRY_BYTES)
+                if probe[0] <= wanted:
+                    found, low = probe, at + 1
+                    at += step
+                else:
+                    high = at
+                    at -= step
+                step += step
         while low < high:
             middle = (low + high) >> 1
             probe = entry(data, middle * OFFSET_ENTRY_BYTES)

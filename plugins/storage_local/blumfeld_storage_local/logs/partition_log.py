@@ -77,7 +77,10 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
                     self._check()
                 if self._write_error is not None:
                     raise self._write_error
-                self._append(placed)
+                if len(placed) > 1 or not self._writer.append_one(placed[0]):
+                    self._append(placed)
+                elif not self._synced_only:
+                    self.written_end_offset = self.placed_end_offset
             except OSError as failed:
                 error = failed
                 self._write_failed(failed)

@@ -71,18 +71,15 @@ class ReadingHalf(LogState):
             return LogRead([], 0, offset)
         segments = self._segments
         at = segments.index_of(offset)
-        segment = segments[at]
-        recent, start = segment.is_recent(offset), -1
-        if look and not recent:
-            start = self._look(segment, offset, bytes_max)
-        position, first_bytes = segment.locate(offset, start)
-        while first_bytes == 0 and at + 1 < len(segments):  # compaction took the end of that segment
-            at += 1
+        while True:
             segment = segments[at]
             recent, start = segment.is_recent(offset), -1
             if look and not recent:
                 start = self._look(segment, offset, bytes_max)
             position, first_bytes = segment.locate(offset, start)
+            at += 1
+            if first_bytes or at == len(segments):
+                break  # otherwise compaction took the end of that segment
         if end_offset >= segment.next_offset:
             end_offset, limit = segment.next_offset, segment.size_bytes
         else:

@@ -9,6 +9,7 @@ from blumfeld.wire.record_batch import RecordBatch
 
 RECENT_MAX = 2048
 """Batches remembered; twice as many before the older half is forgotten."""
+_FULL = 2 * RECENT_MAX
 
 
 class RecentBatches:
@@ -32,7 +33,7 @@ class RecentBatches:
         """A batch was written behind all others."""
         self.lasts.append(last_offset)
         self.positions.append(position)
-        if len(self.lasts) > 2 * RECENT_MAX:
+        if len(self.lasts) > _FULL:
             self._forget()
 
     def add_run(self, batches: Iterable[RecordBatch], position: int) -> None:
@@ -42,11 +43,11 @@ class RecentBatches:
             add_last(batch.base_offset + batch.last_offset_delta)
             add_position(position)
             position += batch.size_bytes
-        if len(self.lasts) > 2 * RECENT_MAX:
+        if len(self.lasts) > _FULL:
             self._forget()
 
     def _forget(self) -> None:
-        while len(self.lasts) > 2 * RECENT_MAX:
+        while len(self.lasts) > _FULL:
             self.floor = self.lasts[RECENT_MAX - 1] + 1
             del self.lasts[:RECENT_MAX]
             del self.positions[:RECENT_MAX]

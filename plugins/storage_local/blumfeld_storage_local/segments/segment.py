@@ -31,7 +31,6 @@ class Segment:
 
     __slots__ = (
         "_counted",
-        "_file",
         "_files",
         "_gone",
         "_highest",
@@ -45,6 +44,7 @@ class Segment:
         "index_unsynced",
         "mark",
         "next_offset",
+        "opened",
         "recent",
         "size",
         "touched",
@@ -66,7 +66,8 @@ class Segment:
         self.touched = False
         """As of ``open_files.Opener``."""
         self._files = files
-        self._file: File | None = None
+        self.opened: File | None = None
+        """The log file while it is open, for who writes to it often: others ask :meth:`file`."""
         self._gone = False
         self._counted: OpenFiles | None = None
         self._synced_bytes = -1
@@ -90,7 +91,7 @@ class Segment:
 
     def file(self) -> File:
         """The log file, open."""
-        file = self._file
+        file = self.opened
         if file is None:
             file = self._open()
         self.touched = True
@@ -107,7 +108,7 @@ class Segment:
                 raise
             counted.give_way()
             file = self._files.open(self.path(), create=create)
-        self._file = file
+        self.opened = file
         if counted is not None:
             counted.opened(self)
         return file
@@ -115,7 +116,7 @@ class Segment:
     def counted_by(self, open_files: OpenFiles) -> None:
         """From now on its open file and its maps count there, and may be closed from there."""
         self._counted = open_files
-        if self._file is not None:
+        if self.opened is not None:
             open_files.opened(self)
 
     @property
@@ -126,13 +127,13 @@ class Segment:
     @property
     def is_open(self) -> bool:
         """Whether the log file is open."""
-        return self._file is not None
+        return self.opened is not None
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the log file."""
         if self.size < 0:
-            file = self._file
+            file = self.opened
             if file is not None:
                 self.size = file.size()
             else:  # who only asks for sizes, of all segments maybe, shall not use up descriptors
@@ -351,8 +352,8 @@ class Segment:
 
     def close_file(self) -> None:
         """Give the descriptor back until it is needed again; regions in flight keep theirs."""
-        if self._file is not None:
-            file, self._file = self._file, None
+        if self.opened is not None:
+            file, self.opened = self.opened, None
             if self._counted is not None:
                 self._counted.closed(self)
             file.close()

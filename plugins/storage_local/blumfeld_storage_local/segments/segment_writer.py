@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from blumfeld.log.segment_index import (
+    NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_BYTES,
     SegmentIndexer,
@@ -52,7 +53,7 @@ class SegmentWriter:
         "_roll_at_ms",
         "_saved_offsets",
         "_saved_times",
-        "_segment_bytes",
+        "_size_max",
         "indexer",
         "segment",
     )
@@ -69,7 +70,7 @@ class SegmentWriter:
         self._failed = failed
         self._index_saved = segment.size != 0
         self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-        self._first_timestamp_ms = -1
+        self._first_timestamp_ms = NO_TIMESTAMP
         self._jitter_ms = jitter_ms
         self.configure(config)
         self.indexer = self._resume(config.index_interval_bytes)
@@ -103,12 +104,15 @@ class SegmentWriter:
             segment_ms=config.roll_ms,
             segment_jitter_ms=min(self._jitter_ms, config.roll_ms),
         )
-        self._segment_bytes = config.segment_bytes
         self._index_bytes_max = config.segment_index_bytes
         self._entries_sure = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
         """With fewer offset entries neither index is full: a time comes with one of them, but for the last."""
-        self._index_full = False
+        self._index_is_full(full=False)
         self._begin(self._first_timestamp_ms)
+
+    def _index_is_full(self, *, full: bool) -> None:
+        self._index_full = full
+        self._size_max = -1 if full else self._limits.segment_bytes
 
     def _begin(self, first_timestamp_ms: int) -> None:
         self._first_timestamp_ms = first_timestamp_ms
@@ -116,7 +120,7 @@ class SegmentWriter:
         self._roll_at_ms = (
             min(first_timestamp_ms + limits.segment_ms - limits.segment_jitter_ms, _NEVER_MS)
             if first_timestamp_ms >= 0
-            else -2  # only the rule itself can say: it needs the clock
+            else -2  # only the rule itself can say: it needs the clock, or there is no batch yet
         )
 
     def fits(self, batches: Sequence[RecordBatch]) -> int:
@@ -127,12 +131,7 @@ class SegmentWriter:
             size += batch.size_bytes
             if batch.max_timestamp > roll_at_ms:
                 return -1
-        if (
-            size > self._segment_bytes
-            or start == 0
-            or self._index_full
-            or last.base_offset + last.last_offset_delta > self._offset_max
-        ):
+        if size > self._size_max or last.base_offset + last.last_offset_delta > self._offset_max:
             return -1
         return size - start
 
@@ -165,43 +164,66 @@ class SegmentWriter:
         incoming = IncomingBatch(batch.size_bytes, batch.last_offset, batch.max_timestamp)
         return should_roll(segment, incoming, now_ms, self._limits)
 
+    def append_one(self, batch: RecordBatch) -> bool:
+        """Write one batch, if :meth:`fits` would say that it belongs here; whether it did.
+
+        Most turns bring a partition one batch: what can be left out for it is left out.
+
+        :raises OSError: as :meth:`append`
+        """
+        segment = self.segment
+        start, size_bytes = segment.size, batch.size_bytes
+        last_offset = batch.base_offset + batch.last_offset_delta
+        if (
+            start + size_bytes > self._size_max
+            or batch.max_timestamp > self._roll_at_ms
+            or last_offset > self._offset_max
+        ):
+            return False
+        try:
+            file = segment.opened or segment.file()
+            if file.pwritev([batch.data], start) != size_bytes:
+                raise self._short(size_bytes)
+        except OSError as error:
+            self._cut_back(start, error)
+            raise
+        segment.touched = True
+        segment.size = start + size_bytes
+        segment.next_offset = last_offset + 1
+        self._recent.add(last_offset, start)
+        if self.indexer.add(last_offset, start, size_bytes, batch.max_timestamp):
+            self._indexed()
+        return True
+
     def append(self, batches: Sequence[RecordBatch], size_bytes: int) -> None:
         """Write the batches, all or none, in one gather write.
 
         :param size_bytes: of all of them
         :raises OSError: nothing was written; CutBackError: that is not certain
         """
-        segment = self.segment
+        segment, last = self.segment, batches[-1]
         start = segment.size
-        last = batches[-1]
-        alone = len(batches) == 1
+        buffers = [batch.data for batch in batches]
         try:
-            if alone:
-                self._gather([last.data], size_bytes, start)
-            elif len(batches) <= IOV_MAX:
-                self._gather([batch.data for batch in batches], size_bytes, start)
+            if len(buffers) <= IOV_MAX:
+                self._gather(buffers, size_bytes, start)
             else:
-                self._gather_all([batch.data for batch in batches], start)
+                self._gather_all(buffers, start)
         except OSError as error:
             self._cut_back(start, error)
             raise
-        last_offset = last.base_offset + last.last_offset_delta
         segment.size = start + size_bytes
-        segment.next_offset = last_offset + 1
-        if alone:  # most turns bring a partition one batch
-            self._recent.add(last_offset, start)
-            indexed = self.indexer.add(last_offset, start, size_bytes, last.max_timestamp)
-        else:
-            self._recent.add_run(batches, start)
-            indexed = self.indexer.add_run(batches, start)
-        if indexed:
+        segment.next_offset = last.base_offset + last.last_offset_delta + 1
+        self._recent.add_run(batches, start)
+        if self.indexer.add_run(batches, start):
             self._indexed()
 
     def _gather(self, buffers: Sequence[memoryview], size_bytes: int, position: int) -> None:
-        written = self.segment.file().pwritev(buffers, position)
-        if written != size_bytes:
-            path = self.segment.path()
-            raise OSError(errno.ENOSPC, f"{written} of {size_bytes} bytes were written", path)
+        if self.segment.file().pwritev(buffers, position) != size_bytes:
+            raise self._short(size_bytes)
+
+    def _short(self, size_bytes: int) -> OSError:
+        return OSError(errno.ENOSPC, f"not all of {size_bytes} bytes could be written", self.segment.path())
 
     def _gather_all(self, buffers: Sequence[memoryview], position: int) -> None:
         for at in range(0, len(buffers), IOV_MAX):
@@ -211,6 +233,8 @@ class SegmentWriter:
             position += size_bytes
 
     def _cut_back(self, size: int, cause: OSError) -> None:
+        if size == 0:
+            self._begin(NO_TIMESTAMP)  # the next one is the first again
         try:
             self.segment.file().truncate(size)
         except OSError as error:
@@ -234,7 +258,9 @@ class SegmentWriter:
         if len(self.indexer.offsets) < self._entries_sure:
             return
         bytes_max = self._index_bytes_max
-        self._index_full = self.indexer.offsets.is_full(bytes_max) or self.indexer.times.is_full(bytes_max)
+        self._index_is_full(
+            full=self.indexer.offsets.is_full(bytes_max) or self.indexer.times.is_full(bytes_max)
+        )
 
     def save(self) -> None:
         """Write the index entries that wait; make the files, if they are not there."""
