@@ -186,9 +186,10 @@ class Script:
         self._send(self._client(names[0] if names else "operator"), "leave", request, version, each)
 
     def do_commit(self, names: list[str], options: dict[str, str]) -> None:
-        """OffsetCommit; ``none`` is a consumer outside of any group."""
+        """OffsetCommit of partition 0; ``none`` is a consumer outside of any group."""
         client = self._client(names[0])
         request = commit_request(
+            offset=int(options.get("offset", "5")),
             group_id=GROUP,
             member_id=client.member_id,
             group_instance_id=client.instance,

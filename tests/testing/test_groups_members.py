@@ -34,6 +34,12 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
 )
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
 
 T = b"t" * 16
@@ -219,6 +225,42 @@ def test_a_cooperative_member_keeps_what_it_has_and_says_so() -> None:
     effects = member.woken(4_002)
     assert owned(effects) == [{0, 1}]
     assert type(sent(effects)[0]).__name__ == "JoinGroupRequest"
+
+
+@pytest.mark.parametrize(("generation", "kept"), [(2, True), (3, False)])
+@pytest.mark.parametrize("leader", ["n", ""])
+def test_a_static_member_that_missed_a_generation_drops_what_it_had(
+    leader: str, generation: int, kept: bool
+) -> None:
+    """Others may have it by now, also if the group has become one whose broker assigns since. What it would commit when
+    it gives that up would take committed offsets back.
+    """
+    member, effects = stable(COOPERATIVE)
+    member.settings = replace(member.settings, instance_id="i", commit_interval_ms=1_000)
+    member.positions = dict.fromkeys(member.owned, 7)
+    effects = member.answered(token(effects), REBALANCE, 4_000)
+    answer = JoinGroupResponse(
+        generation_id=generation, protocol_name=COOPERATIVE, leader=leader, member_id="m"
+    )
+    effects = member.answered(token(effects), answer, 5_000)
+    assert owned(effects) == ([] if kept else [set()])
+    given = SyncGroupResponse(assignment=assignment_bytes([("t", 3)]))
+    effects = member.answered(token(effects), given, 5_001)
+    assert any(isinstance(request, OffsetCommitRequest) for request in sent(effects)) == kept
+
+
+def test_a_commit_tells_a_classic_member_that_it_is_out() -> None:
+    """As Java: no heartbeat has told it yet."""
+    member, _ = stable()
+    member.settings = replace(member.settings, commit_interval_ms=1_000)
+    member.positions = dict.fromkeys(member.owned, 7)
+    member._commit(member.positions)
+    effects = member.woken(4_000)
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=ErrorCode.ILLEGAL_GENERATION)
+    refused = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
+    effects = member.answered(token(effects), refused, 4_001)
+    assert owned(effects) == [set()]
+    assert sent(member.woken(4_101))[0].member_id == "m"
 
 
 def test_a_classic_member_that_is_unknown_drops_all_and_is_nobody() -> None:

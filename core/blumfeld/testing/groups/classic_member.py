@@ -4,8 +4,10 @@ joins again when it is told to; the leader deals the partitions.
 ``range`` stands for every eager assignor (all is given up before a join), ``cooperative-sticky`` for the cooperative
 ones (what isn't the member's any more is given up after the sync, and then it joins once more, KIP-429).
 
-Where it is stricter than Java: a cooperative static member that missed a generation drops what it had. The leader of
-that generation saw what it had owned when it last joined, and may have given the rest away.
+Where it is stricter than Java: a cooperative static member that missed a generation drops what it had, also where the
+group has become a KIP-848 group since. The leader of that generation saw what it had owned when it last joined, and may
+have given the rest away. What Java's application commits when it gives such partitions up, in a generation that is good
+by then, takes committed offsets back: no broker looks at who owns them, ours and Kafka's alike.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 COOPERATIVE = "cooperative-sticky"
@@ -55,6 +58,8 @@ class ClassicMember(Member):
         self.phase = Phase.OUT
         self.protocol = settings.assignor or EAGER
         self._joined: JoinGroupResponse | None = None
+        self._was_led = False
+        """Whether a member dealt the partitions when it joined last, not the broker."""
         self._dealt: dict[str, int] = {}
         """As leader: topics that it dealt → partitions that they had."""
         self._told: list[str] = []
@@ -135,8 +140,11 @@ class ClassicMember(Member):
         elif response is None or code:
             self._troubled("JoinGroup", code)
         else:
-            if response.leader and response.generation_id > self.epoch + 1:
+            # Of groups whose broker assigns an epoch or two more is nothing odd, unless it was another kind before.
+            counts = bool(response.leader or (self._was_led and self.settings.instance_id))
+            if counts and response.generation_id > self.epoch + 1:
                 self._missed_a_generation()
+            self._was_led = bool(response.leader)
             self.member_id, self.epoch = response.member_id, response.generation_id
             self._joined = response
             self._sync(response)
@@ -280,6 +288,18 @@ class ClassicMember(Member):
         changed = any(self._count(topic) != count for topic, count in self._dealt.items())
         if changed or self._topics() != self._told:
             self._prepare()
+
+    def _committed(self, asked: Asked, response: Any) -> None:
+        """As Java: who is told so, of the generation in which he still is, is no member any more."""
+        if response is None or self.phase in (Phase.LEAVING, Phase.OUT):
+            return
+        request = asked.request
+        assert isinstance(request, OffsetCommitRequest)
+        codes = {item.error_code for topic in response.topics for item in topic.partitions}
+        for code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            if code in codes and request.generation_id_or_member_epoch == self.epoch:
+                self._troubled("OffsetCommit", code)
+                return
 
     # Leaving
 
