@@ -273,12 +273,20 @@ class TestBusyPoll:
         loop.ring.nop(told.token)
         loop.turns.select(None)
         loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
-        timer = threading.Timer(0.1, far.send, (b"x",))
-        timer.start()
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        used = time.clock_gettime(clock)
+
+        def send_when_it_was_awake() -> None:
+            until = time.monotonic() + 4
+            while time.clock_gettime(clock) - used < 0.02 and time.monotonic() < until:
+                time.sleep(0.005)
+            far.send(b"x")
+
+        thread = threading.Thread(target=send_when_it_was_awake)
+        thread.start()
         del enters[:]
-        used = time.thread_time()
         loop.turns.select(None)
-        timer.join()
+        thread.join()
         assert time.thread_time() - used > 0.01
         assert told.results == [0, 1]
         # One to submit, one to take what came; between them no system call.

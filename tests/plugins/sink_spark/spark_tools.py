@@ -71,10 +71,10 @@ def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
 
 def committed_end(settings: ArchiveSettings, wanted: int) -> int:
     """The end of partition 0 for readers of committed records, once it is ``wanted``: Kafka writes the marker of a
-    transaction some time after the producer was told. What it is after ten seconds otherwise.
+    transaction some time after the producer was told. What it is after a minute otherwise.
     """
     topics, place = Topics(settings), (settings.topics[0], 0)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while (end := topics.latest([place])[place]) != wanted and time.monotonic() < until:
         time.sleep(0.05)
     return end

@@ -171,7 +171,7 @@ def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> 
     with EmbeddedBroker() as broker:
         done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))
     assert done.records == 262
-    assert 0.39 < done.seconds < 5
+    assert 0.39 < done.seconds < 20
 
 
 def test_a_compacted_archive_replays_the_same_records(tmp_path: Path, rows: pa.Table) -> None:

@@ -13,7 +13,7 @@ from blumfeld_sink_spark.reading.load import Record
 def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Record]:
     """The records of each partition up to an offset, partition after partition.
 
-    :raises AssertionError: offsets aren't dense from 0, or the broker doesn't give them within ten seconds
+    :raises AssertionError: offsets aren't dense from 0, or the broker doesn't give them within a minute
     """
     config = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({**config, "auto.offset.reset": "earliest"})
@@ -21,7 +21,7 @@ def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Reco
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for partition in found])
         while missing := sum(end - len(found[partition]) for partition, end in ends.items()):
-            messages: list[Any] = consumer.consume(min(missing, 5000), timeout=10)
+            messages: list[Any] = consumer.consume(min(missing, 5000), timeout=60)
             assert messages, f"only {[len(part) for part in found.values()]} of {ends}"
             for message in messages:
                 assert message.error() is None, message.error()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -90,22 +91,26 @@ def test_a_driver_that_never_commits_anything_ends_the_kills(tmp_path: Path) -> 
         Killing(sink, _Broker(), 1, lambda line: None).run(3)
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Within a minute."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.02)
+
+
 def test_a_commands_whole_family_ends_with_it(tmp_path: Path) -> None:
     command = Command([sys.executable, "-c", DRIVER, str(tmp_path), "60", "ends"], tmp_path / "c.log")
-    deadline = time.monotonic() + 60
-    while len(command.family()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert len(command.family()) == 2
+    wait_until(lambda: len(command.family()) == 2)
     command.kill_all()
-    time.sleep(0.05)
-    assert command.family() == []
+    wait_until(lambda: command.family() == [])
 
 
 def test_a_process_of_someone_else_is_no_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids come again: a session of the same number may be a stranger's."""
-    stranger = Command([sys.executable, "-c", "import time; time.sleep(30)"], tmp_path / "stranger.log")
+    stranger = Command([sys.executable, "-c", "import time; time.sleep(300)"], tmp_path / "stranger.log")
     ended = Command([sys.executable, "-c", ""], tmp_path / "ended.log")
-    ended.wait(20)
+    ended.wait(90)
     monkeypatch.setattr(Command, "pid", stranger.pid)
     ended.kill_all()
     assert stranger.running

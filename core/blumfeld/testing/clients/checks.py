@@ -172,7 +172,7 @@ def configs(client: Client, scene: Scene) -> None:
     topic = scene.new_topic(1, {"retention.ms": "7200000"})
     require(client.topic_config(topic).get("retention.ms") == "7200000", "retention.ms is not as created")
     client.set_topic_config(topic, "max.message.bytes", "12345")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (now := client.topic_config(topic)).get("max.message.bytes") != "12345":
         require(time.monotonic() < deadline, f"max.message.bytes is {now.get('max.message.bytes')}")
         time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -88,8 +89,14 @@ class LimitContract(TransportFixtures):
         idle = net.connect(client.socket.getpeername()[1])
         client.send(b"open", b"never started")
         assert handler.has_started(1)
-        net.call(lambda: net.runtime.call_later(50, lambda: handler.exchanges[0].answer([b"done"])))
-        net.run(net.transport.stop(4_000))
+
+        async def stop_while_it_is_answered() -> None:
+            stopping = asyncio.ensure_future(net.transport.stop(4_000))
+            await asyncio.sleep(0.05)
+            handler.exchanges[0].answer([b"done"])
+            await stopping
+
+        net.run(stop_while_it_is_answered())
         assert client.frame() == b"done"
         assert client.is_closed()
         assert idle.is_closed()

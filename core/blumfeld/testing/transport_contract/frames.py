@@ -89,7 +89,7 @@ class FrameContract(TransportFixtures):
         assert handler.frames == [b"fine"]
 
     def test_memory_is_taken_as_bytes_arrive_not_as_announced(self, net: Net) -> None:
-        _, client = net.serve()
+        handler, client = net.serve()
         client.send(b"warm")
         client.frame()
         tracemalloc.start()
@@ -97,6 +97,10 @@ class FrameContract(TransportFixtures):
             for _ in range(3):
                 other = net.connect(client.socket.getpeername()[1])
                 other.socket.sendall((100 << 20).to_bytes(4, "big") + bytes(100_000))
+            assert eventually(lambda: len(handler.opened_connections) == 4)
+            for _ in range(10):  # turns, in which the others are read
+                client.send(b"next")
+                assert client.frame() == b"next"
             assert other.is_quiet()
             assert tracemalloc.get_traced_memory()[1] < 16 << 20
         finally:
