@@ -27,6 +27,8 @@ OnRequest = Callable[[Exchange, memoryview], None]
 
 PATIENCE_S = 30.0
 """How long anything may take that must happen."""
+END_S = 60.0
+"""How long a transport may take to stop, on a machine as busy as it may be."""
 QUIET_S = 0.05
 """How long we watch for what must not happen."""
 
@@ -256,7 +258,7 @@ class Net:
     def finish(self) -> None:
         """Stop the transport without grace, end the loop, close all clients."""
         self._loop.call_soon_threadsafe(self._finish.set)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(END_S)
         for client in self._clients:
             client.socket.close()
         for fd in self._fds:
