@@ -26,6 +26,8 @@ class FakeLog:
         self.hold = hold
         self.refuse: ErrorCode | None = None
         """The next append places nothing."""
+        self.record_bytes_max = 1 << 20
+        """A record with a larger value is MESSAGE_TOO_LARGE."""
         self.broken: Exception | None = None
         """Reading raises it."""
         self.open: list[Completion[None]] = []
@@ -40,6 +42,8 @@ class FakeLog:
         if self.refuse is not None:
             code, self.refuse = self.refuse, None
             raise BrokerError(code)
+        if any(len(item.value or b"") > self.record_bytes_max for item in records):
+            raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
         self.items.extend(
             records if producer is None else [TransactionalRecord(producer, item) for item in records]
         )

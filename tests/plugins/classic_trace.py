@@ -100,6 +100,10 @@ class Script:
         """The next append fails."""
         self.groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
 
+    def do_limit(self, names: list[str], options: dict[str, str]) -> None:
+        """A record's value may have so many bytes from now on."""
+        self.groups.log.record_bytes_max = int(names[0])
+
     def do_join(self, names: list[str], options: dict[str, str]) -> None:
         """JoinGroup; ``id`` and ``instance`` are remembered, as are the ``protocols`` (name:metadata,…)."""
         client = self._client(names[0])

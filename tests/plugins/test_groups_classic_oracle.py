@@ -30,7 +30,7 @@ from tests.plugins.test_groups_classic_traces import TRACES
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SCRIPTS = ("errors", "fenced_in_flight", "join", "leave", "same_answer", "static")
-NOT_KAFKAS = ("config", "fail", "reload", "wait")
+NOT_KAFKAS = ("config", "fail", "limit", "reload", "wait")
 """Commands that it can't be told, or that take as long as they say: a script ends there."""
 ANSWERED_S_MAX = 0.3
 """What has no answer by then waits for something."""

@@ -267,6 +267,8 @@ class GroupsShard:
         """A type's timers come back as its own commands, under keys that no other type can have."""
         if decision.timers:
             decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
+        if decision.if_refused is not None:
+            decision.if_refused = TypeCommand(name, decision.if_refused)
         return decision
 
     def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
@@ -275,7 +277,9 @@ class GroupsShard:
         if owner is not None:
             checked = self._wrapped(owner, checked)
         records, reply = self._offset_commands.commit(request, context.api_version, now_ms)
-        return Decision(records=[*checked.records, *records], reply=reply, timers=checked.timers)
+        return Decision(
+            records=[*checked.records, *records], reply=reply, timers=checked.timers, refusable=True
+        )
 
     def _fetch(self, command: FetchOffsets) -> OffsetFetchResponseGroup:
         owner = self.owner(command.group_id)

@@ -12,7 +12,7 @@ makes them count, or forgets them, in its place in the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -27,12 +27,14 @@ from blumfeld.coordinator.shard_contract import (
 )
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
+from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 REPLAY_SLICE_RECORDS = 2_000
 """Records replayed before other work gets its turn."""
+RETRY_MS = 500
+"""A timer's command whose records were too large comes again after so long (Kafka's ``retryBackoff``)."""
 
 
 class HostState(Enum):
@@ -169,16 +171,17 @@ class ShardHost:
         if self.state is not HostState.DROPPED:
             self._end()
 
-    def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> None:
+    def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> bool:
+        """Whether it was not refused for its size."""
         try:
-            self._decide(command, context, completion)
+            return self._decide(command, context, completion)
         except Exception as defect:
             self._drop(defect)  # half decided: what is in memory is not to be trusted any more
             raise
 
     def _decide(
         self, command: Any, context: RequestContext | None, completion: Completion[Any] | None
-    ) -> None:
+    ) -> bool:
         try:
             decision = self.shard.command(command, context, self._runtime.now_ms())
             if decision.producer is not None:
@@ -187,21 +190,24 @@ class ShardHost:
             if completion is not None:
                 self._held.append((self._placed, completion, None, error))
                 self._release()
-            return
-        self._apply(decision, completion)
+            return True
+        return self._apply(decision, completion)
 
-    def _apply(self, decision: Decision, completion: Completion[Any] | None) -> None:
+    def _apply(self, decision: Decision, completion: Completion[Any] | None) -> bool:
         if completion is not None:
             if decision.deferred is not None:
                 self._waiting[decision.deferred] = completion
             elif decision.reply is None:
                 raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
         if decision.records:
-            refused = self._append(decision.records, decision.producer)
-            if refused is not None:
+            code = self._append(decision)
+            if code is not None and self.state is HostState.ACTIVE:
+                self._refuse(decision, completion, code)
+                return False
+            if code is not None:
                 if completion is not None and not completion.done:
-                    completion.fail(BrokerError(refused))
-                return
+                    completion.fail(BrokerError(code))
+                return True
         for order in decision.timers:
             self._set_timer(order)
         if completion is not None and decision.deferred is None:
@@ -211,14 +217,34 @@ class ShardHost:
             if waiting is not None:
                 self._held.append((self._placed, waiting, reply, None))
         self._release()
+        return True
 
-    def _append(self, records: Sequence[CoordinatorRecord], producer: Producer | None) -> ErrorCode | None:
-        """Place and replay; or the shard is dropped, and this is what the request is answered."""
+    def _refuse(self, decision: Decision, completion: Completion[Any] | None, code: ErrorCode) -> None:
+        """Nothing was placed: who waits for it is told, and the shard is as it was."""
+        tokens = [token for token, _ in decision.answers]
+        if decision.deferred is not None:
+            tokens.append(decision.deferred)
+        elif completion is not None:
+            self._held.append((self._placed, completion, None, BrokerError(code)))
+        for token in tokens:
+            waiting = self._waiting.pop(token, None)
+            if waiting is not None:
+                self._held.append((self._placed, waiting, None, BrokerError(code)))
+        self._release()
+        if decision.if_refused is not None and self.state is HostState.ACTIVE:
+            self._run(decision.if_refused, None, None)
+
+    def _append(self, decision: Decision) -> ErrorCode | None:
+        """Place and replay. Else the shard is dropped, unless a record is too large and the decision can be refused;
+        and this is what the request is answered.
+        """
+        records, producer = decision.records, decision.producer
         try:
             committed = self._log.append(records, producer)
         except BrokerError as error:
-            self._drop(error)
             too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE  # and will be at any coordinator
+            if not (too_large and decision.refusable):
+                self._drop(error)
             return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else ErrorCode.NOT_COORDINATOR
         if producer is None:
             for item in records:
@@ -270,8 +296,10 @@ class ShardHost:
 
     def _fire(self, key: tuple[str, ...], command: Any) -> None:
         self._timers.pop(key, None)
-        if self.state is HostState.ACTIVE:
-            self._run(command, None, None)
+        if self.state is not HostState.ACTIVE:
+            return
+        if not self._run(command, None, None) and key not in self._timers:
+            self._set_timer(TimerOrder(key, RETRY_MS, command))
 
     def _drop(self, error: BaseException) -> None:
         if self.state is HostState.DROPPED:

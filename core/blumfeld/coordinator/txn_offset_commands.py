@@ -64,7 +64,9 @@ class TxnOffsetCommands:
                 )
             response.topics.append(answer)
         producer = Producer(request.producer_id, request.producer_epoch)
-        return Decision(records=records, reply=response, producer=producer if records else None)
+        return Decision(
+            records=records, reply=response, producer=producer if records else None, refusable=True
+        )
 
     def _check_member(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> None:
         """Before v3, and by producers of clients that are in no group, nobody says who he is: then anyone may."""

@@ -65,6 +65,12 @@ class Decision(msgspec.Struct):
     """(token, reply) of requests that waited until now."""
     producer: Producer | None = None
     """The records are this producer's transactional batch: replayed as pending, until a marker ends its transaction."""
+    refusable: bool = False
+    """Whether only the records tell of it. Then, if one of them is larger than a batch may be, this request and those
+    in ``answers`` get UNKNOWN_SERVER_ERROR, a timer's command comes again, and nothing else happens, as with Kafka. Of
+    other decisions the shard is dropped, and replayed."""
+    if_refused: Any = None
+    """A command to be decided when that has happened."""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,13 @@ class JoinExpired(msgspec.Struct, frozen=True):
     generation: int
 
 
+class AssignmentRefused(msgspec.Struct, frozen=True):
+    """What the leader dealt in this generation is too large for the log."""
+
+    group_id: str
+    generation: int
+
+
 class SyncExpired(msgspec.Struct, frozen=True):
     """A timer's command: members of this generation have had their time to sync."""
 
@@ -47,6 +54,8 @@ class Effects:
         self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerOrder] = []
         self.answers: list[tuple[Hashable, Any]] = []
+        self.if_too_large: AssignmentRefused | None = None
+        """For decisions of which nothing but their record tells, and what is to be done without it."""
 
     def write(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Keep the group as it is to be, or (``None``) forget it."""
@@ -91,5 +100,11 @@ class Effects:
         """
         timers = [replace(order, group_type=of_type) for order in self.timers] if of_type else self.timers
         return Decision(
-            records=self.records, reply=reply, timers=timers, deferred=token, answers=self.answers
+            records=self.records,
+            reply=reply,
+            timers=timers,
+            deferred=token,
+            answers=self.answers,
+            refusable=self.if_too_large is not None,
+            if_refused=self.if_too_large,
         )

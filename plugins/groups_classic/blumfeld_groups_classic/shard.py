@@ -30,6 +30,7 @@ from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import rebalance
 from blumfeld_groups_classic.effects import (
+    AssignmentRefused,
     Effects,
     JoinExpired,
     SessionExpired,
@@ -109,6 +110,11 @@ class ClassicGroups:
                 waits = group and group.state in (State.COMPLETING, State.STABLE)
                 if group and waits and group.generation == request.generation:
                     rebalance.sync_expired(group, effects, self._limits.initial_rebalance_delay_ms)
+            case AssignmentRefused():
+                group = self.groups.get(request.group_id)
+                if group and group.state is State.COMPLETING and group.generation == request.generation:
+                    rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
+                    rebalance.maybe_complete_join(group, effects)
             case _:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         return effects.decision()
@@ -153,7 +159,10 @@ class ClassicGroups:
         return effects.decision(token=token)
 
     def _assign(self, group: Group, request: SyncGroupRequest, effects: Effects) -> None:
-        """The leader's word: kept, and told to all who wait. Replaying the record makes the group stable."""
+        """The leader's word: kept, and told to all who wait. Replaying the record makes the group stable. If it is too
+        large to be kept, all who wait are refused, and the group rebalances, as Kafka's.
+        """
+        effects.if_too_large = AssignmentRefused(group.group_id, group.generation)
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
         effects.write(group.group_id, group.as_record(effects.now_ms, given))
         for key, member in group.members.items():

@@ -30,6 +30,10 @@ class Edit:
         self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerOrder] = []
         self.answers: list[tuple[Hashable, Any]] = []
+        self.refusable = True
+        """Whether only its records tell of it: no other group type has taken anything over yet."""
+        self.if_refused: Any = None
+        """A command that is decided if a record is too large for the log."""
         self._is_draft = False
 
     @property
@@ -133,7 +137,13 @@ class Edit:
     def decision(self, reply: Any = None, token: Hashable | None = None) -> Decision:
         """All of it, with a reply for who asked now, or the token under which he waits."""
         return Decision(
-            records=self.records, reply=reply, timers=self.timers, deferred=token, answers=self.answers
+            records=self.records,
+            reply=reply,
+            timers=self.timers,
+            deferred=token,
+            answers=self.answers,
+            refusable=self.refusable,
+            if_refused=self.if_refused,
         )
 
 

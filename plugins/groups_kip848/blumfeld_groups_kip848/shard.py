@@ -33,7 +33,7 @@ from blumfeld_groups_kip848.reconciliation import Reported, reconcile
 from blumfeld_groups_kip848.record_types import GROUP_EPOCH
 from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.settings import GroupSettings
-from blumfeld_groups_kip848.targets import AssignmentDue, AssignSlice, Targets
+from blumfeld_groups_kip848.targets import AssignmentDue, AssignRefused, AssignSlice, Targets
 from blumfeld_groups_kip848.timers import (
     RebalanceExpired,
     SessionExpired,
@@ -112,7 +112,7 @@ class ConsumerGroups:
                 return Decision(reply=self._described(request.group_id))
             case SessionExpired() | RebalanceExpired():
                 return self._expired(request, now_ms)
-            case AssignSlice() | AssignmentDue():
+            case AssignSlice() | AssignmentDue() | AssignRefused():
                 group = self.groups.get(request.group_id)
                 if group is None:
                     return Decision()

@@ -58,6 +58,13 @@ class AssignSlice:
     group_id: str
 
 
+@attrs.frozen
+class AssignRefused:
+    """A command: what a job wrote was too large for the log."""
+
+    group_id: str
+
+
 @attrs.define
 class _Job:
     epoch: int
@@ -131,7 +138,7 @@ class Targets:
         if group.epoch > group.target_epoch and group.members and edit.group_id not in self._jobs:
             edit.timer(_timer(edit), self._wait_ms(edit), AssignmentDue(edit.group_id))
 
-    def command(self, command: AssignmentDue | AssignSlice, edit: Edit) -> None:
+    def command(self, command: AssignmentDue | AssignSlice | AssignRefused, edit: Edit) -> None:
         """A timer's. Never fails: why an assignor did is told to the next heartbeat that asks."""
         group = edit.group
         job = self._jobs.get(edit.group_id)
@@ -139,6 +146,8 @@ class Targets:
             self._forget(edit.group_id)
             return
         try:
+            if isinstance(command, AssignRefused):
+                raise AssignorError("A target assignment is larger than a record may be")
             if job is not None:
                 self._go_on(edit, job)
             else:
@@ -179,10 +188,12 @@ class Targets:
                 self._begin(edit, job.begun_anew + 1)
                 return
             _deal_slice(job)
-        elif _write_slice(edit, job):
-            self._forget(edit.group_id)
-            self.update_later(edit)
-            return
+        else:
+            edit.if_refused = AssignRefused(edit.group_id)
+            if _write_slice(edit, job):
+                self._forget(edit.group_id)
+                self.update_later(edit)
+                return
         edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
 
     def _deal(
