@@ -268,6 +268,8 @@ class Broker:
         if not self._following:
             return
         hook = self.composition.hook
+        if delta.first:
+            self.partitions.set_strays_aside(image)
         self._configs_changed(delta)
         for topic in delta.topics_deleted:
             for index in sorted(topic.partitions):

@@ -13,7 +13,8 @@ from errno import EIO
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.places import Places
 from blumfeld.broker.replica_state import ReplicaState
-from blumfeld.spi.cluster import PartitionImage
+from blumfeld.broker.strays import strays
+from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.context import Parking
@@ -159,6 +160,17 @@ class PartitionManager:
             self._delete_log(partition)
             for told in self.removed:
                 told(hosted)
+
+    def set_strays_aside(self, image: ClusterImage) -> None:
+        """Free the names of logs that were found at the start and that no topic of ``image``, which is all there is,
+        claims. To be called before anything is hosted.
+        """
+        for partition in strays(self._storage.partitions(), image, self._node_id):
+            self._high_watermarks.pop(partition, None)
+            try:
+                self._storage.set_aside_log(partition)
+            except OSError as error:
+                self._events.error("stray log not set aside", partition=str(partition), error=str(error))
 
     def reconfigure(self, topic: str) -> None:
         """The configuration of a topic (``""``: of all) changed."""

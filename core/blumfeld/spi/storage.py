@@ -367,6 +367,14 @@ class LogStorage(Protocol):
         """
         ...
 
+    def set_aside_log(self, partition: TopicPartition) -> None:
+        """Keep the files of a log that was found at start, and that nobody claims, under the name of a stray
+        (``…-stray``), for a person to look at: its name is free when this returns. Not legal for an open log.
+
+        :raises OSError: its directory can't be changed: the log stays where it is
+        """
+        ...
+
     def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
         """Begin to move an open log to another directory (KIP-113); to its own directory: give up a move that runs.
 

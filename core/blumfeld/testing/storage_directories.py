@@ -81,6 +81,29 @@ class StorageDirectories(StorageKit):
             node.stop()
             node.restart()
 
+    def test_a_log_that_is_set_aside_frees_its_name(self, node: Node) -> None:
+        """For another topic's log of that name; what was known of the old one counts for nothing."""
+        if not self.survives_crash:
+            pytest.skip("finds nothing at start")
+        log = node.open()
+        log.fill(3, 3)
+        log.log.advance_log_start(3)
+        node.storage.checkpoint([(PARTITION, 6)])
+        with pytest.raises(ValueError, match="open"):
+            node.storage.set_aside_log(PARTITION)
+        node.stop()
+        node.restart()
+        node.storage.set_aside_log(PARTITION)
+        node.storage.set_aside_log(OTHER)  # nothing of that name lies there
+        assert PARTITION not in dict(node.storage.partitions())
+        log = node.open(topic_id=UNKNOWN_ID)
+        assert (log.log.log_start_offset, log.log.written_end_offset) == (0, 0)
+        log.fill(1)
+        log.flush()
+        node.crash()
+        assert dict(node.storage.partitions()) == {PARTITION: UNKNOWN_ID}
+        assert node.open(topic_id=UNKNOWN_ID).spans() == [(0, 1)]
+
     # Failure
 
     @pytest.mark.parametrize("how", ["sync", "write", "read-only"])

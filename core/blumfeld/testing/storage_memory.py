@@ -29,32 +29,10 @@ from blumfeld.spi.storage import (
     TopicPartition,
     WriteOutcome,
 )
+from blumfeld.testing.memory_aux import MemoryAux
 from blumfeld.testing.memory_compaction import MemorySource, MemoryTarget, compact_in_memory
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import records
-
-
-class MemoryAux:
-    """Small files in a dictionary."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, bytes] = {}
-
-    def names(self) -> list[str]:
-        """All of them, sorted."""
-        return sorted(self._files)
-
-    def read(self, name: str) -> bytes | None:
-        """The file's bytes, or ``None``."""
-        return self._files.get(name)
-
-    def write(self, name: str, data: bytes) -> None:
-        """Replace it."""
-        self._files[name] = bytes(data)
-
-    def delete(self, name: str) -> None:
-        """Remove it; it may be absent."""
-        self._files.pop(name, None)
 
 
 class _Segment:
@@ -370,6 +348,9 @@ class MemoryStorage:
     def delete_log(self, partition: TopicPartition) -> None:
         """Forget it."""
         self._logs.pop(partition, None)
+
+    def set_aside_log(self, partition: TopicPartition) -> None:
+        """None was found at start."""
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks."""

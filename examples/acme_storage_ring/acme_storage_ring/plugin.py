@@ -98,6 +98,9 @@ class RingStorage:
         """Forget it."""
         self._logs.pop(partition, None)
 
+    def set_aside_log(self, partition: TopicPartition) -> None:
+        """None was found at the start."""
+
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks, as far as memory goes."""
         self._high_watermarks = dict(high_watermarks)

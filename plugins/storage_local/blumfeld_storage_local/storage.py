@@ -238,14 +238,29 @@ class LocalStorage:
             if known is None and not at.online:
                 continue
             at.forget(partition)
-            home = at.home
-            directory = f"{home.path}/{partition_dir(partition)}"
-            if home.files.exists(directory):
-                home.check()
-                marked = marked_partition_dir(partition, DirState.DELETE, self._runtime.new_uuid())
-                home.files.rename(directory, f"{home.path}/{marked}")
-                self._deleted[partition] = at
-                home.remove_later([f"{home.path}/{marked}"], delay_ms, trees=True)
+            if at.home.files.exists(f"{at.home.path}/{partition_dir(partition)}"):
+                at.home.check()
+                at.home.remove_later([self._mark(at, partition, DirState.DELETE)], delay_ms, trees=True)
+
+    def set_aside_log(self, partition: TopicPartition) -> None:
+        """Rename the directory at once, and leave it there."""
+        if partition in self._open:
+            raise ValueError(f"the log of {partition} is open")
+        at = self._where.get(partition)
+        if at is not None:
+            at.home.check()
+            self._moves.give_up(partition)
+            path = self._mark(at, partition, DirState.STRAY)
+            del self._where[partition]
+            at.forget(partition)
+            at.home.events.warning("log that no topic claims set aside", log=str(partition), kept=path)
+
+    def _mark(self, at: DirectoryLogs, partition: TopicPartition, state: DirState) -> str:
+        """Rename its directory; the new path."""
+        marked = f"{at.home.path}/{marked_partition_dir(partition, state, self._runtime.new_uuid())}"
+        at.home.files.rename(f"{at.home.path}/{partition_dir(partition)}", marked)
+        self._deleted[partition] = at
+        return marked
 
     # Moves
 
