@@ -15,28 +15,26 @@ import asyncio
 import select
 import selectors
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from blumfeld.net.readiness import Callback, Readiness
+from blumfeld.net.selecting import TakenSelector
 
 EVENTS_MAX = 1024
 """Taken from one poll; the others come first in the next."""
 
 
-class TurnSelector(selectors.BaseSelector):
+class TurnSelector(TakenSelector):
     """A selector for asyncio with callbacks of its own. They may raise: ``on_error`` is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._epoll = select.epoll()
-        self._others = selectors.DefaultSelector()
         self._others_fd = self._others.fileno()
         self._epoll.register(self._others_fd, select.EPOLLIN)
         self._readers: dict[int, Callback] = {}
         self._writers: dict[int, Callback] = {}
         self._masks: dict[int, int] = {}
-        self._polling = False
-        self._after_poll: list[Callback] = []
         self.on_error: Callable[[Exception], None] | None = None
         self.busy_poll_us = 0
         """Poll without waiting for so long after something last happened."""
@@ -75,12 +73,6 @@ class TurnSelector(selectors.BaseSelector):
         elif mask != old:
             self._epoll.modify(fd, mask)
 
-    def after_poll(self, callback: Callback) -> bool:
-        """Call ``callback()`` once, after all callbacks of this poll; False if there is no poll under way."""
-        if self._polling:
-            self._after_poll.append(callback)
-        return self._polling
-
     # asyncio's side.
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -97,23 +89,16 @@ class TurnSelector(selectors.BaseSelector):
                 if event & ~into and (callback := writers.get(fd)) is not None:
                     callback()
             except Exception as error:
-                self._raised(error)
+                self.raised(error)
             if fd == self._others_fd:
                 ready = self._others.select(0)
         self._polling = False
         if self._after_poll:
-            self._call_after_poll()
+            self.call_after_poll()
         return ready
 
-    def _call_after_poll(self) -> None:
-        callbacks, self._after_poll = self._after_poll, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception as error:
-                self._raised(error)
-
-    def _raised(self, error: Exception) -> None:
+    def raised(self, error: Exception) -> None:
+        """Tell ``on_error``; with none, raise it."""
         if self.on_error is None:
             self._polling = False
             raise error
@@ -136,29 +121,9 @@ class TurnSelector(selectors.BaseSelector):
                 return found
         return poll(None if timeout is None else max(0.0, timeout - passed), EVENTS_MAX)
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.modify(fileobj, events, data)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.get_key(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """As asyncio's own."""
-        return self._others.get_map()
-
     def close(self) -> None:
         """Give both descriptors back."""
-        self._others.close()
+        super().close()
         self._epoll.close()
 
 

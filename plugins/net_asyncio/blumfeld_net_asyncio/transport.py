@@ -10,13 +10,13 @@ from blumfeld.net.accepting import Acceptor
 from blumfeld.net.dialled import OutboundConnection
 from blumfeld.net.readiness import ReadinessOutbound, ReadinessTurn
 from blumfeld.net.readiness_accepting import ReadinessAcceptor
+from blumfeld.net.sockets import connected, connection_fd_max, listening, prepare, socket_calls
 from blumfeld.net.transport import BaseTransport
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 from blumfeld_net_asyncio.readiness import TurnLoop, readiness_of
-from blumfeld_net_asyncio.sockets import bound, connected, connection_fd_max, prepare, resolve, socket_calls
 
 
 class AsyncioTransport(BaseTransport):
@@ -63,9 +63,7 @@ class AsyncioTransport(BaseTransport):
 
     async def bind(self, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:
         """See :meth:`BaseTransport.bind`."""
-        addresses = await resolve(self.runtime, host, port, passive=True)
-        sock = bound(addresses[0], backlog)
-        return sock, sock.getsockname()[1]
+        return await listening(self.runtime, host, port, backlog)
 
     def acceptor(
         self,
@@ -87,13 +85,7 @@ class AsyncioTransport(BaseTransport):
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """See :meth:`BaseTransport.connect`."""
-        failure: OSError | None = None
-        for address in await resolve(self.runtime, host, port, passive=False):
-            try:
-                return await connected(asyncio.get_running_loop(), address)
-            except OSError as error:
-                failure = error
-        raise failure if failure is not None else OSError(f"{host} has no address")
+        return await connected(self.runtime, host, port)
 
     def outbound(
         self,

@@ -17,18 +17,18 @@ import asyncio
 import select
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import attrs
 
+from blumfeld.net.selecting import TakenSelector
 from blumfeld_net_uring.probe import Probe, names_of, probe
 from blumfeld_net_uring.ring import Ring, RingUnavailable
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
 
-class UringSelector(selectors.BaseSelector):
+class UringSelector(TakenSelector):
     """A selector for asyncio that waits in ``io_uring_enter``. It owns the ring and closes it.
 
     ``busy_poll_us`` may be set at any time: before the thread sleeps it looks for completions for so long
@@ -37,12 +37,10 @@ class UringSelector(selectors.BaseSelector):
     """
 
     def __init__(self, ring: Ring) -> None:
+        super().__init__()
         self.ring = ring
         self.busy_poll_us = 0
         self._busy_until_ns = 0
-        self._polling = False
-        self._after_poll: list[Callable[[], None]] = []
-        self._others = selectors.DefaultSelector()
         self._others_ready = False
         self._others_token = ring.attach(self._on_others)
         self._watch_others()
@@ -60,7 +58,7 @@ class UringSelector(selectors.BaseSelector):
         finally:
             self._polling = False
         if self._after_poll:
-            self._call_after_poll()
+            self.call_after_poll()
         if not self._others_ready:
             return []
         self._others_ready = False
@@ -68,22 +66,11 @@ class UringSelector(selectors.BaseSelector):
         self._watch_others()
         return ready
 
-    def after_poll(self, callback: Callable[[], None]) -> bool:
-        """Call ``callback()`` once, after all callbacks of this poll; False if there is no poll under way."""
-        if self._polling:
-            self._after_poll.append(callback)
-        return self._polling
-
-    def _call_after_poll(self) -> None:
-        callbacks, self._after_poll = self._after_poll, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception as error:
-                on_error = self.ring.on_error
-                if on_error is None:
-                    raise
-                on_error(error)
+    def raised(self, error: Exception) -> None:
+        """Tell the ring's ``on_error``; with none, raise it."""
+        if self.ring.on_error is None:
+            raise error
+        self.ring.on_error(error)
 
     def _select_busily(self, timeout_ns: int | None) -> None:
         ring = self.ring
@@ -109,30 +96,10 @@ class UringSelector(selectors.BaseSelector):
         # Not multishot: a poll made anew sees what is still ready, as a level-triggered selector must.
         self.ring.poll_add(self._others_token, self._others.fileno(), select.POLLIN)
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.modify(fileobj, events, data)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        """As asyncio's own."""
-        return self._others.get_key(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """As asyncio's own."""
-        return self._others.get_map()
-
     def close(self) -> None:
         """Close the ring, as :meth:`Ring.close`, and the selector of the others."""
         self.ring.close()
-        self._others.close()
+        super().close()
 
 
 class UringLoop(asyncio.SelectorEventLoop):

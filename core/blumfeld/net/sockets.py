@@ -1,4 +1,7 @@
-"""Sockets: from a host name to addresses without blocking the loop, to one that listens, to one that is connected."""
+"""Sockets: from a host name to addresses without blocking the loop, to one that listens, to one that is connected.
+
+The one module of this room that touches the world: every transport on the system's own sockets needs the same.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,12 @@ async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> l
     return [(family, address) for family, _, _, _, address in found]
 
 
-def bound(address: Address, backlog: int) -> socket.socket:
-    """A socket that listens there."""
-    family, where = address
+async def listening(runtime: Runtime, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:
+    """A socket that listens on the first address of ``host``, and its port.
+
+    :raises OSError: it can't be had
+    """
+    (family, where), *_ = await resolve(runtime, host, port, passive=True)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -51,16 +57,29 @@ def bound(address: Address, backlog: int) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-    return sock
+    return sock, sock.getsockname()[1]
 
 
-async def connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
-    """A socket that is connected to there."""
+async def connected(runtime: Runtime, host: str, port: int) -> socket.socket:
+    """A socket that is connected to the first address of ``host`` that answers, on the running loop.
+
+    :raises OSError: none does
+    """
+    failure: OSError | None = None
+    for address in await resolve(runtime, host, port, passive=False):
+        try:
+            return await _connected(address)
+        except OSError as error:
+            failure = error
+    raise failure if failure is not None else OSError(f"{host} has no address")
+
+
+async def _connected(address: Address) -> socket.socket:
     family, where = address
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         prepare(sock)
-        await loop.sock_connect(sock, where)
+        await asyncio.get_running_loop().sock_connect(sock, where)
     except BaseException:
         sock.close()
         raise
