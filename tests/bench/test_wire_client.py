@@ -44,10 +44,10 @@ def test_a_topic_without_leaders_is_waited_for_and_then_told() -> None:
     """The last answer is in the message."""
     with (
         EmbeddedBroker() as broker,
-        WireClient(broker.host, broker.port, timeout_s=0.2) as client,
+        WireClient(broker.host, broker.port) as client,
         pytest.raises(DriverError, match=r"nowhere has no leaders yet.*UNKNOWN_TOPIC_OR_PARTITION"),
     ):
-        client.wait_for_leaders("nowhere")
+        client.wait_for_leaders("nowhere", 0.2)
 
 
 def test_nobody_there_is_told() -> None:

@@ -118,12 +118,13 @@ class WireClient:
         answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
         _check(answer.responses[0].error_code, f"{key} of topic {name}", answer.responses[0].error_message)
 
-    def wait_for_leaders(self, name: str) -> list[Leader]:
+    def wait_for_leaders(self, name: str, patience_s: float | None = None) -> list[Leader]:
         """Wait until all partitions of a topic have leaders that answer for them: the leaders, by partition.
 
-        :raises DriverError: it took longer than the client's timeout; the message has the last answer
+        :param patience_s: the client's timeout if it is None
+        :raises DriverError: it took longer; the message has the last answer
         """
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + (self._timeout_s if patience_s is None else patience_s)
         while True:
             try:
                 leaders = self.leaders(name)

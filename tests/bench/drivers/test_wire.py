@@ -181,10 +181,10 @@ def test_a_topic_that_is_not_there_is_told() -> None:
     with EmbeddedBroker() as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")
         with (
-            WireClient(host, int(port), timeout_s=0.2) as client,
+            WireClient(host, int(port)) as client,
             pytest.raises(DriverError, match="UNKNOWN_TOPIC_OR_PARTITION"),
         ):
-            client.wait_for_leaders("nowhere")
+            client.wait_for_leaders("nowhere", 0.2)
         with pytest.raises(DriverError, match="nobody"):
             run(int(port), step, topic="nobody")
 
