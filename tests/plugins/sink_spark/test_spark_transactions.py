@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -12,6 +14,7 @@ from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.spark.client import Topics
+from blumfeld_sink_spark.spark.consume import consume_range
 from blumfeld_sink_spark.spark.driver import archive
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.sink_spark.spark_tools import committed_end, make_topic, produce, rows_of
@@ -34,6 +37,42 @@ def test_ranges_that_end_in_markers_and_aborted_records_end(bootstrap: str) -> N
     assert rows_of(settings, 6, 12).num_rows == 0
     assert rows_of(settings, 3, 18)["offset"].to_pylist() == [3, 4, 12, 13, 14, 15, 16]
     assert rows_of(settings, 17, 18).num_rows == 0
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_both_ways_to_read_give_the_same_rows(bootstrap: str, codec: str) -> None:
+    """Transactions of two producers side by side, some aborted, with each codec and headers; wherever a range begins
+    and ends.
+    """
+    settings = msgspec.structs.replace(make_topic(bootstrap, f"same-{codec}"), headers=True)
+    [topic] = settings.topics
+    producers = [
+        Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"{codec}-{n}", "compression.type": codec}
+        )
+        for n in range(2)
+    ]
+    for producer in producers:
+        producer.init_transactions(30)
+    for nth in range(6):
+        for producer in producers:
+            producer.begin_transaction()
+        for n in range(40):
+            producers[n % 2].produce(
+                topic, b"%d" % n * 50, key=None if n % 5 else b"k", headers={"h": b"%d" % n}
+            )
+            if n % 10 == 9:
+                assert [producer.flush(30) for producer in producers] == [0, 0]
+        for n, producer in enumerate(producers):
+            producer.abort_transaction(30) if (nth + n) % 3 == 0 else producer.commit_transaction(30)
+    assert committed_end(settings, 252) == 252
+    for isolation in ("read_committed", "read_uncommitted"):
+        chosen = msgspec.structs.replace(settings, isolation=isolation)
+        for start, end in ((0, 252), (1, 50), (47, 133), (90, 91), (41, 42), (200, 252)):
+            ours = rows_of(chosen, start, end)
+            theirs = list(consume_range(chosen, OffsetRange(topic, 0, start, end)))
+            assert ours == (pa.Table.from_batches(theirs) if theirs else ours.slice(0, 0))
+    assert rows_of(settings, 0, 252).num_rows == 160
 
 
 def test_an_open_transaction_isnt_planned_until_it_ends(bootstrap: str) -> None:
