@@ -59,7 +59,7 @@ def captured(files: Sequence[Path], topic: str, limit: int = 0, **options: Any) 
 
 
 def archive(
-    root: Path, rows: pa.Table, *, batch_rows: int = 40_000, query: str = "query", **settings: Any
+    root: Path | str, rows: pa.Table, *, batch_rows: int = 40_000, query: str = "query", **settings: Any
 ) -> list[CommitRecord]:
     """Archive raw rows under ``root``, ``batch_rows`` of each partition in a commit.
 

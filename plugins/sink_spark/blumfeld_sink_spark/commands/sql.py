@@ -22,7 +22,7 @@ PIPE_WIDTH = 240
 @edge
 def command(
     query: Annotated[str, typer.Argument(help="SQL; without it the script that makes the views.")] = "",
-    root: Annotated[str, typer.Option(help="The archive's folder.")] = "archive",
+    root: Annotated[str, typer.Option(help="The archive: a folder or an object store's URL.")] = "archive",
     as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All rows, one JSON object a line.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Rows of the table that is shown.")] = 100,
@@ -49,9 +49,14 @@ def command(
 def _duckdb(archive: Committed, query: str, as_csv: bool, as_json: bool, limit: int) -> None:
     from contextlib import closing
 
+    from blumfeld_sink_spark.errors import SettingsError
     from blumfeld_sink_spark.reading import views
 
     if not query:
+        if not archive.is_local:
+            raise SettingsError(
+                "without a query: the script of views is for a folder; allowed on an object store: a query"
+            )
         typer.echo(views.script(archive), nl=False)
         return
     with closing(views.connect(archive)) as connection:

@@ -13,7 +13,6 @@ from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stat
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
-from blumfeld_sink_spark.tables import DERIVED, tables
 
 TRIES = 5
 
@@ -65,6 +64,8 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
 
 def is_data(path: str) -> bool:
     """Whether this is a file of a table that the ledger speaks for."""
+    from blumfeld_sink_spark.tables import DERIVED, tables  # brings Arrow, and status has no need of it
+
     parts = path.split("/")
     return (
         parts[0] in tables()

@@ -12,7 +12,7 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
-from blumfeld_sink_spark.tables import DERIVED
+from blumfeld_sink_spark.tables import DERIVED, tables
 
 
 @attrs.define
@@ -85,19 +85,46 @@ class Committed:
                 "`blumfeld archive verify` says what is missing"
             ) from error
 
-    def local_path(self, entry: FileEntry) -> str:
-        """Where the file lies, for readers that open files by themselves.
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies in a folder of this machine."""
+        return "://" not in self.store.root.removeprefix("file://")
+
+    def local_root(self) -> Path:
+        """The folder that it lies in.
 
         :raises ArchiveError: it isn't on this machine
         """
-        return str(self.local_root() / entry.path)
-
-    def local_root(self) -> Path:
-        """:raises ArchiveError: the archive isn't on this machine"""
-        root = self.store.root.removeprefix("file://")
-        if "://" in root:
+        if not self.is_local:
             raise ArchiveError(f"{self.store.root}: this works on a local archive only; copy it, or mount it")
-        return Path(root).resolve()
+        return Path(self.store.root.removeprefix("file://")).resolve()
+
+    def dataset(self, table: str) -> Any:
+        """The committed files of a table that has any, wherever they lie, for engines that scan Arrow's datasets. The
+        date, which only paths have, is a column too.
+        """
+        import pyarrow as pa
+        from pyarrow import dataset
+
+        keys = [("date", pa.date32()), ("symbol", pa.string())][: 1 + tables()[table].by_symbol]
+        base, filesystem = self._base()
+        return dataset.dataset(
+            [f"{base}/{entry.path}" for entry in self.files(table)],
+            filesystem=filesystem,
+            format="parquet",
+            partitioning=dataset.partitioning(pa.schema(keys), flavor="hive"),
+            partition_base_dir=f"{base}/{table}",
+        )
+
+    def _base(self) -> tuple[str, Any]:
+        from pyarrow import fs
+
+        if self.is_local:
+            return str(self.local_root()), fs.LocalFileSystem()
+        from obstore.fsspec import FsspecStore
+
+        scheme, _, path = self.store.root.partition("://")
+        return path.rstrip("/"), fs.PyFileSystem(fs.FSSpecHandler(FsspecStore(scheme)))
 
 
 def _derived(path: str, table: str) -> FileEntry:

@@ -102,11 +102,22 @@ def _quoted(text: str) -> str:
 
 
 def connect(archive: Committed) -> Any:
-    """A DuckDB connection in memory that has the views."""
+    """A DuckDB connection in memory that has the views. In an object store they are of Arrow's datasets, which DuckDB
+    reads without its extension for the net.
+    """
     import duckdb
 
     connection = duckdb.connect()
-    connection.execute(script(archive))
+    if archive.is_local:
+        connection.execute(script(archive))
+        return connection
+    connection.execute("SET TimeZone = 'UTC';")
+    for name in sorted(tables()):
+        if archive.files(name):
+            connection.register(name, archive.dataset(name))
+        else:
+            connection.execute(_empty(name))
+    connection.execute(_MACROS)
     return connection
 
 
@@ -140,20 +151,22 @@ class Rows:
 def polars_rows(archive: Committed, query: str) -> Any:
     """The answer of Polars' own SQL, as a frame: tables are lazy scans of the committed files.
 
-    :raises ArchiveError: the archive isn't on this machine, or Polars refuses
+    :raises ArchiveError: Polars refuses
     """
     import polars
 
-    frames = {
-        name: polars.scan_parquet(
-            [archive.local_path(entry) for entry in entries],
-            hive_partitioning=False,
-            missing_columns="insert",
-        )
-        for name in sorted(tables())
-        if (entries := archive.files(name))
-    }
+    frames = {name: _frame(archive, name) for name in sorted(tables()) if archive.files(name)}
     try:
         return polars.SQLContext(frames).execute(query, eager=True)
     except polars.exceptions.PolarsError as error:
         raise ArchiveError(f"polars: {error}") from error
+
+
+def _frame(archive: Committed, name: str) -> Any:
+    import polars
+
+    if not archive.is_local:
+        return polars.scan_pyarrow_dataset(archive.dataset(name)).drop("date")
+    root = archive.local_root()
+    paths = [str(root / entry.path) for entry in archive.files(name)]
+    return polars.scan_parquet(paths, hive_partitioning=False, missing_columns="insert")

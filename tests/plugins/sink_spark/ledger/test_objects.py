@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +13,20 @@ from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError, open_store
 from blumfeld_sink_spark.ledger.verify import verify
+from tests.plugins.sink_spark.s3_server import s3_server
 
 from .ledger_tools import QUERY, Crash, FailingStore, Work, contents, named_files, no_space, published
 
 pytestmark = pytest.mark.archive
 
 pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty place."""
+    with s3_server(tmp_path, monkeypatch) as url:
+        yield url
 
 
 @pytest.fixture
@@ -93,48 +97,6 @@ def two_writers(store: ArchiveStore, other: ArchiveStore) -> None:
 
 def test_of_two_writers_the_second_is_refused(store: ArchiveStore) -> None:
     two_writers(store, store)
-
-
-@pytest.fixture
-def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of a bucket on a server of this machine."""
-    command = shutil.which("moto_server")
-    if command is None:
-        pytest.skip("moto_server is not installed (pip install 'moto[server]')")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for key, value in {
-        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(key, value)
-    with (
-        (tmp_path / "moto.log").open("wb") as log,
-        subprocess.Popen([command, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log) as server,
-    ):
-        try:
-            _make_bucket(port)
-            yield "s3://ticks/archive"
-        finally:
-            server.terminate()
-
-
-def _make_bucket(port: int) -> None:
-    import http.client
-
-    until = time.monotonic() + 60
-    while True:
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            connection.request("PUT", "/ticks")
-            assert connection.getresponse().status == 200
-            connection.close()
-            return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
 
 
 def test_an_archive_in_s3(s3: str) -> None:

@@ -89,13 +89,13 @@ def test_no_archive_is_said_so(tmp_path: Path) -> None:
     assert "no archive is there" in done.stderr
 
 
-def test_neither_spark_nor_kafka_is_imported_for_it(store: ArchiveStore) -> None:
+def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStore) -> None:
     code = (
         "import sys\n"
         "from blumfeld_sink_spark.ledger.status import status\n"
         "from blumfeld_sink_spark.ledger.store import open_store\n"
         "status(open_store(sys.argv[1]), 0)\n"
-        "print(sorted({'pyspark', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, store.root], capture_output=True, text=True, check=True, timeout=90

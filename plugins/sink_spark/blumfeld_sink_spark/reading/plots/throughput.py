@@ -90,7 +90,7 @@ def draw(archive: Committed, folder: Path, svg: bool) -> Path:
     made = batches(archive.records)
     if not len(made.end_ms):
         raise ArchiveError("plot throughput: no batch with messages is committed yet")
-    behind = lags(archive.local_root())
+    behind = lags(archive.local_root()) if archive.is_local else {}  # else it lies beside the checkpoint
     panels = 3 if behind else 2
     begin = made.end_ms - made.seconds * 1000
     total, size = made.messages.sum(), made.bytes_in.sum()

@@ -1,0 +1,110 @@
+"""Every command that reads an archive, on one in S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_sink_spark.commands import app
+from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.s3_server import s3_server
+from tests.plugins.sink_spark.topic_tools import read_topic
+
+pytestmark = pytest.mark.archive
+
+pytest.importorskip("obstore")
+
+MESSAGES = 161
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A small archive over midnight, in five batches."""
+    folder = tmp_path_factory.mktemp("s3")
+    with pytest.MonkeyPatch.context() as patch, s3_server(folder, patch) as url:
+        rows = captured([write_capture(folder / "feed.gz")], "ticks")
+        archive(url, rows, decoders=("binance-usdm", "raw"), batch_rows=40)
+        yield url
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "200"}, catch_exceptions=False)
+
+
+def said(*words: str) -> str:
+    """What a command that ends well prints."""
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("status",), "161"),
+        (("verify",), "0 problem(s)"),
+        (("verify", "--deep"), "every file read; 0 problem(s)"),
+        (("gaps",), "no gaps"),
+        (("bars", "--interval", "1m"), "2024-08-09"),
+        (("book", "--at", "2024-08-09T00:00:01Z", "--symbol", "BTCUSDT"), "60,000.1"),
+        (("book", "--write-snapshots", "--every", "10s", "--symbol", "BTCUSDT"), "2024-08-09"),
+        (("compact", "--dry-run"), "book_deltas"),
+        (("vacuum",), "0 file(s)"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_it_says_what_it_says_of_a_folder(root: str, words: tuple[str, ...], wanted: str) -> None:
+    assert wanted in said(*words, "--root", root)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_both_engines_answer(root: str, engine: str) -> None:
+    query = "SELECT symbol, count(*) AS trades, sum(size) AS size FROM trades GROUP BY symbol"
+    row = json.loads(said("sql", "--root", root, "--engine", engine, "--json", query))
+    assert (row["symbol"], row["trades"], str(row["size"])[:4]) == ("BTCUSDT", 40, "0.19")
+
+
+def test_dates_and_empty_tables_are_there_and_the_script_is_refused(root: str) -> None:
+    dates = said("sql", "--root", root, "--csv", "SELECT DISTINCT date FROM trades ORDER BY date")
+    assert dates.splitlines() == ["date", "2024-08-08", "2024-08-09"]
+    assert said("sql", "--root", root, "--csv", "SELECT count(*) AS n FROM quarantine") == "n\n0\n"
+    refused = run("sql", "--root", root)
+    assert (refused.exit_code, "allowed on an object store: a query" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["tardis", "hftbacktest", "nautilus", "csv"])
+def test_it_is_exported(root: str, form: str, tmp_path: Path) -> None:
+    assert "rows" in said("export", "--format", form, "--root", root, "--out", str(tmp_path / "out"))
+
+
+def test_all_pictures_are_drawn(root: str, tmp_path: Path) -> None:
+    done = run("plot", "all", "--root", root, "--out", str(tmp_path))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+def test_it_is_replayed(root: str) -> None:
+    with EmbeddedBroker() as broker:
+        where = ("--bootstrap", broker.bootstrap_servers, "--to-topic", "again", "--speed", "max")
+        said("replay", "--root", root, *where)
+        assert len(read_topic(broker.bootstrap_servers, "again", {0: MESSAGES})) == MESSAGES
+
+
+def test_compacted_it_has_the_same_rows(root: str) -> None:
+    query = "SELECT count(*) AS n, sum(size) AS size FROM book_deltas"
+    before = said("sql", "--root", root, "--csv", query)
+    assert "book_deltas" in said("compact", "--root", root)
+    assert said("sql", "--root", root, "--csv", query) == before
+    assert "0 problem(s)" in said("verify", "--deep", "--root", root)
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "gaps", "bars", "sql", "compact", "vacuum"])
+def test_where_no_archive_is_it_is_said_in_a_line(root: str, command: str) -> None:
+    done = run(command, *(("SELECT 1",) if command == "sql" else ()), "--root", f"{root}-of-nobody")
+    assert "Traceback" not in done.output
+    assert (done.exit_code, done.output.count("\n")) in ((1, 1), (0, 1))
