@@ -15,12 +15,12 @@ import msgspec
 from blumfeld.coordinator.counts import CoordinatorCounts
 from blumfeld.coordinator.group_listing import listed, not_described
 from blumfeld.coordinator.offset_commands import OffsetCommands
-from blumfeld.coordinator.offset_expiry import expire
+from blumfeld.coordinator.offset_expiry import end_of_simple, expire
 from blumfeld.coordinator.offset_values import OFFSET_KEY_TYPES, decode_key
 from blumfeld.coordinator.offsets import OffsetStore
 from blumfeld.coordinator.pending_offsets import PendingOffsets
 from blumfeld.coordinator.record_runs import RecordRun
-from blumfeld.coordinator.records import RecordTypes, decode_record
+from blumfeld.coordinator.records import GROUP_KEY_TYPES, RecordTypes, decode_record, group_of
 from blumfeld.coordinator.txn_offset_commands import TxnOffsetCommands
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.context import RequestContext
@@ -135,8 +135,10 @@ class GroupsShard:
         }
         self._retention_ms: int = config.int("offsets.retention.minutes") * 60_000
         self._expiry_interval_ms: int = config.int("offsets.retention.check.interval.ms")
-        self._offset_commands = OffsetCommands(self.offsets, self.pending, self.owner, config, image)
-        self._txn_offset_commands = TxnOffsetCommands(self.owner, self._has_offsets, config, image)
+        self._offset_commands = OffsetCommands(
+            self.offsets, self.pending, self.owner, self._is_simple, config, image
+        )
+        self._txn_offset_commands = TxnOffsetCommands(self.owner, self._is_simple, config, image)
 
     def replay(self, item: CoordinatorRecord) -> None:
         """Apply one record; of a type that isn't loaded it is left alone."""
@@ -152,6 +154,8 @@ class GroupsShard:
             number, typed_key, typed_value = decoded
             self._types[self._of_record[number]].replay(number, typed_key, typed_value)
             self._counts.rebalances_completed += _ends_rebalance(typed_value)
+        if value is None and key[:2] in GROUP_KEY_TYPES:
+            self.offsets.forget_group(group_of(key))
 
     def replay_run(self, run: RecordRun) -> None:
         """Apply the records of a batch in their order: as :meth:`replay` of each, offsets in bulk."""
@@ -171,7 +175,9 @@ class GroupsShard:
         if item.key[:2] not in OFFSET_KEY_TYPES or item.value is None:
             self.replay(item)  # nobody writes such; Kafka looks at the producer of a committed offset only
             return
-        self.pending.add(producer.producer_id, *decode_key(item.key), item)
+        group_id, place = decode_key(item.key)
+        self.pending.add(producer.producer_id, group_id, place, item)
+        self.offsets.remember(group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
@@ -208,10 +214,12 @@ class GroupsShard:
 
     def _group_ids(self) -> list[str]:
         typed = [summary.group_id for shard in self._types.values() for summary in shard.summaries()]
-        return list(dict.fromkeys([*typed, *self._groups_with_offsets()]))
+        return list(dict.fromkeys([*typed, *self._simple_groups()]))
 
-    def _groups_with_offsets(self) -> list[str]:
-        return list(dict.fromkeys([*self.offsets.groups(), *self.pending.groups()]))
+    def _simple_groups(self) -> list[str]:
+        """Groups that commit, or did, and those with a type that do."""
+        known = [*self.offsets.groups(), *self.pending.groups(), *self.offsets.emptied()]
+        return list(dict.fromkeys(known))
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
         """Decide on a request, or on a timer's command.
@@ -291,18 +299,23 @@ class GroupsShard:
         return next((name for name, shard in self._types.items() if shard.owns(group_id)), None)
 
     def _group_exists(self, group_id: str) -> bool:
-        return self.owner(group_id) is not None or self._has_offsets(group_id)
+        return self.owner(group_id) is not None or self._is_simple(group_id)
 
-    def _has_offsets(self, group_id: str) -> bool:
-        return bool(self.offsets.of_group(group_id)) or self.pending.has_group(group_id)
+    def _is_simple(self, group_id: str) -> bool:
+        """Whether it commits, or did since it was last looked at: if no type has it, it is a simple one."""
+        return (
+            bool(self.offsets.of_group(group_id))
+            or self.pending.has_group(group_id)
+            or self.offsets.has_emptied(group_id)
+        )
 
     def summaries(self) -> list[GroupSummary]:
-        """Every group here, also one that only has offsets."""
+        """Every group here, also one that only has offsets, or had: until the next look for what has expired."""
         typed = [summary for shard in self._types.values() for summary in shard.summaries()]
         known = {summary.group_id for summary in typed}
         simple = [
             GroupSummary(group_id=group, group_type="classic", state="Empty", protocol_type="")
-            for group in self._groups_with_offsets()
+            for group in self._simple_groups()
             if group not in known
         ]
         return typed + simple
@@ -312,7 +325,7 @@ class GroupsShard:
         described = owner.describe(command.group_id) if owner else None
         if isinstance(described, DescribedGroup):
             return described
-        if owner is None and self._has_offsets(command.group_id):
+        if owner is None and self._is_simple(command.group_id):
             return DescribedGroup(group_id=command.group_id, group_state="Empty")
         return not_described(command.group_id, command.version, exists=owner is not None)
 
@@ -323,7 +336,7 @@ class GroupsShard:
         elif not self._group_exists(group_id):
             code = ErrorCode.GROUP_ID_NOT_FOUND
         else:
-            ended = Decision() if owner is None else owner.delete(group_id)
+            ended = Decision(records=[end_of_simple(group_id)]) if owner is None else owner.delete(group_id)
             ended.records = [*self._offset_commands.of_group_gone(group_id), *ended.records]
             ended.reply = DeletableGroupResult(group_id=group_id)
             return ended

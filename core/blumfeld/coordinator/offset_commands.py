@@ -50,12 +50,15 @@ class OffsetCommands:
         store: OffsetStore,
         pending: PendingOffsets,
         owner: Callable[[str], GroupShard | None],
+        simple: Callable[[str], bool],
         config: Any,
         image: Callable[[], ClusterImage],
     ) -> None:
+        """``simple`` tells whether a group is there that commits, or did."""
         self._store = store
         self._pending = pending
         self._owner = owner
+        self._simple = simple
         self._image = image
         # "bytes" is the key's word; what Kafka counts is Java's characters.
         self._metadata_length_max: int = config.int("offset.metadata.max.bytes")
@@ -79,8 +82,7 @@ class OffsetCommands:
             )
             return owner.check_commit(commit, now_ms)
         if generation >= 0:
-            # a simple group: it has no members
-            if self._store.of_group(request.group_id) or self._pending.has_group(request.group_id):
+            if self._simple(request.group_id):  # it has no members
                 raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
             modern = context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)

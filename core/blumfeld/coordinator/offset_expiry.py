@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from blumfeld.coordinator.offsets import RETENTION_OF_THE_BROKER, CommittedOffset, OffsetStore, tombstone
 from blumfeld.coordinator.pending_offsets import PendingOffsets
+from blumfeld.coordinator.records import record
 from blumfeld.spi.groups import SINCE_COMMIT, CoordinatorRecord, GroupShard
+from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey
 
 
 def is_expired(committed: CommittedOffset, idle_since_ms: int, retention_ms: int, now_ms: int) -> bool:
@@ -41,6 +43,13 @@ def expire(
         and is_expired(committed, idle_since_ms, retention_ms, now_ms)
     ]
     nothing_left = len(records) == len(offsets) and not pending.has_group(group_id)
-    if owner is not None and nothing_left and owner.is_empty(group_id):
+    if nothing_left and owner is None:
+        records.append(end_of_simple(group_id))
+    elif nothing_left and owner is not None and owner.is_empty(group_id):
         records += owner.delete(group_id).records
     return records
+
+
+def end_of_simple(group_id: str) -> CoordinatorRecord:
+    """The record that ends a group without a type: as that of a classic one, whether or not the build has these."""
+    return record(GroupMetadataKey(group=group_id), None)

@@ -83,6 +83,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, Kept]] = {}
         self._places: dict[bytes, Place] = {}
+        self._emptied: dict[str, None] = {}
 
     def __len__(self) -> int:
         """How many offsets all groups have."""
@@ -153,6 +154,23 @@ class OffsetStore:
         offsets.pop(place, None)
         if not offsets:
             del self._groups[group_id]
+            self._emptied[group_id] = None
+
+    def emptied(self) -> list[str]:
+        """Groups that had an offset, and have none: they are there until :meth:`forget_group`."""
+        return [group_id for group_id in self._emptied if group_id not in self._groups]
+
+    def has_emptied(self, group_id: str) -> bool:
+        """Whether it is one of :meth:`emptied`."""
+        return group_id in self._emptied and group_id not in self._groups
+
+    def remember(self, group_id: str) -> None:
+        """A group committed an offset that may come to nothing: it is there from now on."""
+        self._emptied[group_id] = None
+
+    def forget_group(self, group_id: str) -> None:
+        """The group has ended. Its offsets, if it has any, stay."""
+        self._emptied.pop(group_id, None)
 
     def groups(self) -> Iterable[str]:
         """Groups with an offset, in the order of their first commit."""

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 
 RecordTypes = Mapping[int, tuple[type[Message], type[Message]]]
 """Record type → classes of its key and value."""
+
+GROUP_KEY_TYPES = (b"\x00\x02", b"\x00\x03")
+"""How the keys of records begin whose tombstones end a group: a classic one's or one's without a type, a KIP-848
+one's."""
 
 
 def record(key: Message, value: Message | None, value_version: int = 0) -> CoordinatorRecord:
@@ -45,3 +50,11 @@ def decode_record(types: RecordTypes, item: CoordinatorRecord) -> tuple[int, Mes
     if item.value is None:
         return number, key, None
     return number, key, decode(classes[1], item.value, int.from_bytes(item.value[:2]), 2)
+
+
+def group_of(key: bytes) -> str:
+    """Whose end a tombstone with this key is, one of ``GROUP_KEY_TYPES``: they are made alike.
+
+    :raises DecodeError: the bytes are not what their type says
+    """
+    return decode(GroupMetadataKey, key, 0, 2).group
