@@ -26,6 +26,9 @@ plugin = "storage_ring"
 
 [storage.options]
 bytes_per_partition_max = 65536
+
+[config]
+"group.initial.rebalance.delay.ms" = 0
 """
 
 

@@ -21,6 +21,8 @@ assignors = ["assignor_standby"]
 
 [config]
 "group.consumer.assignors" = {OFFERED}
+"group.consumer.min.heartbeat.interval.ms" = 100
+"group.consumer.heartbeat.interval.ms" = 100
 """
 WHOLE = [0, 1, 2]
 
