@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,50 @@ def test_a_bit_flip_is_found_and_only_its_batch_is_lost(data: Path) -> None:
     lost = {b"key-%03d" % number for number in range(spoilt["first"], spoilt["last"] + 1)}
     assert served(data) == [key for n in range(COUNT) if (key := b"key-%03d" % n) not in lost]
     assert log(data, "--verify")
+
+
+def test_records_of_a_partition_are_shown_over_its_segments(written: Path) -> None:
+    shown = rows(written / f"{TOPIC}-0", "--records", "--from", 95, "--limit", 120)
+    assert [row["offset"] for row in shown] == list(range(95, 215))
+    assert shown[0]["key"] == "key-095"
+    everything = rows(written / f"{TOPIC}-0", "--records", "--limit", COUNT + 1)
+    assert len(everything) == COUNT
+
+
+def test_records_of_the_metadata_say_what_they_mean(written: Path) -> None:
+    """Also those of a snapshot, and of a directory that is named by a dot."""
+    for path in (written / "__cluster_metadata-0", written / "bootstrap.checkpoint"):
+        assert "FeatureLevelRecord(name='metadata.version', feature_level=30)" in log(path, "--records")
+    with chdir(written / "__cluster_metadata-0"):
+        assert "FeatureLevelRecord(" in log(".", "--records")
+
+
+def test_a_value_is_shown_as_it_is(tmp_path: Path) -> None:
+    """No picture for ``:x:``, no bold for ``[b]``, and nothing that a terminal would obey."""
+    (tmp_path / "meta.properties").write_text("a=:x:\nb=[b]c[/b]\nc=\x1b[31m")
+    shown = log(tmp_path / "meta.properties")
+    assert "a=:x:" in shown
+    assert "b=[b]c[/b]" in shown
+    assert "c=\\x1b[31m" in shown
+
+
+def test_what_is_no_part_of_a_data_directory_is_named(tmp_path: Path, written: Path) -> None:
+    (tmp_path / "noise").write_bytes(b"\0\1")
+    for path, says in (
+        (tmp_path, "neither a data directory"),
+        (tmp_path / "noise", "no text"),
+        (tmp_path / "gone", "No such file"),
+    ):
+        assert says in log(path, status=2)
+    assert "partition's directory" in log(written, "--records", status=2)
+
+
+def test_a_stray_is_shown_as_one(data: Path) -> None:
+    stray = f"{TOPIC}-0.{'0123456789abcdef' * 2}-stray"
+    (data / f"{TOPIC}-0").rename(data / stray)
+    (entry,) = [row for row in rows(data) if row.get("log") == f"{TOPIC}-0"]
+    assert (entry["state"], entry["end offset"]) == ("stray", COUNT)
+    assert len(rows(data / stray, "--records", "--limit", COUNT)) == COUNT
 
 
 def test_a_torn_tail_is_cut(data: Path) -> None:

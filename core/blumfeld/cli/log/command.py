@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from blumfeld.cli.log.directory import is_data_directory, is_locked, overview, partition_overview
+from blumfeld.cli.log.directory import (
+    is_data_directory,
+    is_locked,
+    overview,
+    partition_overview,
+    partition_records,
+)
 from blumfeld.cli.log.files import Window, file_listing
 from blumfeld.cli.log.listing import Listing, show
 from blumfeld.cli.log.repair import mend, take
@@ -26,10 +32,12 @@ def log(
         str, typer.Argument(help="A data directory, a partition's directory in it, or any file of theirs.")
     ],
     records: Annotated[
-        bool, typer.Option(help="Of a .log file: records with keys and values, not batches.")
+        bool, typer.Option(help="Of a .log file or a partition: records with keys and values.")
     ] = False,
-    from_offset: Annotated[int, typer.Option("--from", help="Of a .log file: the first offset shown.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="Of a .log file: rows shown at most.")] = 100,
+    from_offset: Annotated[
+        int, typer.Option("--from", help="Of batches and records: the first offset shown.")
+    ] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="Of batches and records: rows shown at most.")] = 100,
     verify: Annotated[
         bool,
         typer.Option(help="Check every byte: batches by CRC, indexes against batches; exit 1 on damage."),
@@ -44,7 +52,7 @@ def log(
 ) -> None:
     """Look into a data directory, ours or Kafka's: logs, segments, batches, records, indexes, producers, epochs."""
     console = Console() if sys.stdout.isatty() else Console(width=PIPED_COLUMNS)
-    path = path.rstrip("/") or "/"
+    path = os.path.abspath(path)
     try:
         if repair:
             raise typer.Exit(_repair(path, console, deep=deep, sure=yes, as_json=as_json))
@@ -64,7 +72,11 @@ def log(
 def _look(path: str, window: Window) -> list[Listing]:
     if not os.path.isdir(path):
         return file_listing(path, window)
-    return overview(path) if is_data_directory(path) else partition_overview(path)
+    if is_data_directory(path):
+        if window.records:
+            raise ValueError("--records takes a partition's directory or a .log file")
+        return overview(path)
+    return [partition_records(path, window)] if window.records else partition_overview(path)
 
 
 def _verify(path: str, *, deep: bool) -> tuple[list[Listing], bool]:

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from blumfeld.cli.log.files import read, snapshot_listing, time_text
+from blumfeld.cli.log.files import (
+    RECORD_COLUMNS,
+    Window,
+    is_metadata,
+    log_listing,
+    read,
+    snapshot_listing,
+    time_text,
+)
 from blumfeld.cli.log.listing import Listing
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.log.aborted_transactions import decode_aborted
@@ -188,8 +196,32 @@ def _end(path: str, base_offset: int) -> tuple[int, int, bool]:
 
 
 def partition_overview(path: str) -> list[Listing]:
-    """Segments, epochs, producers and aborted transactions of one log."""
+    """Segments, epochs, producers and aborted transactions of one log. Raises ``ValueError`` where there is none."""
+    _check_partition(path)
     return [_segments(path), _epochs(path), _producers(path), _aborted(path), _others(path)]
+
+
+def partition_records(path: str, window: Window) -> Listing:
+    """Records of one log, over all its segments. Raises ``ValueError`` where there is none."""
+    _check_partition(path)
+    listing = Listing(f"{path.rpartition('/')[2]}: records", RECORD_COLUMNS, [], [])
+    bases = segment_bases(path)
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        if following is not None and following <= window.from_offset:
+            continue
+        left = Window(window.from_offset, window.limit - len(listing.rows), True, is_metadata(path))
+        part = log_listing("", read(f"{path}/{base:020d}.log"), base, left)
+        listing.rows += part.rows
+        listing.notes += part.notes
+        if len(listing.rows) >= window.limit:
+            break
+    return listing
+
+
+def _check_partition(path: str) -> None:
+    name = path.rpartition("/")[2]
+    if parse_partition_dir(name) is None and not segment_files(path):
+        raise ValueError("neither a data directory (no meta.properties) nor a partition's (no segments)")
 
 
 def _segments(path: str) -> Listing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,20 +13,25 @@ from blumfeld.cli.log.listing import Listing
 from blumfeld.kernel.real_files import RealFiles
 from blumfeld.log.aborted_transactions import decode_aborted
 from blumfeld.log.checkpoints import decode_offsets
-from blumfeld.log.file_names import Suffix, parse_segment_name
+from blumfeld.log.file_names import Suffix, parse_partition_dir, parse_segment_name
 from blumfeld.log.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producer_snapshot import decode_snapshot
 from blumfeld.log.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from blumfeld.log.verification import trimmed
+from blumfeld.metadata.record_frame import decode_record
+from blumfeld.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.control_records import control_type_of
 from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import records
 
 _SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
 """What recovery, or a repair, puts behind the name of a log whose bytes it keeps."""
+_METADATA_SNAPSHOT = re.compile(r"(bootstrap|[0-9]{20}-[0-9]{10})\.checkpoint")
+"""Batches of the cluster's metadata."""
 BATCH_COLUMNS = (
     "position",
     "first",
@@ -49,6 +55,8 @@ class Window(msgspec.Struct, frozen=True):
     limit: int = 100
     records: bool = False
     """Records instead of batches."""
+    metadata: bool = False
+    """They are the cluster's metadata: shown as what they say, not as bytes."""
 
 
 def read(path: str) -> memoryview:
@@ -70,11 +78,14 @@ def file_listing(path: str, window: Window) -> list[Listing]:
     segment = parse_segment_name(_SET_ASIDE.sub("", name))
     data = read(path)
     if segment is None:
+        if _METADATA_SNAPSHOT.fullmatch(name):
+            return [log_listing(name, data, 0, msgspec.structs.replace(window, metadata=True))]
         return [_other(name, bytes(data))]
     base = segment.base_offset
     match segment.suffix:
         case Suffix.LOG:
-            return [log_listing(name, data, base, window)]
+            metadata = is_metadata(os.path.dirname(os.path.abspath(path)))
+            return [log_listing(name, data, base, msgspec.structs.replace(window, metadata=metadata))]
         case Suffix.OFFSET_INDEX:
             return [_offset_index(name, data, base)]
         case Suffix.TIME_INDEX:
@@ -83,6 +94,12 @@ def file_listing(path: str, window: Window) -> list[Listing]:
             return [_transaction_index(name, data)]
         case Suffix.PRODUCER_SNAPSHOT:
             return [snapshot_listing(name, bytes(data))]
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a partition's directory is that of the cluster's metadata."""
+    parsed = parse_partition_dir(path.rpartition("/")[2])
+    return parsed is not None and parsed.partition.topic == CLUSTER_METADATA_TOPIC
 
 
 def log_listing(name: str, data: memoryview, base_offset: int, window: Window) -> Listing:
@@ -158,10 +175,19 @@ def _record_rows(batch: RecordBatch, window: Window) -> Iterator[tuple[object, .
         for record in records(batch):
             if record.offset >= window.from_offset:
                 headers = ", ".join(f"{key}={value!r}" for key, value in record.headers)
-                value = "tombstone" if record.value is None else record.value
+                value = "tombstone" if record.value is None else _value(record.value, window)
                 yield (record.offset, time_text(record.timestamp), record.key, value, headers)
     except BrokerError as error:
         yield (batch.base_offset, time_text(batch.max_timestamp), "", f"records not readable: {error}", "")
+
+
+def _value(value: bytes | memoryview, window: Window) -> object:
+    if not window.metadata:
+        return value
+    try:
+        return repr(decode_record(value))
+    except DecodeError:
+        return value  # of a release that knows more than this one
 
 
 def time_text(time_ms: int) -> str:
@@ -232,4 +258,6 @@ def _other(name: str, data: bytes) -> Listing:
     if name.endswith("-checkpoint"):
         rows = [(str(partition), offset) for partition, offset in decode_offsets(data, name).items()]
         return Listing(name, ("partition", "offset"), list(rows))
+    if b"\0" in data:
+        raise ValueError(f"no file of a data directory that is known here, and no text: {len(data):,} bytes")
     return Listing(name, ("line",), [(line,) for line in data.decode(errors="replace").splitlines()])

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-KEY_CHARS_MAX = 40
 VALUE_CHARS_MAX = 60
 
 
@@ -38,29 +38,30 @@ def show(listings: Sequence[Listing], console: Console, *, as_json: bool) -> Non
         if listing.rows:
             console.print(_table(listing))
         else:
-            console.print(f"{listing.title}: nothing", highlight=False)
+            console.print(Text(f"{listing.title}: nothing"))
         for note in listing.notes:
-            console.print(f"  {note}", highlight=False, markup=False)
+            console.print(Text(f"  {note}"))
 
 
 def _table(listing: Listing) -> Table:
-    table = Table(title=listing.title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(listing.title), title_justify="left", box=None, pad_edge=False)
     for at, column in enumerate(listing.columns):
         numbers = all(isinstance(row[at], int) for row in listing.rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in listing.rows:
-        table.add_row(*(_shown(cell) for cell in row))
+        table.add_row(*(Text(_shown(cell)) for cell in row))  # ":x:" in a value is no picture, "[b]" not bold
     return table
 
 
 def _shown(cell: Any) -> str:
     if isinstance(cell, bytes):
-        return readable(cell, VALUE_CHARS_MAX).replace("[", "\\[")
+        return readable(cell, VALUE_CHARS_MAX)
     if cell is None or cell == "":
         return "–"
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}" if abs(cell) < 10**11 else str(cell)
-    return str(cell).replace("[", "\\[")
+    text = str(cell)
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _plain(cell: Any) -> Any:
