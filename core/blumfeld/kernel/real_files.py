@@ -152,6 +152,9 @@ class RealFile:
 class RealFiles:
     """The file system of this machine."""
 
+    file_class = RealFile
+    """What :meth:`open` gives."""
+
     def open(
         self, path: str, *, create: bool = False, exclusive: bool = False, write: bool = True
     ) -> RealFile:
@@ -161,7 +164,7 @@ class RealFiles:
             flags |= os.O_CREAT
         if exclusive:
             flags |= os.O_CREAT | os.O_EXCL
-        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
+        return self.file_class(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
 
     def read_bytes(self, path: str) -> bytes:
         """A small file, whole."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from blumfeld.kernel.real_files import FILE_MODE, RealFile, RealFiles
+from blumfeld.kernel.real_files import RealFile, RealFiles
 
 
 class UnsyncedFile(RealFile):
@@ -20,16 +20,7 @@ class UnsyncedFile(RealFile):
 class UnsyncedFiles(RealFiles):
     """The file system of this machine, for a directory that no restart will read."""
 
-    def open(
-        self, path: str, *, create: bool = False, exclusive: bool = False, write: bool = True
-    ) -> UnsyncedFile:
-        """Open for reading and, unless ``write=False``, writing. Never truncates."""
-        flags = os.O_RDWR if write else os.O_RDONLY
-        if create:
-            flags |= os.O_CREAT
-        if exclusive:
-            flags |= os.O_CREAT | os.O_EXCL
-        return UnsyncedFile(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
+    file_class = UnsyncedFile
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """Replace a small file."""

@@ -8,7 +8,6 @@ while it is sent, unchanged until the operation has completed.
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 from collections.abc import Iterable, Sequence
 
@@ -228,8 +227,3 @@ class Gather:
         for address, size in parts:
             _pack_vector(memory, at, address, size)
             at += 16
-
-
-def is_no_buffer(result: int) -> bool:
-    """Whether a receive ended because the group had no buffer left."""
-    return result == -errno.ENOBUFS

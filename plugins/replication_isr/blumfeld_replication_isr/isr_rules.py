@@ -91,11 +91,6 @@ class IsrRules:
             return self.isr
         return self.isr + tuple(r for r in self.proposed if r not in self.isr)
 
-    @property
-    def under_min_isr(self) -> bool:
-        """Whether acks=all must be refused and the high watermark must stand still."""
-        return len(self.isr) < self.min_insync_replicas
-
     def log_end_moved(self, log_end_offset: int, now_ms: float) -> bool:
         """The leader's own log grew (or was cut back); whether the high watermark moved."""
         self.log_end_offset = log_end_offset

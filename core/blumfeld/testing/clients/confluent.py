@@ -20,6 +20,7 @@ from blumfeld.testing.clients.client import (
 )
 from blumfeld.testing.clients.members import MemberSpec, Protocol
 from blumfeld.testing.clients.records import Received, Sample
+from blumfeld.testing.clients.threads import share_by_threads
 
 
 class ConfluentKafka(Client):
@@ -107,27 +108,15 @@ class ConfluentKafka(Client):
 
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
         """Two consumers in two threads."""
-        shares: list[Consumed] = [[], []]
-        done = threading.Event()
 
-        def member(mine: Consumed) -> None:
+        def member(mine: Consumed, done: threading.Event) -> None:
             consumer = self._consumer(topic, group)
             while not done.is_set():
                 _take(consumer, mine, 0.2)
             consumer.commit(asynchronous=False)
             consumer.close()
 
-        threads = [threading.Thread(target=member, args=(share,), daemon=True) for share in shares]
-        for thread in threads:
-            thread.start()
-        when_started()
-        deadline = time.monotonic() + WAIT_S
-        while sum(map(len, shares)) < count and time.monotonic() < deadline:
-            time.sleep(0.05)
-        done.set()
-        for thread in threads:
-            thread.join(WAIT_S)
-        return shares
+        return share_by_threads(member, count, when_started)
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``confluent_member``."""

@@ -12,6 +12,7 @@ from typing import Any
 from blumfeld.testing.clients.client import SESSION_TIMEOUT_MS, WAIT_S, Client, ClusterView, Consumed
 from blumfeld.testing.clients.members import MemberSpec
 from blumfeld.testing.clients.records import Received, Sample, Traits
+from blumfeld.testing.clients.threads import share_by_threads
 
 
 class KafkaPython(Client):
@@ -88,26 +89,14 @@ class KafkaPython(Client):
 
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
         """Two consumers in two threads."""
-        shares: list[Consumed] = [[], []]
-        done = threading.Event()
 
-        def member(mine: Consumed) -> None:
+        def member(mine: Consumed, done: threading.Event) -> None:
             with _Closing(self._consumer(topic, group)) as consumer:
                 while not done.is_set():
                     _take(consumer, mine, 200)
                 consumer.commit()
 
-        threads = [threading.Thread(target=member, args=(share,), daemon=True) for share in shares]
-        for thread in threads:
-            thread.start()
-        when_started()
-        deadline = time.monotonic() + WAIT_S
-        while sum(map(len, shares)) < count and time.monotonic() < deadline:
-            time.sleep(0.05)
-        done.set()
-        for thread in threads:
-            thread.join(WAIT_S)
-        return shares
+        return share_by_threads(member, count, when_started)
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``kafka_python_member``."""
