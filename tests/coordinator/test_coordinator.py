@@ -138,6 +138,47 @@ def test_shards_are_replayed_in_turns() -> None:
     assert stage.coordinator.counts.loads_completed == 6
 
 
+class ColdLog(FakeLog):
+    """Its items but the first come from a slow disk."""
+
+    def __init__(self, items: list[LogItem]) -> None:
+        super().__init__(items)
+        self.disk: Completion[None] = Completion()
+
+    def records(self) -> Iterator[LogItem | Completion[Any]]:  # type: ignore[override]
+        first, *others = list(super().records())
+        yield first
+        yield self.disk
+        yield from others
+
+
+def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
+    """Nothing is done for it meanwhile."""
+    stage = Stage()
+    cold = ColdLog([entry("a"), entry("b")])
+    stage.coordinator.elected(0, cold)
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 2)))
+    stage.runtime.advance(60_000)
+    assert code_of(stage.submit(0, read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS * 2
+    cold.disk.complete(None)
+    stage.runtime.run_turn()
+    assert stage.submit(0, read).result() == ["a", "b"]
+    assert not stage.coordinator.loading()
+
+
+def test_leadership_may_go_while_a_disk_is_waited_for() -> None:
+    stage = Stage()
+    cold = ColdLog([entry("a"), entry("b")])
+    stage.coordinator.elected(0, cold)
+    stage.coordinator.resigned(0)
+    cold.disk.complete(None)
+    stage.runtime.run_turn()
+    assert stage.coordinator.counts.loads_completed == 0
+    stage.coordinator.elected(0, FakeLog([entry("newer")]))
+    assert stage.submit(0, read).result() == ["newer"]
+
+
 def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
     """A shard that was dropped may have placed what the disk has not taken yet: it will be there, or not."""
     stage = Stage()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from blumfeld.broker.log_replay import written_batches
 from blumfeld.broker.partition_manager import PartitionManager
 from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.coordinator.coordinator import Coordinator
@@ -155,11 +157,12 @@ class PartitionCoordinatorLog:
             waiter.committed.when_done(lambda _: done.complete(None))
         return done
 
-    def records(self) -> Iterator[LogItem]:
+    def records(self) -> Iterator[LogItem | Completion[Any]]:
         """Every record with a key, plain ones batch by batch, and the end of every transaction."""
-        log = self._partition.log
-        for batch in log.batches(log.log_start_offset):
-            if batch.is_control:
+        for batch in written_batches(self._partition.log):
+            if isinstance(batch, Completion):
+                yield batch
+            elif batch.is_control:
                 yield from _markers(batch)
             elif batch.is_transactional:
                 producer = Producer(batch.producer_id, batch.producer_epoch)

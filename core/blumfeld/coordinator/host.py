@@ -68,7 +68,9 @@ class ShardHost:
         self._on_loaded = loaded
         self._counts = CoordinatorCounts() if counts is None else counts
         self._began_ms = runtime.monotonic_ms()
-        self._replaying: Iterator[LogItem] | None = None
+        self._replaying: Iterator[LogItem | Completion[Any]] | None = None
+        self.waits_for: Completion[Any] | None = None
+        """Of a load: there is no use in another slice before this is done."""
         self._placed = 0
         self._committed = 0
         self._held: deque[tuple[int, Completion[Any], Any, BrokerError | None]] = deque()
@@ -85,6 +87,7 @@ class ShardHost:
         """
         if self.state is not HostState.LOADING:
             return False
+        self.waits_for = None
         try:
             left = REPLAY_SLICE_RECORDS
             if self._replaying is None:
@@ -94,6 +97,11 @@ class ShardHost:
                 if item is None:
                     self._loaded()
                     return False
+                if isinstance(item, Completion):
+                    if not item.done:
+                        self.waits_for = item
+                        return True
+                    continue
                 replayed = self._replay(item)
                 self._counts.records_replayed += replayed
                 left -= replayed or 1
@@ -309,6 +317,7 @@ class ShardHost:
 
     def _end(self) -> None:
         self.state = HostState.DROPPED
+        self._replaying = None  # what it waits for is not wanted any more
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -19,17 +19,32 @@ class Loads:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._hosts: list[ShardHost] = []
+        self._waiting = 0
+        """Others, whose logs are read for them."""
         self._due = False
 
     def begin(self, host: ShardHost) -> None:
         """Replay the log of a host: a short one at once if no other is being replayed, otherwise in turns to come."""
         if self._hosts or host.load_slice():
-            self._hosts.append(host)
-            self._go_on()
+            self._take(host, len(self._hosts))
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._hosts)
+        return len(self._hosts) + self._waiting
+
+    def _take(self, host: ShardHost, at: int) -> None:
+        """Go on with it when its turn has come; who waits for his log lets others have theirs."""
+        if host.waits_for is None:
+            self._hosts.insert(at, host)
+            self._go_on()
+            return
+        self._waiting += 1
+        host.waits_for.when_done(lambda _: self._came(host))
+
+    def _came(self, host: ShardHost) -> None:
+        self._waiting -= 1
+        self._hosts.insert(LOADS_AT_ONCE - 1, host)
+        self._go_on()
 
     def _go_on(self) -> None:
         if self._hosts and not self._due:
@@ -44,5 +59,5 @@ class Loads:
             more = host.load_slice()
         finally:  # a defect in one shard is no reason to leave the others unloaded
             if more:
-                self._hosts.insert(LOADS_AT_ONCE - 1, host)
+                self._take(host, LOADS_AT_ONCE - 1)
             self._go_on()

@@ -59,9 +59,10 @@ class CoordinatorLog(Protocol):
         """
         ...
 
-    def records(self) -> Iterator[LogItem]:
+    def records(self) -> Iterator[LogItem | Completion[Any]]:
         """Every record of the log with a key, and every transaction's end, in order; those that can't be read raise
-        ``BrokerError``.
+        ``BrokerError`` or ``OSError``. A completion among them says that the next is on its way from somewhere slow: to
+        be asked for when it is done, however it ended.
         """
         ...
 
