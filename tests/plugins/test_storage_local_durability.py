@@ -114,6 +114,15 @@ def test_the_promise_says_what_each_ack_means() -> None:
     assert "fdatasync" in promises["every"]
 
 
+def test_the_promise_says_what_topics_ask_for_by_default() -> None:
+    """``log.flush.interval.messages = 1`` is a sync before each ack, as ``every`` is."""
+    assert "(flush.messages = 10, flush.ms, on roll)" in Durability(flush_messages=10).promise()
+    assert "flush.ms = 500" in Durability(flush_ms=500).promise()
+    each = Durability(flush_messages=1).promise()
+    assert each.startswith(EVERY.promise())
+    assert "topics with a flush.messages of their own" in each
+
+
 # Every: nothing is told, or seen, before it is on the device
 
 

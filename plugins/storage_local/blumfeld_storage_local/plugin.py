@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_local.storage import LocalStorage
@@ -44,6 +45,7 @@ class Plugin:
         """In the node's log directories."""
         options = composition.options
         assert isinstance(options, Options)
+        topic = TopicConfig(broker=composition.config)
         return LocalStorage(
             composition.runtime,
             composition.data_dirs,
@@ -52,7 +54,12 @@ class Plugin:
             move_bytes_per_second_max=composition.config.int(
                 "replica.alter.log.dirs.io.max.bytes.per.second"
             ),
-            durability=Durability(options.flush, options.flush_interval_ms or FLUSH_INTERVAL_MS),
+            durability=Durability(
+                options.flush,
+                options.flush_interval_ms or FLUSH_INTERVAL_MS,
+                topic.flush_messages,
+                topic.flush_ms,
+            ),
             open_files_max=open_files_max(),
         )
 

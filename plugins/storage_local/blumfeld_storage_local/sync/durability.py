@@ -14,6 +14,9 @@ FlushMode = Literal["never", "interval", "every"]
 FLUSH_INTERVAL_MS = 1000
 """Of ``flush = "interval"``, unless said otherwise: what Redis's ``appendfsync everysec`` made the custom."""
 
+FLUSH_UNASKED = (1 << 63) - 1
+"""Kafka's default of ``flush.messages`` and ``flush.ms``: never."""
+
 _UNDONE = LACKS | {errno.EFBIG, errno.EINTR, errno.EAGAIN, errno.EINVAL}
 
 
@@ -22,6 +25,10 @@ class Durability(msgspec.Struct, frozen=True):
 
     mode: FlushMode = "never"
     interval_ms: int = FLUSH_INTERVAL_MS
+    flush_messages: int = FLUSH_UNASKED
+    """What topics ask for that say nothing themselves: ``log.flush.interval.messages``, for the promise only."""
+    flush_ms: int = FLUSH_UNASKED
+    """The same of ``log.flush.interval.ms``."""
 
     @property
     def acks_after_sync(self) -> bool:
@@ -35,18 +42,23 @@ class Durability(msgspec.Struct, frozen=True):
 
     def promise(self) -> str:
         """What an ack means, for ``plan`` and ``bench``."""
-        if self.mode == "every":
+        if self.mode == "every" or self.flush_messages == 1:
             return (
                 "on the device: an ack comes after the fdatasync that covers it, which many requests share; acks=1 "
                 "outlives a power cut of the leader, acks=all one of every replica at once"
+                + ("" if self.mode == "every" else " (but of topics with a flush.messages of their own)")
             )
         if self.mode == "interval":
             return (
                 f"page cache, synced within {self.interval_ms} ms: acks=1 outlives the process, and a power cut but "
                 "for that last while; acks=all unless all in-sync replicas lose power at once"
             )
+        asked = [
+            name if value >= FLUSH_UNASKED else f"{name} = {value}"
+            for name, value in (("flush.messages", self.flush_messages), ("flush.ms", self.flush_ms))
+        ]
         return (
-            "page cache: acks=1 outlives the process, a power cut only once flushed (flush.messages, flush.ms, on "
+            f"page cache: acks=1 outlives the process, a power cut only once flushed ({', '.join(asked)}, on "
             "roll); acks=all unless all in-sync replicas lose power at once"
         )
 
