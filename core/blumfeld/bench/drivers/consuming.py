@@ -57,6 +57,7 @@ class FetchSocket:
         self._view = memoryview(self._buffer)
         self._filled = 0
         self._number = 0
+        self._asked_ns = self._known_ns = 0
         self._stopped = False
         self.broken = False
         loop.add(sock, self._ready)
@@ -66,9 +67,13 @@ class FetchSocket:
         """Everything was read that the last answer knew of."""
         return not self._behind
 
+    def level_since(self, at_ns: int) -> bool:
+        """The same, where the last answer is to a request of then or later: it knows what there was then."""
+        return not self._behind and self._known_ns >= at_ns
+
     def start(self) -> None:
         """Send the first request."""
-        self._ask()
+        self._ask(monotonic_ns())
 
     def stop(self) -> None:
         """Ask for nothing more."""
@@ -79,9 +84,10 @@ class FetchSocket:
         self._loop.remove(self._socket)
         self._socket.close()
 
-    def _ask(self) -> None:
+    def _ask(self, now_ns: int) -> None:
         if self._stopped:
             return
+        self._asked_ns = now_ns
         self._number += 1
         _I32.pack_into(self._frame, 8, self._number)
         try:
@@ -119,7 +125,8 @@ class FetchSocket:
         except (struct.error, LookupError, ValueError) as error:
             self._break(error)
             return
-        self._ask()
+        self._known_ns = self._asked_ns
+        self._ask(now)
 
     def _grow(self, size: int) -> None:
         larger = bytearray(size)

@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, KafkaError, Message
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.connecting import connect_idle, live, say
-from blumfeld.bench.drivers.consuming import GRACE_NS
 from blumfeld.bench.drivers.frames import STAMP_BYTES
 from blumfeld.bench.drivers.librdkafka_clients import Sender, consumer_config, records
 from blumfeld.bench.drivers.meter import Meter
@@ -32,7 +31,9 @@ NAP_NS = 50_000
 OFFERS_MAX = 64
 CONSUME_MAX = 500
 JOIN_TIMEOUT_S = 60.0
-DRAIN_NS = 5_000_000_000
+DRAIN_NS = 15_000_000_000
+QUIET_NS = 700_000_000
+"""How long nothing comes once all is acknowledged before that was all."""
 
 _STAMP = struct.Struct(">q")
 
@@ -54,7 +55,6 @@ class LibrdkafkaLoad:
         self._assigned = 0
         self._ends: set[tuple[int, int]] = set()
         """(consumer, partition) that were read to the end."""
-        self._last_record_ns = 0
         self._consumers = [] if consume is None else self._join(consume)
         self._schedule: Schedule | None = None
         self._sent = 0
@@ -145,7 +145,6 @@ class LibrdkafkaLoad:
 
     def _take(self, number: int, messages: list[Message], now_ns: int) -> None:
         meter = self._meter
-        self._last_record_ns = now_ns
         for message in messages:
             error = message.error()
             if error is not None:
@@ -180,16 +179,19 @@ class LibrdkafkaLoad:
     def _drain(self, end_ns: int) -> None:
         deadline = end_ns + DRAIN_NS
         schedule = self._schedule
+        last_ns = end_ns
         while (now := monotonic_ns()) < deadline:
             if schedule is not None:
                 self._offer(now)
             open_ = any(sender.outstanding or sender.waiting for sender in self._senders)
             if schedule is not None and not schedule.over:
                 open_ = True
-            quiet = now - max(end_ns, self._last_record_ns) > GRACE_NS
+            served = self._serve()
+            last_ns = now if open_ or served else last_ns
+            quiet = now - last_ns > QUIET_NS
             if not open_ and (self._step.produce is None or not self._consumers or quiet):
                 break
-            if not self._serve():
+            if not served:
                 self._nap(deadline)
         for sender in self._senders:
             sender.give_up(monotonic_ns())

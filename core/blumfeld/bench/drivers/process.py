@@ -22,7 +22,7 @@ from blumfeld.bench.drivers.producing import ProduceSocket
 from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
 from blumfeld.bench.wire_client import EARLIEST, LATEST, Leader, WireClient
 
-DRAIN_NS = 5_000_000_000
+DRAIN_NS = 15_000_000_000
 EVENTS_OPEN = 16
 """Handled at a time where requests are due meanwhile."""
 EVENTS_CLOSED = 512
@@ -35,6 +35,8 @@ class WireLoad:
         self._spec, self._step, self._out = spec, spec.step, out
         self._loop = Loop()
         self._meter = Meter()
+        self._acked_ns = 0
+        self._fetch_wait_ns = spec.step.consume.max_wait_ms * 1_000_000 if spec.step.consume else 0
         leaders = sorted(set(spec.leaders))
         self._leaders = leaders
         self._led = [[index for index, at in enumerate(spec.leaders) if at == leader] for leader in leaders]
@@ -149,10 +151,14 @@ class WireLoad:
             schedule = producing.schedule
             if schedule is not None and not schedule.over and not producing.all_broken:
                 return False
+            self._acked_ns = self._acked_ns or now_ns
         if self._readers and self._step.produce is not None:
-            if now_ns < end_ns + GRACE_NS:
+            acked_ns = max(self._acked_ns, end_ns)
+            if now_ns < acked_ns + GRACE_NS:
                 return False
-            return all(reader.level or reader.broken for reader in self._readers)
+            # Who holds a fetch for longer than it may has nothing for it.
+            answered_ns = acked_ns if now_ns < acked_ns + GRACE_NS + self._fetch_wait_ns else 0
+            return all(reader.level_since(answered_ns) or reader.broken for reader in self._readers)
         return True
 
     def _connect_producers(self) -> Producing | None:
