@@ -214,6 +214,8 @@ class PlainStorage:
         self.checkpointed: dict[TopicPartition, int] = {}
         self.refuse_to_open: Exception | None = None
         self.open_slowly: Completion[None] | None = None
+        self.waiting = 0
+        """Logs that are being opened slowly."""
         self.just_opened: Callable[[], None] = lambda: None
         """Called when a log is open and its owner doesn't know yet."""
         self.stopped_at_epoch: int | None = None
@@ -300,7 +302,9 @@ class PlainStorage:
         directory_id: bytes | None = None,
     ) -> PlainLog:
         if self.open_slowly is not None:
+            self.waiting += 1
             await self.open_slowly
+            self.waiting -= 1
         if self.refuse_to_open is not None:
             raise self.refuse_to_open
         log = self.logs.get(partition)

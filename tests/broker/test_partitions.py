@@ -174,6 +174,22 @@ def test_what_the_image_says_while_a_log_is_opened_counts_once_it_is(broker: Bro
     assert hosted(broker, "slow").leader_epoch == 8
 
 
+@pytest.mark.parametrize(("threads", "at_once"), [(1, 1), (2, 2), (100, 4)])
+def test_so_many_logs_are_opened_at_once_as_it_is_configured(threads: int, at_once: int) -> None:
+    """But no more than there are workers."""
+    broker = BrokerHarness(config={"num.recovery.threads.per.data.dir": threads})
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("many", 9)
+    broker.runtime.run_turn()
+    assert broker.storage.waiting == at_once
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert broker.storage.waiting == 0
+    assert broker.broker.partitions.settled().done
+    assert len(list(broker.broker.partitions)) == 9
+    broker.stop()
+
+
 @pytest.mark.parametrize(
     ("error", "answer"),
     [

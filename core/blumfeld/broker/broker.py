@@ -238,7 +238,8 @@ class Broker:
         if "broker" not in composition.roles:
             return
         self._reconfigure()
-        self.partitions.start(composition.storage, composition.replication)
+        threads_per_dir = self.config.int("num.recovery.threads.per.data.dir")
+        self.partitions.start(composition.storage, composition.replication, threads_per_dir)
         self._following = True
         if not self._subscribed:
             self._subscribed = True

@@ -27,7 +27,7 @@ from blumfeld.wire.errors import ErrorCode
 PREFERRED_MAX = 10_000
 """Partitions not hosted yet for which a log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
-"""Logs that are opened at the same time: as many as there are workers for what blocks."""
+"""Logs that are opened, and recovered, at the same time: as many as there are workers for what blocks."""
 
 REOPEN_MS = 1000.0
 """From a log that could not be opened for want of room, descriptors or memory to the next try."""
@@ -66,6 +66,7 @@ class PartitionManager:
         self._places: Places
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
+        self._openers_max = OPENED_AT_ONCE_MAX
         self._settled: Completion[None] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
@@ -95,8 +96,13 @@ class PartitionManager:
         """Replicas that answer KAFKA_STORAGE_ERROR: those that could not be opened, and those that failed since."""
         return len(self._offline) + sum(partition.closed is not None for partition in self)
 
-    def start(self, storage: LogStorage, replication: Replication) -> None:
-        """Storage and replication have started: take the checkpointed high watermarks."""
+    def start(self, storage: LogStorage, replication: Replication, threads_per_dir: int) -> None:
+        """Storage and replication have started: take the checkpointed high watermarks.
+
+        :param threads_per_dir: logs that are opened at once for each directory: ``num.recovery.threads.per.data.dir``
+        """
+        online = sum(one.online for one in storage.log_dirs())
+        self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
         self._storage = storage
         self._replication = replication
         self._high_watermarks = storage.high_watermarks()
@@ -143,7 +149,7 @@ class PartitionManager:
 
     def _want(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
         self._wanted[partition] = (topic_id, image)
-        if self._openers < min(OPENED_AT_ONCE_MAX, len(self._wanted)):
+        if self._openers < min(self._openers_max, len(self._wanted)):
             self._openers += 1
             self._runtime.spawn(self._open_wanted(), "open partitions")
 
