@@ -193,14 +193,19 @@ def with_override(raw: Mapping[str, Any], override: str) -> dict[str, Any]:
     The key is a TOML key (``config."log.segment.bytes"``), the value a TOML value, or else a bare string. A table is
     merged, a list is replaced as a whole.
 
-    :raises ManifestError: no ``=``, or no TOML key before it
+    :raises ManifestError: no ``=``, no TOML key before it, or one of Kafka's keys that isn't in ``config``
     """
     import tomllib
+
+    from blumfeld.spi.config import BROKER_CONFIGS
 
     path, equals, value = override.partition("=")
     form = "section.key=value; a key with dots in it is quoted: 'config.\"log.segment.bytes\"=1048576'"
     if not equals or "\n" in override:
         raise ManifestError("--set", [Problem("", repr(override), form)])
+    key = path.strip()
+    if key in BROKER_CONFIGS and key.partition(".")[0] not in Manifest.__struct_fields__:
+        raise ManifestError("--set", [Problem("", f"Kafka's {key}", f"'config.\"{key}\"={value}'")])
     try:
         changes = tomllib.loads(f"{path} = {value}")
     except tomllib.TOMLDecodeError:

@@ -61,6 +61,8 @@ class Registry:
         :raises ManifestError: it isn't installed, twice, can't be imported, or doesn't fill the role
         :raises PluginContractError: what the entry point names is no plug-in
         """
+        if name not in self._points:
+            raise ManifestError(source, [_absent(name, path, self._filling(role))])
         checked = self.load_any(name, source, path)
         if role not in checked.roles:
             found = f'"{name}", which fills {" and ".join(checked.roles)}'
@@ -83,14 +85,12 @@ class Registry:
         return _checked(plugin, name, points[0])
 
     def _not_one(self, name: str, path: str, points: Sequence[EntryPoint]) -> Problem:
-        if points:
-            brought = " and ".join(str(_origin(point)) for point in points)
-            return Problem(
-                path, f'"{name}" of {brought}', "one distribution for each plug-in name; uninstall one"
-            )
-        names = self.names()
-        installed = ", ".join(names) if names else "no plug-in is installed"
-        return Problem(path, f'"{name}", which isn\'t installed', installed + closest(name, names))
+        if not points:
+            return _absent(name, path, self.names())
+        brought = " and ".join(str(_origin(point)) for point in points)
+        return Problem(
+            path, f'"{name}" of {brought}', "one distribution for each plug-in name; uninstall one"
+        )
 
     def _filling(self, role: str) -> list[str]:
         fitting = []
@@ -101,6 +101,11 @@ class Registry:
             except (ImportError, AttributeError):
                 continue  # another plug-in's trouble is not what the user asked about
         return fitting
+
+
+def _absent(name: str, path: str, installed: Sequence[str]) -> Problem:
+    allowed = ", ".join(installed) if installed else "no plug-in is installed"
+    return Problem(path, f'"{name}", which isn\'t installed', allowed + closest(name, installed))
 
 
 def _origin(point: EntryPoint) -> Origin:

@@ -43,14 +43,14 @@ def demo(
     """Stream a market feed through a broker with librdkafka, and check that nothing was lost, doubled or changed."""
     console = Console()
     if kill and bootstrap:
-        console.print("[red]--kill needs a broker that the demo started: leave out --bootstrap[/red]")
+        typer.echo("blumfeld: --kill needs a broker that the demo started: leave out --bootstrap", err=True)
         raise typer.Exit(2)
     try:
         count = sum(1 for _ in captured_feed(feed)) if feed else messages
         if count == 0:
             raise FeedError(f"{feed}: the file holds no message")
     except FeedError as error:
-        console.print(f"[red]{error}[/red]")
+        typer.echo(f"blumfeld: {error}", err=True)
         raise typer.Exit(2) from error
     source = captured_feed(feed) if feed else synthetic_feed(messages, seed)
     with tempfile.TemporaryDirectory(prefix="blumfeld-demo-") as folder:

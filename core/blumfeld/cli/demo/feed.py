@@ -92,8 +92,8 @@ def captured_feed(path: Path) -> Iterator[FeedMessage]:
         with _open(path) as lines:
             for number, line in enumerate(lines, 1):
                 yield _parse(line.rstrip(b"\r\n"), path, number)
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise FeedError(f"{path}: {error}") from error
+    except (OSError, EOFError) as error:
+        raise FeedError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _open(path: Path) -> gzip.GzipFile | BinaryIO:
