@@ -209,7 +209,7 @@ def test_without_the_directory_of_the_metadata_the_node_ends(node: OurNode) -> N
     node.first.rename(node.first.with_name("away"))
     node.first.write_text("no directory")
     assert node.process.wait() == 1
-    assert "the node stops: a log directory failed" in node.process.log_path.read_text()
+    assert node.process.says("the node stops: a log directory failed")
 
 
 @pytest.mark.slow

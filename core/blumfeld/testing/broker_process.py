@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +14,9 @@ from pathlib import Path
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+PORTS = range(20_000, 32_000)
+"""Below those that Linux gives away by itself."""
+TRIES = 1000
 
 
 class BrokerProcess:
@@ -91,6 +96,15 @@ class BrokerProcess:
             time.sleep(0.01)
         raise RuntimeError(f"the broker did not start:\n{self.log_path.read_text(errors='replace')[-2000:]}")
 
+    def says(self, text: str) -> bool:
+        """Whether it prints this, within ``START_TIMEOUT_S``, or has since its first start: lines may follow answers."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while text not in self.log_path.read_text(errors="replace"):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
     def rss_bytes(self) -> int:
         """Resident memory of the broker, or 0 where the system has no /proc."""
         return self._status_bytes("VmRSS")
@@ -137,8 +151,19 @@ class BrokerProcess:
             return -9
 
 
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(adjacent: int = 1) -> int:
+    """The first of so many ``adjacent`` loopback ports that were free a moment ago.
+
+    The kernel gives none of them to a client, or to who asks for any port: what runs beside us gets it by the same
+    choice at most.
+    """
+    for _ in range(TRIES):
+        first = secrets.choice(PORTS)
+        with contextlib.ExitStack() as probes:
+            try:
+                for port in range(first, first + adjacent):
+                    probes.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise OSError(f"no free port in {TRIES} tries from {PORTS.start} to {PORTS.stop}")
