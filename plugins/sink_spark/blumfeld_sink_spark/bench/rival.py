@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from blumfeld_sink_spark.spark.readers import FILE_MANAGER
+
 NUMBER = "decimal(38,18)"
 BIG_FETCH = {
     "kafka.max.poll.records": "20000",
@@ -79,6 +81,7 @@ def archive(frame: Any, folder: str, checkpoint: str, compression: str) -> None:
     """All that is there, into Parquet, by Spark's file sink. Returns when it is done; raises what the query
     raised.
     """
+    frame.sparkSession.conf.unset(FILE_MANAGER)  # of our queries in this session: it gets Spark's default
     query = (
         frame.writeStream.format("parquet")
         .option("path", folder)

@@ -24,6 +24,12 @@ _JVM_FETCHES = {
     "kafka.receive.buffer.bytes": "1048576",
 }
 
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_FORKLESS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Writes a file of the checkpoint and renames it, as Spark's default does on a local disk; but that one starts twenty
+processes (``readlink``, ``chmod``) a batch for it.
+"""
+
 
 @attrs.frozen
 class Choice:
@@ -78,6 +84,8 @@ def _asked_for_jvm(settings: ArchiveSettings) -> Choice:
 
 def stream(spark: Any, settings: ArchiveSettings, reader: Reader, identity: Identity) -> Any:
     """The rows of the topics as a streaming DataFrame, from the identity's offsets on where the checkpoint is new."""
+    if FILE_MANAGER not in settings.spark and _has_class(spark, _FORKLESS):
+        spark.conf.set(FILE_MANAGER, _FORKLESS)
     starting = msgspec.json.encode(identity.starting).decode()
     if reader == "jvm":
         return spark.readStream.format("kafka").options(**_jvm_options(settings, starting)).load()
@@ -91,6 +99,17 @@ def stream(spark: Any, settings: ArchiveSettings, reader: Reader, identity: Iden
         .option("direct", "true" if reader == "direct" else "false")
         .load()
     )
+
+
+def _has_class(spark: Any, name: str) -> bool:
+    """It is Spark's own, and moved once."""
+    from py4j.protocol import Py4JError
+
+    try:
+        spark._jvm.java.lang.Class.forName(name)
+    except Py4JError:
+        return False
+    return True
 
 
 def _jvm_options(settings: ArchiveSettings, starting: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.fetch import BATCH_ROWS
 from blumfeld_sink_spark.spark.jars import Jars, find_jars
 from blumfeld_sink_spark.spark.java import Java, cache_folder, find_java
+from blumfeld_sink_spark.spark.python import worker_python
 
 END_S = 20.0
 """How long a JVM may take to end."""
@@ -54,8 +55,7 @@ class Session:
         check_pyspark()
         java = java or find_java()
         os.environ["JAVA_HOME"] = java.home
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        set_python(worker_python(local=is_local(settings.master)))
         self._output = tempfile.TemporaryFile(prefix="blumfeld-spark-")  # noqa: SIM115 — closed by stop
         self._rest = b""
         try:
@@ -117,6 +117,14 @@ class Session:
 def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
     """A session for an archive of these settings, to be stopped. :raises ArchiveError: as :class:`Session`"""
     return Session(settings, jars)
+
+
+def set_python(command: str) -> None:
+    """Lets Spark run this Python, unless a person said which; an earlier choice of ours doesn't stay."""
+    ours = (None, sys.executable, worker_python(local=True))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if os.environ.get(name) in ours:
+            os.environ[name] = command
 
 
 def _end_jvm(process: Any, patience_s: float) -> None:
