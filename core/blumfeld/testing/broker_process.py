@@ -97,7 +97,7 @@ class BrokerProcess:
         raise RuntimeError(f"the broker did not start:\n{self.log_path.read_text(errors='replace')[-2000:]}")
 
     def says(self, text: str) -> bool:
-        """Whether it prints this, within ``START_TIMEOUT_S``, or has since its first start: lines may follow answers."""
+        """Whether it prints this, within ``START_TIMEOUT_S``, or has since its first start: lines may come late."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while text not in self.log_path.read_text(errors="replace"):
             if time.monotonic() > deadline:
