@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.testing.broker_process import free_port
+
 READY = re.compile(
     r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "
     r"consensus_kraft \+ replication_isr \+ groups_classic \+ groups_kip848; node 1, data in .*\n"
@@ -140,8 +142,7 @@ def test_a_directory_of_another_node_is_refused(running: Running, tmp_path: Path
 
 
 def test_the_health_port_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     broker = Running(tmp_path / "data", "--set", f"metrics.bind=127.0.0.1:{port}")
     assert asks_api_versions(broker.port) > 50
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:

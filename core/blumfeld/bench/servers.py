@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.usage import Totals, reset_peak, totals, tree
+from blumfeld.testing import broker_process
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -141,14 +142,7 @@ def _exists(pid: int) -> bool:
 
 def free_port() -> int:
     """A loopback port that was free a moment ago, with its successor free too (a controller's)."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-            try:
-                with socket.create_server(("127.0.0.1", port + 1)):
-                    return port
-            except OSError:
-                continue
+    return broker_process.free_port(adjacent=2)
 
 
 def answers(port: int) -> bool:
