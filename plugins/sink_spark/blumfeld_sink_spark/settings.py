@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -97,24 +98,43 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
 
 
-def load(path: str | None, overrides: dict[str, Any]) -> ArchiveSettings:
+def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = True) -> ArchiveSettings:
     """Settings of a TOML file's ``[archive]``, with what the command line says on top (``None`` says nothing).
 
+    :param topics_needed: whether there must be topics, which ``doctor`` can do without
     :raises SettingsError: no such file, an unknown key, a wrong type or value; the message has the path
     """
     given: dict[str, Any] = {}
     if path is not None:
         try:
             document = msgspec.toml.decode(Path(path).read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.DecodeError) as error:
+        except OSError as error:
+            raise SettingsError(f"{path}: {error.strerror}") from error
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
             raise SettingsError(f"{path}: {error}") from error
         given = document.get("archive", {})
     given = {**given, **{key: value for key, value in overrides.items() if value is not None}}
     try:
         settings = msgspec.convert(given, ArchiveSettings)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{path or 'options'}: [archive] {error}") from error
+        raise SettingsError(f"{path or 'options'}: [archive] {_allowed(str(error))}") from error
+    if not topics_needed and not settings.topics and not settings.topic_pattern:
+        check(msgspec.structs.replace(settings, topics=("named-later",)))
+        return settings
     return check(settings)
+
+
+def _allowed(found: str) -> str:
+    """What msgspec says, and what is allowed instead."""
+    unknown = re.search(r"unknown field `(.+?)`", found)
+    if unknown:
+        near = get_close_matches(unknown[1], ArchiveSettings.__struct_fields__, n=3)
+        return f"{found}; allowed: {', '.join(near or ArchiveSettings.__struct_fields__)}"
+    key = re.search(r"Invalid enum value .* at `\$\.(\w+)`", found)
+    if key:
+        choices = get_args(get_type_hints(ArchiveSettings)[key[1]])
+        return f"{found}; allowed: {', '.join(map(str, choices))}"
+    return found
 
 
 def check(settings: ArchiveSettings) -> ArchiveSettings:

@@ -62,8 +62,14 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
     assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
     assert len(run("--root", str(root), "--from", "2024-08-09", "--json").output.splitlines()) == 1
     assert len(run("--root", str(root), "--to", "2024-08-09", "--json").output.splitlines()) == 2
-    assert run("--root", str(root), "--symbol", "OTHER", "--json").output == ""
+    assert run("--root", str(root), "--kind", "reset", "--json").output == ""
     assert "1 of 3 rows" in run("--root", str(root), "--limit", "1").output
     assert "feed-0" not in run("--root", str(root), "--limit", "0").output
     wrong = run("--root", str(root), "--kind", "hole")
     assert (wrong.exit_code, "allowed: gap, duplicate" in wrong.output) == (2, True)
+
+
+def test_a_symbol_that_nobody_archived_is_no_feed_without_gaps(tmp_path: Path) -> None:
+    root = archived(tmp_path, list(range(161)))
+    done = run("--root", str(root), "--symbol", "BTCUSD", "--fail")
+    assert (done.exit_code, "symbols: BTCUSDT" in done.stderr) == (1, True)

@@ -139,7 +139,7 @@ def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -
 
 
 def test_what_cannot_be_drawn_says_why(found: Committed, root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="bbo has no rows of ETHUSDT in that time; it has BTCUSDT"):
+    with pytest.raises(ArchiveError, match="bbo has no rows of ETHUSDT; it has BTCUSDT"):
         spread.draw(found, "ETHUSDT", tmp_path, svg=False)
     result = CliRunner().invoke(app, ["plot", "pie", "--root", str(root), "--out", str(tmp_path)])
     assert (result.exit_code, "throughput, spread, depth, gaps, all" in result.stderr) == (2, True)

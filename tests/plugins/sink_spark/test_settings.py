@@ -29,6 +29,9 @@ def test_options_go_over_the_file(tmp_path: Path) -> None:
         ({**GOOD, "decoders": []}, "archive.decoders: none given"),
         ({**GOOD, "max_offsets_per_trigger": -1}, "archive.max_offsets_per_trigger: negative"),
         ({**GOOD, "trigger_ms": -1}, "archive.trigger_ms: negative"),
+        ({**GOOD, "reconnect_timeout_ms": -2}, "archive.reconnect_timeout_ms: allowed: -1"),
+        ({**GOOD, "skwe_ms": 5}, "unknown field `skwe_ms`; allowed: skew_ms"),
+        ({**GOOD, "reader": "magic"}, "allowed: auto, jvm, python, direct"),
         ({**GOOD, "row_group_rows": 0}, "archive.row_group_rows: allowed: 1 or more"),
         ({**GOOD, "root": "s3://bucket/x"}, "archive.checkpoint: is needed"),
         ({**GOOD, "name": "compact"}, "archive.name: 'compact'"),
@@ -54,3 +57,9 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     broken.write_text("[archive\n")
     with pytest.raises(SettingsError, match=r"broken\.toml"):
         load(str(broken), GOOD)
+
+
+def test_topics_may_be_named_later_and_the_rest_is_checked() -> None:
+    assert load(None, {}, topics_needed=False).topics == ()
+    with pytest.raises(SettingsError, match="trigger_ms: negative"):
+        load(None, {"trigger_ms": -1}, topics_needed=False)

@@ -64,9 +64,12 @@ def _compact(
     from blumfeld_sink_spark.ledger.lease import Lease
     from blumfeld_sink_spark.ledger.ledger import Ledger
     from blumfeld_sink_spark.ledger.store import open_store
+    from blumfeld_sink_spark.tables import tables
 
+    if table and table not in tables():
+        raise SettingsError(f"--table {table}: allowed: {', '.join(sorted(tables()))}")
     store = open_store(root)
-    ledger = Ledger(store)
+    ledger = Ledger(store).load_some()
     lease = Lease(store, COMPACTION)
     formats = _formats(store, root, iceberg)
     compaction = Compaction(

@@ -43,7 +43,7 @@ def command(
         "reader": reader,
         "master": master,
     }
-    found = settings.load(config, options.overrides(given, sets))
+    found = settings.load(config, options.overrides(given, sets), topics_needed=False)
     console = Console(soft_wrap=True)
     colours = {"ok": "green", "note": "yellow", "failed": "red"}
     failed = False

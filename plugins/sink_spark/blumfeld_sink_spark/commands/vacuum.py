@@ -24,12 +24,15 @@ def command(
     """Remove staging of runs that died, files that no commit names, and files that a compaction has replaced. While a
     writer is at work only staging that is older than it goes.
     """
+    from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.store import open_store
     from blumfeld_sink_spark.ledger.vacuum import plan, vacuum
 
-    store = open_store(root)
+    store, older_than_ms = open_store(root), milliseconds(older_than)
+    if not store.folders(""):
+        raise ArchiveError(f"{root}: nothing is there")
     do = plan if dry_run else vacuum
-    found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=milliseconds(older_than))
+    found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=older_than_ms)
     for item in found.items:
         if as_json:
             import msgspec

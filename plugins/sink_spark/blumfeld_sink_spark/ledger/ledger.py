@@ -82,6 +82,15 @@ class Ledger:
             self._follow(query)
         return self
 
+    def load_some(self) -> Ledger:
+        """``load``, of an archive that there is.
+
+        :raises ArchiveError: nothing was ever committed
+        """
+        if not self.load().queries():
+            raise ArchiveError(f"{self.store.root}: no archive is there (no commit record under {COMMITS})")
+        return self
+
     def queries(self) -> list[str]:
         """Names, sorted."""
         return sorted(self._queries)

@@ -77,7 +77,9 @@ def make(
     """Writes the bars of each date (from ``start`` to ``end``, both inside) and symbol, in order.
 
     :param through: also bars that may still change, because their input isn't closed
+    :raises ArchiveError: nothing of a symbol is archived
     """
+    archive.expect(symbols)
     horizon = closed_until(archive)
     groups: dict[tuple[str, str], list[FileEntry]] = {}
     for entry in archive.files(TRADES):

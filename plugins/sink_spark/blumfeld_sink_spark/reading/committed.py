@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,14 @@ class Committed:
     def symbols(self, table: str) -> list[str]:
         """Those that a table has rows of, sorted."""
         return sorted({entry.symbol for entry in self.files(table)})
+
+    def expect(self, symbols: Iterable[str]) -> None:
+        """:raises ArchiveError: nothing of one of these symbols is archived"""
+        known = {entry.symbol for entry in self._entries if entry.symbol}
+        for symbol in symbols:
+            if symbol not in known:
+                told = ", ".join(sorted(known)[:20]) or "none"
+                raise ArchiveError(f"nothing of the symbol {symbol!r} is archived; symbols: {told}")
 
     def ranges(self) -> Iterator[OffsetRange]:
         """All planned ranges, unmerged."""

@@ -33,10 +33,12 @@ def read(
     """Rows of ``gaps``, sorted by time, topic, partition and offset. Empty selections take all.
 
     :raises SettingsError: a kind that there is not
+    :raises ArchiveError: nothing of a symbol is archived
     """
     for kind in kinds:
         if kind not in KINDS:
             raise SettingsError(f"kind {kind!r}; allowed: {', '.join(KINDS)}")
+    archive.expect(symbols)
     parts = [tables()[GAPS].schema.empty_table()]
     for entry in archive.select(GAPS, start_ns=start_ns, end_ns=end_ns):
         if symbols and entry.symbol not in symbols:

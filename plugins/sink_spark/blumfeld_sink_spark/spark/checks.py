@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
@@ -141,7 +141,8 @@ def _root(settings: ArchiveSettings) -> list[Finding]:
 
 def _topics(settings: ArchiveSettings, states: list[TopicState]) -> list[Finding]:
     if not settings.topics and not settings.topic_pattern:
-        raise SettingsError("give --topics to check the broker and to try readers")
+        text = "none named: --topics NAME (and --bootstrap) looks at the broker and tries each reader"
+        return [Finding(grade="note", about="topics", text=text)]
     state = Topics(settings).state()
     states.append(state)
     found = [

@@ -65,6 +65,8 @@ def archive(
     started = time.monotonic()
     tell = on_progress or (lambda event: None)
     compression_of(settings.compression)
+    for topic in settings.topics:
+        apply.decoders_for(topic, settings)
     choice = choose(settings, mode)
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
     store = open_store(settings.root)

@@ -99,3 +99,12 @@ def test_a_catalog_that_nobody_named_is_asked_for(store: LocalStore) -> None:
     result = run(store)
     assert result.exit_code == 2
     assert "give --iceberg CATALOG" in result.output
+
+
+def test_no_archive_and_no_table_are_refused(store: LocalStore, tmp_path: Path) -> None:
+    """And the folder of a wrong name isn't made."""
+    result = run(LocalStore(str(tmp_path / "typo")))
+    assert (result.exit_code, "no archive is there" in result.stderr) == (1, True)
+    assert not (tmp_path / "typo").exists()
+    result = run(store, "--table", "trade")
+    assert (result.exit_code, "allowed: bars, bbo" in result.stderr) == (2, True)

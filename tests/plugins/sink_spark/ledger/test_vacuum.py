@@ -155,3 +155,9 @@ def test_a_time_needs_its_unit(store: ArchiveStore) -> None:
     status, said = run(store, "--older-than", "5")
     assert status == 2
     assert "allowed: a number with s, m, h or d" in said
+
+
+def test_a_place_where_nothing_is_is_refused_and_not_made(tmp_path: Path) -> None:
+    status, said = run(opened(tmp_path / "typo"))
+    assert (status, said) == (1, f"blumfeld archive: {tmp_path / 'typo'}: nothing is there\n")
+    assert not (tmp_path / "typo").exists()

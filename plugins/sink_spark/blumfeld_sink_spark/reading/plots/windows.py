@@ -46,8 +46,10 @@ def window_of(
     """
     entries = archive.select(table, symbol=symbol, start_ns=start_ns, end_ns=end_ns)
     if not entries:
-        known = ", ".join(archive.symbols(table)[:20]) or "nothing"
-        raise ArchiveError(f"{table} has no rows of {symbol} in that time; it has {known}")
+        known = archive.symbols(table)
+        if symbol in known:
+            raise ArchiveError(f"{table} has no rows of {symbol} in that time")
+        raise ArchiveError(f"{table} has no rows of {symbol}; it has {', '.join(known[:20]) or 'nothing'}")
     rows: Counter[str] = Counter()
     for entry in entries:
         rows[entry.topic] += entry.rows
