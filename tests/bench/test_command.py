@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import blumfeld.bench.session
-from blumfeld.bench.command import app, chosen, with_common
+from blumfeld.bench.command import app, chosen
 from blumfeld.bench.result import Result, load_result, save_result
 from blumfeld.bench.session import Options, SessionError
+from blumfeld.bench.terminal import with_common
 from blumfeld.bench.variants import VariantSpec
 from blumfeld.bench.watching import Watcher
 from blumfeld.bench.workload import Workload, WorkloadError
@@ -129,7 +130,7 @@ def test_what_can_not_be_run_is_refused_before_anything_starts(
 
 
 def test_a_missing_library_is_named_with_what_installs_it(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blumfeld.bench.command.LIBRARIES", ("hdrh", "no_such_library"))
+    monkeypatch.setattr("blumfeld.bench.terminal.LIBRARIES", ("hdrh", "no_such_library"))
     status, output = blumfeld_bench("default")
     assert (status, ran) == (2, [])
     assert output == "blumfeld: no_such_library not installed: pip install 'blumfeld[bench]'\n"

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blumfeld.bench.terminal import (
+    FAILED,
+    INTERRUPTED,
+    Folder,
+    existing,
+    make_console,
+    need_libraries,
+    refuse,
+    result_path,
+    with_common,
+)
+
 if TYPE_CHECKING:
     from blumfeld.bench.rebalance.settings import Settings
     from blumfeld.bench.variants import VariantSpec
@@ -46,10 +58,9 @@ def rebalance(
     out: Annotated[
         Path | None, typer.Option("--out", help="The result file; bench-rebalance-TIME.json if not given.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where servers keep their data.")] = None,
+    folder: Folder = None,
 ) -> None:
     """Measure what a rebalance costs in each group protocol: a member is killed, added, leaves; a tenth is added."""
-    from blumfeld.bench.command import existing, need_libraries, refuse, result_path
     from blumfeld.bench.rebalance.settings import PROTOCOLS, Settings
     from blumfeld.bench.variants import VariantError
 
@@ -79,7 +90,6 @@ def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, .
 
     :raises VariantError: one can't be run
     """
-    from blumfeld.bench.command import with_common
     from blumfeld.bench.variants import parse_variant, parse_variants
 
     labels = [spec.label for spec in parse_variants(texts)]
@@ -93,7 +103,6 @@ def _measure(
     specs: Sequence[VariantSpec], settings: Settings, rounds: int, folder: Path | None, path: Path
 ) -> None:
     """Run it, save it, show it; what an interrupted run measured is saved as well."""
-    from blumfeld.bench.command import FAILED, INTERRUPTED, make_console
     from blumfeld.bench.rebalance.result import save_rebalance
     from blumfeld.bench.rebalance.session import Session
     from blumfeld.bench.rebalance.table import rebalance_table

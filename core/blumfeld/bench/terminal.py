@@ -1,0 +1,91 @@
+"""What the verbs of ``blumfeld bench`` share: options, refusals, places of files, a console.
+
+Exit statuses: 0 measured; 1 nothing could be measured; 2 what was typed can't be run, and nothing was started; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+FILE_COLUMNS = 120
+LIBRARIES = ("hdrh", "numpy", "matplotlib")
+
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The result file; bench-WORKLOAD-TIME.json if not given.")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder", help="Where servers keep their data, on the disk to be measured; a temporary one if not."
+    ),
+]
+
+
+def with_common(variant: str, overrides: Sequence[str]) -> str:
+    """A variant's text with these overrides laid beneath its own; a foreign broker's as it is."""
+    from blumfeld.bench.variants import SCHEME
+
+    if not overrides or variant.startswith(SCHEME):
+        return variant
+    try:
+        what, *own = shlex.split(variant)
+    except ValueError:
+        return variant  # who parses it next says what is wrong with it
+    common = [part for override in overrides for part in ("--set", override)]
+    return shlex.join([what, *common, *own])
+
+
+def need_libraries() -> None:
+    """Or the command is refused."""
+    from importlib.util import find_spec
+
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        refuse(f"{', '.join(missing)} not installed: pip install 'blumfeld[bench]'")
+
+
+def refuse(reason: str) -> NoReturn:
+    """What was typed can't be run: say why, and end."""
+    for line in reason.splitlines():
+        typer.echo(f"blumfeld: {line}", err=True)
+    raise typer.Exit(BAD_INPUT)
+
+
+def existing(folder: Path | None) -> Path | None:
+    """The folder, if it is there, or the command is refused."""
+    if folder is not None and not folder.is_dir():
+        refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
+    return folder
+
+
+def make_console() -> Console:
+    """As wide as the terminal; where there is none, wide enough for a table."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=FILE_COLUMNS)
+
+
+def result_path(out: Path | None, workload: str) -> Path:
+    """Where the result goes: a place that can be written to, or the run isn't begun."""
+    from datetime import UTC, datetime
+
+    path = out or Path(f"bench-{workload}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        refuse(
+            f"--out {path}: found {'a folder' if path.is_dir() else 'no such folder'}; allowed: a file in one"
+        )
+    return path
