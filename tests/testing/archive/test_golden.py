@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_every_reader_sees_what_the_json_says(tmp_path: Path) -> None:
     """Exit status 0: all that is in the table is as it must be."""
     assert main(["golden", "--json", str(tmp_path / "report.json")]) == 0

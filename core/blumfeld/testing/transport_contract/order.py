@@ -153,6 +153,8 @@ class OrderContract(TransportFixtures):
         started = -1
         while started != len(handler.frames):
             started = len(handler.frames)
+            for _ in range(20):  # turns, in which more could start, however late they come
+                net.call(lambda: None)
             threading.Event().wait(4 * QUIET_S)
         assert 0 < started < 150
         for _ in range(200):
