@@ -192,6 +192,45 @@ def test_a_log_past_its_longest_lag_is_cleaned_however_clean_it_is(rounds: Round
     assert len(rounds.asked) == 1
 
 
+@pytest.mark.parametrize("cold", [False, True])
+def test_the_longest_lag_counts_from_the_oldest_first_batch_of_any_segment(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch, *, cold: bool
+) -> None:
+    """Records may be older than those before them. Cold ones are known at the look after they were read."""
+    reads: list[int] = []
+    real = MemoryLog.read
+
+    def read(log: MemoryLog, offset: int, *rest: Any) -> Any:
+        answer = real(log, offset, *rest)
+        reads.append(offset)
+        if not cold:
+            return answer
+        done: Completion[Any] = Completion()
+        harness.runtime.call_later(100, lambda: done.complete(answer))
+        return done
+
+    harness = started()
+    create(
+        harness,
+        "t",
+        max_compaction_lag_ms="100000",
+        min_cleanable_dirty_ratio="1.0",
+        message_timestamp_before_max_ms="1000000000",
+    )
+    monkeypatch.setattr(MemoryLog, "read", read)
+    fill(harness, b"a", b"a")
+    for key in (b"b", b"c"):
+        data = batch(b"v", key=key, timestamp=EPOCH_MS - 95_000)
+        assert harness.ask(produce(data), 9).responses[0].partition_responses[0].error_code == 0
+    hosted(harness).log.roll()
+    look(harness)
+    if cold:
+        assert rounds.asked == []
+        look(harness)
+    assert len(rounds.asked) == 1
+    assert reads == [0, 2], "each is read once"
+
+
 def test_the_active_segment_rolls_when_the_longest_lag_is_over() -> None:
     """As Kafka: not before the next append, whose timestamp tells the time."""
     broker = started()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from blumfeld.broker.cleaner_choice import cleanable, request_for
+from blumfeld.broker.first_timestamps import FirstTimestamps
 from blumfeld.broker.partitions import Partition
 from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
@@ -39,6 +40,7 @@ class Cleaner:
         self._unexamined: deque[Partition] = deque()
         self._plans: dict[TopicPartition, CleaningPlan] = {}
         """Of the look that goes on."""
+        self._first_timestamps = FirstTimestamps()
         self.uncleanable: dict[TopicPartition, bytes] = {}
         """Logs whose last round failed, with their topic's id."""
         self.rounds = 0
@@ -77,6 +79,7 @@ class Cleaner:
         self._forget_deleted()
         self._plans.clear()
         self._unexamined = deque(p for p in self._broker.partitions if p.config.compacts)
+        self._first_timestamps.keep({p.partition for p in self._unexamined})
         self._examine_some()
 
     def _backoff_ms(self) -> int:
@@ -89,7 +92,7 @@ class Cleaner:
             if partition.closed is not None or partition.partition in self.uncleanable:
                 continue
             try:
-                plan = plan_cleaning(cleanable(partition), now_ms)
+                plan = plan_cleaning(cleanable(partition, self._first_timestamps), now_ms)
             except OSError as error:
                 partition.fail(error)
                 continue

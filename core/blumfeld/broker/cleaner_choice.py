@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from blumfeld.broker.first_timestamps import FirstTimestamps
 from blumfeld.broker.partitions import Partition
 from blumfeld.log.cleaner_rules import CleanableLog, CleaningPlan
 from blumfeld.spi.compaction import CompactionRequest, LastProducerBatch
@@ -11,19 +12,15 @@ UNLIMITED_MS = (1 << 63) - 1
 """``max.compaction.lag.ms`` by default: no log is cleaned for its age."""
 
 
-def cleanable(partition: Partition) -> CleanableLog:
+def cleanable(partition: Partition, first_timestamps: FirstTimestamps) -> CleanableLog:
     """Its log as of now. Raises ``OSError``."""
     log, config = partition.log, partition.config
     segments = log.segments()
     first_timestamps_ms: dict[int, int] = {}
     if config.max_compaction_lag_ms < UNLIMITED_MS:
-        # the oldest dirty segment has the oldest records, but for clocks that went back
-        dirty = max(log.cleaned_end_offset, log.log_start_offset)
-        oldest = next((s for s in segments[:-1] if s.next_offset > dirty and s.size_bytes), None)
-        if oldest is not None:
-            for first in log.batches(oldest.base_offset):
-                first_timestamps_ms[oldest.base_offset] = first.max_timestamp
-                break
+        clean_to = max(log.cleaned_end_offset, log.log_start_offset)
+        dirty = [s for s in segments[:-1] if s.next_offset > clean_to and s.size_bytes]
+        first_timestamps_ms = first_timestamps.of(partition, dirty)
     return CleanableLog(
         partition=partition.partition,
         segments=segments,
