@@ -37,6 +37,7 @@ SCRIPTS = (
     "commit",
     "consumer_groups",
     "consumer_transactions",
+    "emptied",
     "listing",
     "odd",
     "pending_deletion",

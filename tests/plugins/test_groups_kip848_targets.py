@@ -12,10 +12,12 @@ from blumfeld.spi.assignors import Assigned, Assignment, AssignmentSpec, Assigno
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from blumfeld_groups_kip848.assignment_spec import assignment_spec
 from blumfeld_groups_kip848.assignors import bundled_assignors
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
+from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from blumfeld_groups_kip848.targets import (
     BYTES_PER_DECISION,
     MEMBERS_PER_DECISION,
@@ -24,6 +26,7 @@ from blumfeld_groups_kip848.targets import (
     Targets,
 )
 from tests.coordinator.fakes import FakeImage, topic_id
+from tests.coordinator.groups import Groups
 
 T = topic_id("t")
 INTERVAL_MS = 1000
@@ -402,6 +405,49 @@ class TestAssignorThatFails:
         scene.fire()
         scene.change(leaving=["a"], later=True)
         assert set(scene.group.members) == {"b"}
+
+
+class TestTooLarge:
+    """A target that is more than a record may be: Kafka refuses the heartbeat that brings it about."""
+
+    def groups(self, partitions: int) -> Groups:
+        groups = Groups(
+            {"group.consumer.assignment.interval.ms": 0, "group.consumer.min.assignment.interval.ms": 0},
+            protocols=[ConsumerGroupProtocol()],
+            topics={"t": partitions},
+        )
+        groups.log.record_bytes_max = 400
+        return groups
+
+    def beat(self, groups: Groups, epoch: int = 0) -> Any:
+        joins = epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000 if joins else -1,
+            subscribed_topic_names=["t"] if joins else None,
+            topic_partitions=[] if joins else None,
+        )
+        return groups.ask(request)
+
+    def test_a_small_group_is_refused_and_joins_when_there_is_room(self) -> None:
+        groups = self.groups(300)
+        assert self.beat(groups).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        groups.log.record_bytes_max = 4_000
+        assert self.beat(groups).member_epoch == 2
+        assert len(groups.shards) == 1, "nothing was dropped"
+
+    def test_a_large_one_is_told_with_its_next_heartbeat_and_it_is_tried_again(self) -> None:
+        groups = self.groups(1_000)
+        epoch = self.beat(groups).member_epoch
+        groups.runtime.advance(100)
+        assert self.beat(groups, epoch).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        groups.log.record_bytes_max = 10_000
+        groups.runtime.advance(2_000)
+        answer = self.beat(groups, epoch)
+        assert [len(topic.partitions) for topic in answer.assignment.topic_partitions] == [1_000]
+        assert len(groups.shards) == 1, "nothing was dropped"
 
 
 class TestRacks:
