@@ -8,39 +8,33 @@ listeners are told, and the response goes out. A response that has no records wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from errno import EIO
 
-from blumfeld.metadata.bootstrap import bootstrap_checkpoint, first_records
-from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint, metadata_batch
+from blumfeld.metadata.bootstrap import first_records
+from blumfeld.metadata.checkpoint import metadata_batch
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import Moment
-from blumfeld.metadata.feature_levels import default_levels, supported_features
-from blumfeld.metadata.image import METADATA_VERSION_FEATURE, MetadataImage
-from blumfeld.metadata.image_records import feature_records
+from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_step import BrokenMetadata
-from blumfeld.metadata.record_frame import METADATA_VERSION
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, Quorum
-from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Timer
-from blumfeld.spi.storage import PartitionLog, TopicPartition
+from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from blumfeld.wire.messages.metadata_records import AbortTransactionRecord, FeatureLevelRecord
+from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.loading import Loaded, load
+from blumfeld_consensus_kraft.loading import Loaded
+from blumfeld_consensus_kraft.opening import open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import controller_registration
 from blumfeld_consensus_kraft.snapshots import Snapshots
-from blumfeld_consensus_kraft.voter import Voter, check_alone
+from blumfeld_consensus_kraft.voter import Voter
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
 RETRY_MS = 1_000
 """After a write failed: how long before the controller tries to lead again."""
 _CLOSED = "the metadata log is closed"
@@ -105,37 +99,10 @@ class KraftMetadata:
         :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
             write
         """
-        storage = self._composition.local_storage
-        directory = storage.log_dirs()[0]
-        if not directory.online:
-            raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
-        config = self._config
-        log = await storage.open_log(
-            METADATA_PARTITION,
-            METADATA_TOPIC_ID,
-            _log_config(self._composition),
-            _Silent(),
-            directory_id=directory.directory_id,
-        )
-        if log.directory_id != directory.directory_id:
-            log.close()
-            raise ValueError(
-                f"{METADATA_PARTITION} does not lie in {directory.path}, the first of the log directories"
-            )
-        loaded = load(log, self._composition.cluster_id, self._warn)
-        check_alone(self._node_id, config.list("controller.quorum.voters"), loaded.voters)
-        level = loaded.image.features.get(METADATA_VERSION_FEATURE)
-        bootstrap = [] if level is not None else self._bootstrap(directory.path)
-        for record in bootstrap:
-            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
-                level = record.feature_level
-        if level != METADATA_VERSION:
-            raise ValueError(
-                f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
-                f"upgrade it with Apache Kafka's kafka-features first"
-            )
-        self._open(log, loaded, directory.directory_id)
-        self._lead(loaded.last_epoch, bootstrap, loaded.transaction_open)
+        opened = await open_metadata(self._composition, self._warn)
+        loaded = opened.loaded
+        self._open(opened.log, loaded)
+        self._lead(loaded.last_epoch, opened.bootstrap, loaded.transaction_open)
         assert self._raft is not None
         await self._raft.settle()
         if self._leading is None:
@@ -145,24 +112,10 @@ class KraftMetadata:
     def _warn(self, text: str) -> None:
         self._events.warning("a metadata snapshot can't be read", error=text)
 
-    def _bootstrap(self, directory: str) -> list[Message]:
-        """What formatting left to be finalized; formatted now if nobody did."""
-        files = self._runtime.files
-        path = f"{directory}/{BOOTSTRAP_NAME}"
-        if files.exists(path):
-            return decode_checkpoint(files.read_bytes(path), path).records
-        levels = default_levels(supported_features(self._features()))
-        if files.is_dir(directory):
-            files.write_atomically(path, bootstrap_checkpoint(levels, self._runtime.now_ms()))
-        return feature_records(levels)
-
-    def _features(self) -> Sequence[Feature]:
-        return self._composition.features
-
-    def _open(self, log: PartitionLog, loaded: Loaded, directory_id: bytes) -> None:
+    def _open(self, log: PartitionLog, loaded: Loaded) -> None:
         self._publisher.image = loaded.image
         self._kraft_version = loaded.kraft_version
-        self._voter = Voter(self._node_id, directory_id, log.aux)
+        self._voter = Voter(self._node_id, log.directory_id, log.aux)
         self._raft = RaftLog(self._runtime, log, self._committed, self._failed)
         self._snapshots = Snapshots(
             self._runtime, self._config, log, self._events, lambda: self._publisher.image
@@ -195,7 +148,7 @@ class KraftMetadata:
         assert self._voter is not None
         epoch = self._voter.lead(last_epoch, self._kraft_version)
         image = self._publisher.image.copy()
-        controller = Controller(image, self._config, self._features())
+        controller = Controller(image, self._config, self._composition.features)
         for placed in self._publisher.uncommitted:
             controller.replay(placed.records, placed.base_offset, placed.epoch)
         controller.take_over(self._runtime.monotonic_ms(), self._node_id)
@@ -354,27 +307,3 @@ class KraftMetadata:
                 self._failed(error, True)
                 return
         self._watch_sessions()
-
-
-class _Silent:
-    """The metadata log keeps no producer state, so rolls and recovered batches concern nobody."""
-
-    def rolled(self, base_offset: int) -> None:
-        """Nothing to keep."""
-
-    def recovered(self, batch: RecordBatch) -> None:
-        """Read again when the log is loaded."""
-
-
-def _log_config(composition: Composition) -> TopicConfig:
-    """The metadata log is cut by snapshots, never by retention."""
-    config = composition.config
-    values: dict[str, int | str] = {
-        "segment.bytes": config.int("metadata.log.segment.bytes"),
-        "segment.ms": config.int("metadata.log.segment.ms"),
-        "retention.bytes": -1,
-        "retention.ms": -1,
-        "cleanup.policy": "delete",
-        "max.message.bytes": config.int("internal.metadata.max.batch.size.in.bytes"),
-    }
-    return TopicConfig(values)

@@ -1,0 +1,114 @@
+"""The metadata log of this node, opened and loaded: whose it is, what it holds, and what a new cluster begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from errno import EIO
+from typing import NamedTuple
+
+from blumfeld.metadata.bootstrap import bootstrap_checkpoint
+from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
+from blumfeld.metadata.feature_levels import default_levels, supported_features
+from blumfeld.metadata.image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.image_records import feature_records
+from blumfeld.metadata.record_frame import METADATA_VERSION
+from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition
+from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.loading import Loaded, load
+from blumfeld_consensus_kraft.voter import check_alone
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+
+class OpenedMetadata(NamedTuple):
+    """A log that this build can go on with."""
+
+    log: PartitionLog
+    """In the first of the log directories."""
+    loaded: Loaded
+    bootstrap: list[Message]
+    """Records that a new cluster begins with; none where the log has a ``metadata.version``."""
+
+
+async def open_metadata(composition: Composition, warn: Callable[[str], None]) -> OpenedMetadata:
+    """Open the log and load snapshot and records; format a directory that nobody formatted.
+
+    :param warn: is told of a snapshot that can't be read
+    :raises OSError: the metadata directory can't be used
+    :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
+        write
+    """
+    directory = composition.local_storage.log_dirs()[0]
+    if not directory.online:
+        raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
+    log = await _open(composition, directory)
+    loaded = load(log, composition.cluster_id, warn)
+    check_alone(composition.node_id, composition.config.list("controller.quorum.voters"), loaded.voters)
+    level = loaded.image.features.get(METADATA_VERSION_FEATURE)
+    bootstrap = [] if level is not None else _bootstrap(composition, directory.path)
+    for record in bootstrap:
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
+            level = record.feature_level
+    if level != METADATA_VERSION:
+        raise ValueError(
+            f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
+            f"upgrade it with Apache Kafka's kafka-features first"
+        )
+    return OpenedMetadata(log, loaded, bootstrap)
+
+
+async def _open(composition: Composition, directory: LogDirInfo) -> PartitionLog:
+    log = await composition.local_storage.open_log(
+        METADATA_PARTITION,
+        METADATA_TOPIC_ID,
+        _log_config(composition),
+        _Silent(),
+        directory_id=directory.directory_id,
+    )
+    if log.directory_id != directory.directory_id:
+        log.close()
+        raise ValueError(
+            f"{METADATA_PARTITION} does not lie in {directory.path}, the first of the log directories"
+        )
+    return log
+
+
+def _bootstrap(composition: Composition, directory: str) -> list[Message]:
+    """What formatting left to be finalized; formatted now if nobody did."""
+    files = composition.runtime.files
+    path = f"{directory}/{BOOTSTRAP_NAME}"
+    if files.exists(path):
+        return decode_checkpoint(files.read_bytes(path), path).records
+    levels = default_levels(supported_features(composition.features))
+    if files.is_dir(directory):
+        files.write_atomically(path, bootstrap_checkpoint(levels, composition.runtime.now_ms()))
+    return feature_records(levels)
+
+
+class _Silent:
+    """The metadata log keeps no producer state, so rolls and recovered batches concern nobody."""
+
+    def rolled(self, base_offset: int) -> None:
+        """Nothing to keep."""
+
+    def recovered(self, batch: RecordBatch) -> None:
+        """Read again when the log is loaded."""
+
+
+def _log_config(composition: Composition) -> TopicConfig:
+    """The metadata log is cut by snapshots, never by retention."""
+    config = composition.config
+    values: dict[str, int | str] = {
+        "segment.bytes": config.int("metadata.log.segment.bytes"),
+        "segment.ms": config.int("metadata.log.segment.ms"),
+        "retention.bytes": -1,
+        "retention.ms": -1,
+        "cleanup.policy": "delete",
+        "max.message.bytes": config.int("internal.metadata.max.batch.size.in.bytes"),
+    }
+    return TopicConfig(values)
