@@ -91,7 +91,8 @@ class _LiveView(_LineView):
         from rich.live import Live
 
         self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        start = "starting Spark…"
+        self._live = Live(start, console=self._console, refresh_per_second=4, transient=True)
         self._live.start()
         self._since = time.monotonic()
         self._messages = self._bytes = self._out = self._files = self._gaps = self._quarantined = 0

@@ -1,7 +1,8 @@
 """One writer for each archive root and name.
 
 ``_leases/<name>.json`` says who writes and until when. A writer renews it before each batch and while it waits. It is
-taken over at once from a process of this host that is dead, and from any other once it has run out. The lease keeps
+taken over at once from a process of this host that is dead, never from one that is alive here, however long a busy
+machine or a pause kept it from renewing, and from one of another host once it has run out. The lease keeps
 two writers from working for nothing; that no record is committed twice doesn't hang on it but on the ledger.
 """
 
@@ -33,7 +34,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_live(self, now_ms: int) -> bool:
         """Whether its owner may still be writing."""
-        return now_ms < self.until_ms and not self.owner.is_dead()
+        if not self.until_ms or self.owner.is_dead():
+            return False
+        return now_ms < self.until_ms or self.owner.is_alive()
 
 
 def wall_ms() -> int:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+UNKNOWN_TICKS = 1
+"""Of a process that is there, on a system that doesn't say since when."""
+
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """A process, on a host."""
@@ -35,6 +38,10 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it surely lives no more. False where it is on another host: nobody here can know."""
         return self.host == host_name() and (born(self.pid) or -1) != self.born
 
+    def is_alive(self) -> bool:
+        """Whether it surely lives: on this host, and the very process. False where nobody here can know."""
+        return self.host == host_name() and born(self.pid) == self.born and self.born > UNKNOWN_TICKS
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host.partition('/')[0]}"
 
@@ -49,7 +56,7 @@ def born(pid: int) -> int:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0 if Path("/proc/self/stat").exists() or not _is_there(pid) else 1
+        return 0 if Path("/proc/self/stat").exists() or not _is_there(pid) else UNKNOWN_TICKS
     return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 

@@ -115,6 +115,7 @@ class _Run:
         self._seen = self.beginning.last_batch
         self._patience = Patience(self.settings.reconnect_timeout_ms)
         self._session = self.given or open_session(self.settings, self.choice.jars)
+        self.lease.renew()  # on a busy machine that took long
         try:
             while self._worked_until_away():
                 pass

@@ -129,6 +129,18 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> No
     Lease(opened(tmp_path), "ticks").take()
 
 
+def test_a_live_process_of_this_host_keeps_it_however_late_it_renews(
+    store: ArchiveStore, clock: Clock
+) -> None:
+    """A machine that was busy, or asleep: nobody writes under its hands."""
+    first = Lease(store, "ticks", now_ms=clock)
+    first.take()
+    clock.now_ms += 10 * TTL_MS
+    with pytest.raises(LedgerConflictError, match="being written by process"):
+        Lease(store, "ticks", now_ms=clock).take()
+    first.renew()
+
+
 def test_a_pid_that_was_given_to_another_process_holds_nothing(store: ArchiveStore) -> None:
     before = msgspec.structs.replace(Owner.here(), born=Owner.here().born - 1)
     Lease(store, "ticks", before).take()
