@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
 import os
 import re
 import shutil
@@ -193,7 +192,8 @@ class Tree:
     def _write(path: Path, source: str) -> None:
         path.write_text(source)
         # Compiled code is told by time and size alone: two versions of a file within a second look the same.
-        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):  # Python's and pytest's
+            compiled.unlink()
 
 
 def baseline_problem(outcome: Outcome) -> str | None:
