@@ -1,11 +1,25 @@
 """An archive of market data: topics into columnar files that any tool reads, exactly once, with the proof beside
 them.
 
-Pure rooms (no Spark, no clock): ``tables``, ``records``, ``decoders``, ``quality``, ``book``, and of
-``ledger`` the rules. ``files`` and ``ledger`` touch disks and object stores; ``spark`` alone imports pyspark;
-``commands`` are what a person types.
+Pure rooms (no Spark, no clock): ``tables``, ``records``, ``decoders``, ``quality``, ``book``, ``fetching`` but for its
+connection, and of ``ledger`` the rules. ``files`` and ``ledger`` touch disks and object stores; ``spark`` alone imports
+pyspark; ``commands`` are what a person types.
 """
 
-from blumfeld_sink_spark.plugin import Plugin
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.plugin import Plugin
 
 __all__ = ["Plugin"]
+
+
+def __getattr__(name: str) -> Any:
+    """The plug-in, imported when it is asked for: Spark's processes never do, and start without its hooks."""
+    if name != "Plugin":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from blumfeld_sink_spark.plugin import Plugin
+
+    return Plugin

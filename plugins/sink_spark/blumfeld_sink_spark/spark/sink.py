@@ -24,6 +24,7 @@ from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint
 from blumfeld_sink_spark.spark.client import Topics, patience_s
+from blumfeld_sink_spark.spark.lean import leave_pandas_out
 
 SINK = "blumfeld_archive"
 
@@ -70,6 +71,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Results:
         """Raw rows are decoded and staged; rows of the direct mode say what was staged already."""
+        leave_pandas_out()
         from blumfeld_sink_spark.spark.task import TaskWork
 
         work = TaskWork(self._settings)

@@ -27,6 +27,7 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.client import Topics, patience_s
+from blumfeld_sink_spark.spark.lean import leave_pandas_out
 from blumfeld_sink_spark.spark.planning import Offsets
 
 SOURCE = "blumfeld_topics"
@@ -142,6 +143,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raw rows, or the result of the whole task."""
+        leave_pandas_out()
         from blumfeld_sink_spark.spark.fetch import read_range
 
         wanted = OffsetRange(*partition.value)
