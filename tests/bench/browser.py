@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
-TIMEOUT_S = 90
+TIMEOUT_S = 300
 FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -19,6 +19,8 @@ from blumfeld.bench.result import Point, Result
 from tests.bench.browser import CHROMIUM, Seen, look
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 
+pytestmark = pytest.mark.timeout(400)
+"""Drawings, and a browser: tens of seconds on a busy machine."""
 LABELS = ("epoll", "uring", "kafka 4.3.1 <with & a label> --set that.is=rather.long")
 
 
