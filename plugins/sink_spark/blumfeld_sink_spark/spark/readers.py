@@ -12,6 +12,7 @@ from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Identity
 from blumfeld_sink_spark.spark.client import patience_s
+from blumfeld_sink_spark.spark.fetch import consumed_because
 from blumfeld_sink_spark.spark.jars import NEEDED, Jars, version
 from blumfeld_sink_spark.spark.session import connector_jars
 from blumfeld_sink_spark.spark.source import SOURCE, TopicsSource
@@ -43,11 +44,19 @@ class Choice:
 
 
 def choose(settings: ArchiveSettings, mode: str) -> Choice:
-    """What the settings ask for, or the best there is.
+    """What the settings ask for, or the best there is; and how it reads, where that isn't the fast way.
 
     :raises SettingsError: the reader can't do this mode
     :raises ArchiveError: the connector's jars aren't there
     """
+    choice = _choose(settings, mode)
+    because = consumed_because(settings)
+    if choice.reader == "jvm" or not because:
+        return choice
+    return attrs.evolve(choice, why=f"{choice.why}; through librdkafka, as {because}")
+
+
+def _choose(settings: ArchiveSettings, mode: str) -> Choice:
     if settings.reader == "python" or settings.reader == "direct":
         return Choice(reader=settings.reader, why="asked for")
     if settings.reader == "jvm":
