@@ -273,7 +273,7 @@ def test_a_truncation_takes_what_waits_for_its_sync(node: Node) -> None:
 
 def test_a_whole_node_loses_nothing_that_it_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Producers, groups and a consumer through power cuts and full disks, and no topic asks for a flush."""
-    monkeypatch.setattr(plugin, "Durability", lambda mode, interval_ms: EVERY)
+    monkeypatch.setattr(plugin, "Durability", lambda *settings: EVERY)
     add = Oracle.add
     monkeypatch.setattr(Oracle, "add", lambda self, partition, *, flushed: add(self, partition, flushed=True))
     report = Simulation(2, 0.1).run()
