@@ -107,3 +107,24 @@ def test_a_backfill_has_a_name_of_its_own_that_stays() -> None:
     assert (
         of_its_own(ArchiveSettings(topics=("t",), starting="timestamp:1", ending="latest")).name != again.name
     )
+
+
+def test_what_it_came_to_is_said_when_nothing_is_drawn_over_it_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a terminal the view takes its lines away when it ends."""
+    pytest.importorskip("pyspark")
+    said: list[str] = []
+
+    class View(live._LineView):
+        def __exit__(self, *exc: object) -> None:
+            said.append("gone")
+
+        def end(self, totals: Totals) -> None:
+            said.append(live.summary(totals))
+
+    monkeypatch.setattr(live, "_LineView", View)
+    monkeypatch.setattr("blumfeld_sink_spark.spark.driver.archive", lambda *given: Totals())
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    live.run(ArchiveSettings(topics=("t",)), "once", as_json=False)
+    assert said == ["gone", live.summary(Totals())]

@@ -54,9 +54,9 @@ def command(
 
 
 def _print(made: list[Covered], interval: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from blumfeld_sink_spark.commands.shown import console as shown_on
     from blumfeld_sink_spark.reading.times import iso_of
 
     table = Table(title=f"bars of {interval}")
@@ -65,4 +65,4 @@ def _print(made: list[Covered], interval: str) -> None:
     for covered in made:
         until = "the end of the date" if covered.whole else iso_of(covered.until_ns)
         table.add_row(covered.date, covered.symbol, f"{covered.trades:,}", f"{covered.bars:,}", until)
-    Console().print(table if made else "no trades are archived for that")
+    shown_on().print(table if made else "no trades are archived for that")

@@ -137,8 +137,9 @@ def _facts(done: Done) -> dict[str, object]:
 
 
 def _print(found: Iterable[Done], dry_run: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from blumfeld_sink_spark.commands.shown import console as shown_on
 
     shown = Table()
     for name in ("table", "date", "symbol", "topic"):
@@ -158,6 +159,6 @@ def _print(found: Iterable[Done], dry_run: bool) -> None:
             *((done.skipped, "") if done.skipped else new),
         )
     if groups:
-        Console().print(shown)
+        shown_on().print(shown)
     else:
         typer.echo("nothing to merge")

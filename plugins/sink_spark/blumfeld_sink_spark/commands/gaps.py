@@ -49,9 +49,9 @@ def command(
 
 
 def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
-    from rich.console import Console
+    from blumfeld_sink_spark.commands.shown import console as shown_on
 
-    console = Console()
+    console = shown_on()
     if not rows.num_rows:
         found = (
             "nothing of that kind is recorded"

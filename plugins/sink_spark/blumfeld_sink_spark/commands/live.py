@@ -34,7 +34,7 @@ def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
         view = _JsonView() if as_json else (_LiveView() if sys.stderr.isatty() else _LineView())
         with view:
             totals = archive(settings, mode, stop, view.show)
-            view.end(totals)
+        view.end(totals)  # behind what is drawn, which goes with the view
     if signal.SIGINT in caught:
         raise KeyboardInterrupt
 

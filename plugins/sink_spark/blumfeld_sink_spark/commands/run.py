@@ -23,6 +23,10 @@ def command(
     starting: options.Starting = None,
     max_offsets_per_trigger: options.MaxOffsets = None,
     trigger_ms: Annotated[int | None, typer.Option(help="Between two batches. [default: 10000]")] = None,
+    reconnect_timeout_ms: Annotated[
+        int | None,
+        typer.Option(help="How long a broker may go away; -1: for ever. [default: 86400000, a day]"),
+    ] = None,
     master: options.Master = None,
     sets: options.Sets = None,
     as_json: options.AsJson = False,
@@ -42,6 +46,7 @@ def command(
         "starting": starting,
         "max_offsets_per_trigger": max_offsets_per_trigger,
         "trigger_ms": trigger_ms,
+        "reconnect_timeout_ms": reconnect_timeout_ms,
         "master": master,
     }
     run(settings.load(config, options.overrides(given, sets)), "run", as_json=as_json)

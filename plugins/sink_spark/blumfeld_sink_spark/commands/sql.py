@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CELL_CHARACTERS = 60
 DIGITS_BEHIND_POINT = 8
 """Of numbers in the table that is shown; --csv and --json have all of them."""
-PIPE_WIDTH = 240
 
 
 @edge
@@ -97,9 +96,10 @@ def _print_csv(columns: list[str], rows: Iterable[tuple[str | None, ...]]) -> No
 def _print_table(columns: list[str], rows: Iterable[tuple[str | None, ...]], limit: int) -> None:
     from itertools import islice
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from blumfeld_sink_spark.commands.shown import console
 
     shown = list(islice(rows, limit + 1))
     table = Table()
@@ -108,10 +108,7 @@ def _print_table(columns: list[str], rows: Iterable[tuple[str | None, ...]], lim
         table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for row in shown[:limit]:
         table.add_row(*(Text("NULL", "dim") if cell is None else Text(_cell(cell)) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    console.print(table)
+    console().print(table)
     if len(shown) > limit:
         typer.echo(f"the first {limit} rows; --limit N for more, --csv or --json for all")
 

@@ -41,9 +41,9 @@ def _show(found: Status, as_json: bool, *, clear: bool) -> None:
 
         typer.echo(msgspec.json.encode(found).decode())
         return
-    from rich.console import Console
+    from blumfeld_sink_spark.commands.shown import console as shown_on
 
-    console = Console()
+    console = shown_on()
     if clear:
         console.clear()
     for part in (_queries(found), _tables(found), _partitions(found), *_lines(found)):
