@@ -130,7 +130,7 @@ def _fields(data: Bytes, sections: Sequence[Section], begins: list[int]) -> _Fie
     left = end - headers_at
     if (np.minimum(key_length, value_length) < -1).any():
         raise InvalidRecord("a key or value of a negative length")
-    if (left < 0).any() or (left[header_count == 0] != 0).any():
+    if (left[header_count == 0] != 0).any():
         raise InvalidRecord("a record uses other than the bytes that it has")
     if (header_count < 0).any() or (header_count > left // 2).any():
         raise InvalidRecord("a number of headers for which a record has no bytes")
