@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Columns = Mapping[str, NDArray[Any]]
@@ -24,6 +25,9 @@ def split(
         return
     codes = np.zeros(table.num_rows, dtype=np.int64)
     words: list[list[str]] = []
+    if all(is_constant(table.column(name)) for name in names):
+        yield tuple(table.column(name)[0].as_py() for name in names), columns
+        return
     for name in names:
         encoded = table.column(name).combine_chunks().dictionary_encode()
         words.append(encoded.dictionary.to_pylist())
@@ -42,6 +46,14 @@ def split(
     for key in sorted(spans):
         start, end = spans[key]
         yield key, {name: column[start:end] for name, column in columns.items()}
+
+
+def is_constant(texts: pa.ChunkedArray) -> bool:
+    """Whether all are the same text; there is one at least."""
+    if texts.null_count:
+        return False
+    first = texts[0]
+    return texts[-1] == first and all(pc.all(pc.equal(chunk, first)).as_py() for chunk in texts.chunks)
 
 
 def _words(code: int, words: list[list[str]]) -> tuple[str, ...]:

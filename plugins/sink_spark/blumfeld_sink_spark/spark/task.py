@@ -18,6 +18,10 @@ from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import QUARANTINE
 
+BATCH_BYTES = 4 << 20
+"""Of rows that are decoded at once: fewer, and what a batch costs is felt; more, and the columns on the way from step
+to step don't stay in the processor's cache. Small batches are put together, big ones are cut."""
+
 
 class PartitionWork:
     """The rows of one partition's range, batch after batch, in the order of the offsets."""
@@ -28,14 +32,31 @@ class PartitionWork:
         self._decoders = apply.decoders_for(topic, settings)
         self._summariser = Summariser(topic, partition, continuity_of(self._decoders), settings.skew_ms)
         self._writer = TaskWriter(open_store(settings.root), settings, topic, partition)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self._messages = self._bytes_in = self._quarantined = 0
         self._first = self._last = -1
         self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Decodes and writes a batch. Nothing is kept of it but what the files and checks need."""
+        """Takes a batch; decodes and writes what waits as soon as it is worth it. Of what was decoded nothing is kept
+        but what the files and checks need.
+        """
         if not rows.num_rows:
             return
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= BATCH_BYTES:
+            self._work()
+
+    def _work(self) -> None:
+        """Decodes and writes what waits."""
+        rows, size = together(self._waiting), self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+        for part in cut(rows, size):
+            self._decode(part)
+
+    def _decode(self, rows: pa.RecordBatch) -> None:
         applied = apply.decode_rows(self._decoders, rows, self._settings)
         self._summariser.add(applied.sequences, applied.tables)
         self._writer.write(applied.tables)
@@ -49,7 +70,9 @@ class PartitionWork:
         self._quarantined += quarantine.num_rows if quarantine is not None else 0
 
     def finish(self) -> TaskResult:
-        """Closes the files; they are synced and staged."""
+        """Works what waits, and closes the files; they are synced and staged."""
+        if self._waiting:
+            self._work()
         return TaskResult(
             topic=self._topic,
             partition=self._partition,
@@ -65,6 +88,7 @@ class PartitionWork:
 
     def abort(self) -> None:
         """Removes what was staged."""
+        self._waiting.clear()
         self._writer.abort()
 
 
@@ -107,6 +131,21 @@ def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatc
     cuts = [0, *(place + 1 for place in pc.indices_nonzero(changes).to_pylist()), rows.num_rows]
     for start, end in pairwise(cuts):
         yield topics[start].as_py(), partitions[start].as_py(), rows.slice(start, end - start)
+
+
+def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several of one schema."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def cut(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Parts of about ``BATCH_BYTES`` of a batch of so many bytes."""
+    parts = max(1, round(size_bytes / BATCH_BYTES))
+    step = -(-rows.num_rows // parts)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
 
 
 def _bytes(column: pa.Array) -> int:
