@@ -27,6 +27,7 @@ def exported(group: Group) -> GroupExport:
             )
             for m in group.members.values()
         ),
+        rebalances=group.state in (State.PREPARING, State.COMPLETING),
     )
 
 

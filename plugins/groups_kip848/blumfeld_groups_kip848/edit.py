@@ -32,6 +32,8 @@ class Edit:
         self.answers: list[tuple[Hashable, Any]] = []
         self.refusable = True
         """Whether only its records tell of it: no other group type has taken anything over yet."""
+        self.unsettled = False
+        """Whether the group comes from another type in the middle of a rebalance: a target must be computed anew."""
         self.if_refused: Any = None
         """A command that is decided if a record is too large for the log."""
         self._is_draft = False

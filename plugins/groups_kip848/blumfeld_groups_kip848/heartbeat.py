@@ -52,7 +52,7 @@ def heartbeat(
         member = known_member(edit.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     subscribed = _describe(edit, member, request, context)
-    shard.refresh(edit, subscribed)
+    shard.refresh(edit, subscribed or edit.unsettled)
     now = shard.reconcile(edit, member_id, owned, subscription_changed=subscribed)
     shard.start_session(edit, now)
     full = request.member_epoch == 0 or (

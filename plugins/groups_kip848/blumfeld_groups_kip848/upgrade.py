@@ -67,6 +67,7 @@ def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
     edit.put_target_epoch(export.generation, time_ms=0)
     for member in members:
         edit.put_assignment(member)
+    edit.unsettled = export.rebalances or _is_missing_some(members, image)
 
 
 def settle(edit: Edit, classic: GroupShard | None) -> Sequence[CoordinatorRecord]:
@@ -139,6 +140,13 @@ def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
                 assigned.setdefault(topic_id, {}).update(dict.fromkeys(free, member.epoch))
         held[member.member_id] = attrs.evolve(member, assigned=assigned)
     return [held[member.member_id] for member, _ in members]
+
+
+def _is_missing_some(members: Sequence[Member], image: ClusterImage) -> bool:
+    """Whether nobody has some partition that they read: a topic has grown, and the leader hadn't heard of it."""
+    names = {name for member in members for name in member.subscribed_topics if name in image.topics}
+    count = sum(len(partitions) for member in members for partitions in member.assigned.values())
+    return count < sum(len(image.topics[name].partitions) for name in names)
 
 
 def _since(owned: Assigned, epoch: int) -> Owned:
