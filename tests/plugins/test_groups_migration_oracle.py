@@ -32,6 +32,9 @@ NOT_AS_KAFKA = {
     "migration_classic_errors": "> join d",
     # Kafka gives away at once what a cooperative member reads still.
     "migration_upgrade_withheld": "> hb m",
+    # Kafka calls such a group stable, and nobody reads what nobody has until something else changes.
+    "migration_static_grown": "> hb c",
+    "migration_static_in_rebalance": "> hb c",
 }
 """Where a script ends for Kafka, since we want it otherwise."""
 
