@@ -224,6 +224,7 @@ def test_logs_may_have_half_of_what_the_process_may_open() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ten_thousand_logs_with_a_thousand_descriptors(tmp_path: Path) -> None:
     """Opened, written, read; closed cleanly, and opened once more without a file being opened."""
     program = [sys.executable, "-m", "tests.plugins.many_logs", str(tmp_path / "data"), "10000", "1024"]
