@@ -151,7 +151,7 @@ def _book_deltas(number: pa.DataType) -> Table:
         time_column="ts_event",
         delta=("ts_event", "ts_recv", "k_offset"),
         by_message=("first_id", "last_id", "prev_id"),
-        hard=("ts_event", "ts_recv"),
+        hard=("price",),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import task
@@ -58,7 +59,7 @@ def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
     assert not any(one.files for one in work.finish())
 
 
-def _result(root: Path, batches: list[pa.RecordBatch]) -> task.TaskResult:
+def _result(root: Path, batches: list[pa.RecordBatch]) -> TaskResult:
     work = task.TaskWork(ArchiveSettings(root=str(root), decoders=("binance-usdm",), topics=("t",)))
     for rows in batches:
         work.add(rows)

@@ -64,7 +64,7 @@ def bytes_per_row(files: list[StagedFile]) -> dict[str, float]:
     ("messages_per_batch", "allowed"),
     [
         (1_000_000, {"book_deltas": 4.05, "trades": 5.0, "bbo": 8.5}),
-        (20_000, {"book_deltas": 4.65, "trades": 6.1, "bbo": 10.1}),
+        (20_000, {"book_deltas": 4.6, "trades": 6.1, "bbo": 10.1}),
     ],
     ids=["one batch", "five batches"],
 )
