@@ -15,8 +15,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, LogStorage, TimestampOffset, TopicPartition, WriteOutcome
 from blumfeld.testing.fake_files import FakeFile, FakeFiles
 from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.memory_aux import MemoryAux
 from blumfeld.testing.storage_contract import StorageContract
-from blumfeld.testing.storage_memory import MemoryAux, MemoryLog, MemoryStorage
+from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
 from blumfeld.testing.storage_node import Node
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.record_batch import RecordBatch
