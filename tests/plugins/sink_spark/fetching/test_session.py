@@ -27,7 +27,6 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import fetch
 from blumfeld_sink_spark.spark.consume import consume_range
-from blumfeld_sink_spark.spark.readers import choose
 from tests.plugins.sink_spark.fetching.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
 from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
 
@@ -188,6 +187,12 @@ def test_settings_that_only_librdkafka_knows_choose_it() -> None:
     )
     assert because(security_protocol="SASL_SSL") == "archive.kafka has security.protocol"
     assert because(client_rack="a") == "archive.kafka has client.rack"
+
+
+def test_a_run_says_why_its_ranges_are_not_its_own_fetches() -> None:
+    pytest.importorskip("pyspark")
+    from blumfeld_sink_spark.spark.readers import choose
+
     told = choose(ArchiveSettings(reader="direct", kafka={"client.rack": "a"}), "once").why
     assert told == "asked for; through librdkafka, as archive.kafka has client.rack"
     assert choose(ArchiveSettings(reader="direct"), "once").why == "asked for"
