@@ -88,7 +88,7 @@ class ModernGroups:
         if request.member_epoch == LEAVE:
             classic = self.around.shard_of("classic")
             assert classic is not None
-            back = classic.import_group(self.taken[group_id], now_ms)
+            back = classic.import_group(replace(self.taken[group_id], rebalances=True), now_ms)
             timers = [replace(order, group_type="classic") for order in back.timers]
             return Decision(records=[record(key, None), *back.records], timers=timers, reply=reply)
         ended, owner = Decision(), self.around.owner(group_id)

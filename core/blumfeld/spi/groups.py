@@ -107,7 +107,7 @@ class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
     """``None``: who takes the group chooses, as it does of the protocol."""
     members: tuple[MemberExport, ...]
     rebalances: bool = True
-    """Whether its members are to join again at once."""
+    """Of an export: its members are joining again. Of what is imported: they are to do so at once."""
 
 
 class CommitCheck(msgspec.Struct, frozen=True, kw_only=True):
