@@ -69,10 +69,10 @@ def _choose(settings: ArchiveSettings, mode: str) -> Choice:
         return Choice(reader="direct", why="ranges with an end, where nothing has to cross the JVM")
     jars = connector_jars(settings)
     if jars is None:
-        return Choice(reader="python", why="the Kafka connector's jars aren't here")
+        return Choice(reader="direct", why="the Kafka connector's jars aren't here")
     if version(jars.connector)[:2] != version(pyspark.__version__)[:2] and not settings.jars:
         return Choice(
-            reader="python",
+            reader="direct",
             why=f"the Kafka connector in {jars.origin} is {jars.connector}, pyspark is {pyspark.__version__}",
         )
     return Choice(reader="jvm", why=f"the Kafka connector {jars.connector} is in {jars.origin}", jars=jars)
@@ -84,7 +84,7 @@ def _asked_for_jvm(settings: ArchiveSettings) -> Choice:
         raise ArchiveError(
             f"the reader jvm needs {', '.join(f'{name}-VERSION.jar' for name in NEEDED)} fitting pyspark "
             f"{pyspark.__version__}, in archive.jars, $BLUMFELD_SPARK_JARS, ~/.cache/blumfeld/jars, ~/.m2 or ~/.ivy2; "
-            "or take reader = python"
+            "or take reader = direct"
         )
     return Choice(
         reader="jvm", why=f"asked for; the connector {jars.connector} is in {jars.origin}", jars=jars
