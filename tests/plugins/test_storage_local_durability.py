@@ -396,8 +396,8 @@ def test_a_truncation_that_can_not_be_synced_takes_the_directory_offline() -> No
     node.end()
 
 
-def test_a_close_does_not_speak_for_a_round_that_still_runs() -> None:
-    """Two syncs of one file run at once, and an error is told to one of them only."""
+def closed_in_mid_sync() -> tuple[Node, Log]:
+    """A log whose first sync still ran when it was closed."""
     node = new_node(Durability())
     slow_syncs(node)
     (log,) = open_logs(node, 1)
@@ -405,6 +405,12 @@ def test_a_close_does_not_speak_for_a_round_that_still_runs() -> None:
     log.log.flush()
     node.runtime.advance(1)
     log.log.close()
+    return node, log
+
+
+def test_a_close_does_not_speak_for_a_round_that_still_runs() -> None:
+    """Two syncs of one file run at once, and an error is told to one of them only."""
+    node, log = closed_in_mid_sync()
     assert log.log.flushed_end_offset == 0
     node.runtime.advance(SYNC_MS)
     node.end()
@@ -443,13 +449,7 @@ def test_a_clean_stop_leaves_the_end_of_each_log_as_its_recovery_point() -> None
 
 def test_a_sync_that_fails_after_the_close_leaves_no_clean_stop() -> None:
     """The error is told to the round that ran; the sync of the close heard nothing of it."""
-    node = new_node(Durability())
-    slow_syncs(node)
-    (log,) = open_logs(node, 1)
-    log.fill(2)
-    log.log.flush()
-    node.runtime.advance(1)
-    log.log.close()
+    node, _ = closed_in_mid_sync()
     node.runtime.disk.inject(Fault(operation="fdatasync", path_part=".log"))
     with pytest.raises(OSError, match="offline"):
         node.stop()
@@ -458,13 +458,7 @@ def test_a_sync_that_fails_after_the_close_leaves_no_clean_stop() -> None:
 
 
 def test_a_log_that_is_opened_anew_waits_for_the_sync_that_ran_when_it_was_closed() -> None:
-    node = new_node(Durability())
-    slow_syncs(node)
-    (log,) = open_logs(node, 1)
-    log.fill(2)
-    log.log.flush()
-    node.runtime.advance(1)
-    log.log.close()
+    node, log = closed_in_mid_sync()
     again = node.open(TopicPartition("topic", 0))
     assert again.log.flushed_end_offset == log.log.flushed_end_offset == 2
     node.end()

@@ -23,11 +23,11 @@ def split(
     """
     if not table.num_rows:
         return
-    codes = np.zeros(table.num_rows, dtype=np.int64)
-    words: list[list[str]] = []
     if all(is_constant(table.column(name)) for name in names):
         yield tuple(table.column(name)[0].as_py() for name in names), columns
         return
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    words: list[list[str]] = []
     for name in names:
         encoded = table.column(name).combine_chunks().dictionary_encode()
         words.append(encoded.dictionary.to_pylist())
