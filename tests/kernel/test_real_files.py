@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,44 @@ def test_a_lock_keeps_out_who_asks_as_kafka_does(files: RealFiles, tmp_path: Pat
     )
     assert b"BlockingIOError" in refused.stderr
     release()
+
+
+class Spied:
+    """Notes the calls of ``os`` that make bytes or names last, and those that the order matters for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._of_descriptor(name, getattr(os, name)))
+        self._rename = os.rename
+        monkeypatch.setattr(os, "rename", self.rename)
+
+    def rename(self, old: str, new: str) -> None:
+        self.calls.append(("rename", new))
+        self._rename(old, new)
+
+    def _of_descriptor(self, name: str, call: Callable[[int], None]) -> Callable[[int], None]:
+        def spied(fd: int) -> None:
+            self.calls.append((name, os.readlink(f"/proc/self/fd/{fd}")))
+            call(fd)
+
+        return spied
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors have no names without /proc")
+def test_what_promises_to_last_asks_the_device(
+    files: RealFiles, opened: RealFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``fdatasync``, ``sync_dir`` and ``write_atomically``, each with the system calls of its promise, in order."""
+    spied = Spied(monkeypatch)
+    opened.fdatasync()
+    files.sync_dir(str(tmp_path))
+    files.write_atomically(str(tmp_path / "small"), b"whole")
+    assert spied.calls == [
+        ("fdatasync", opened.path),
+        ("fsync", str(tmp_path)),
+        ("fsync", str(tmp_path / "small.tmp")),
+        ("rename", str(tmp_path / "small")),
+        ("fsync", str(tmp_path)),
+    ]
+    opened.close()

@@ -28,13 +28,17 @@ class BrokerProcess:
         manifest: Path | None = None,
         port: int | None = None,
         settings: Sequence[str] = (),
+        prefix: Sequence[str] = (),
     ) -> None:
-        """``settings`` are laid over the manifest, each a ``section.key=value`` of ``--set``.
+        """Nothing is started yet.
 
-        With ``node.data_dirs`` among them the data is there.
+        :param settings: laid over the manifest, each a ``section.key=value`` of ``--set``. With ``node.data_dirs``
+            among them the data is there, not below ``folder``.
+        :param prefix: a command that runs the broker's command and keeps its process id, such as ``strace -D``
         """
         self.folder = folder
         self.settings = settings
+        self.prefix = prefix
         self.manifest = manifest
         self.port = port or free_port()
         self.ready_line = ""
@@ -65,7 +69,7 @@ class BrokerProcess:
 
     def launch(self) -> int:
         """Start the process, and don't wait: where in its log it begins, for :meth:`await_ready`."""
-        arguments = [sys.executable, "-m", "blumfeld.cli.main", "run"]
+        arguments = [*self.prefix, sys.executable, "-m", "blumfeld.cli.main", "run"]
         if self.manifest is not None:
             arguments.append(str(self.manifest))
         if not any(setting.startswith("node.data_dirs=") for setting in self.settings):
