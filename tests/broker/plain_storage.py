@@ -207,6 +207,7 @@ class PlainStorage:
     """
 
     compacts = False
+    log_class = PlainLog
 
     def __init__(self, directories: Sequence[str] = ("/plain/d",)) -> None:
         self.logs: dict[TopicPartition, PlainLog] = {}

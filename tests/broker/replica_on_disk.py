@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.log.aborted_transactions import decode_aborted
 from blumfeld.log.producer_snapshot import decode_snapshot
 from blumfeld.spi.config import TopicConfig
-from blumfeld.spi.storage import PartitionLog, WriteOutcome
+from blumfeld.spi.storage import SegmentedLog, WriteOutcome
 from blumfeld.testing.crash.machine import make_storage
 from blumfeld.testing.fake_power import Adversary
 from blumfeld.testing.fake_runtime import FakeRuntime
@@ -27,14 +27,14 @@ class ReplicaOnDisk:
     def __init__(self) -> None:
         self.node = Node(_runtime, make_storage()).start()
         self.events = Quiet()
-        self.log: PartitionLog
+        self.log: SegmentedLog
         self.state: ReplicaState
         self.open()
 
     def open(self) -> None:
         self.state = ReplicaState("topic-0", self.node.runtime.now_ms, self.events)
         opening = self.node.storage.open_log(PARTITION, TOPIC_ID, TopicConfig({}), self.state)
-        self.log = self.node.runtime.run(opening)
+        self.log = cast("SegmentedLog", self.node.runtime.run(opening))
         self.state.attach(self.log, self.log.written_end_offset)
         for _ in self.state.replay():
             pass

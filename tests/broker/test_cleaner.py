@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from blumfeld.broker import cleaner
+from blumfeld.broker.cleaner_choice import with_segments
 from blumfeld.broker.partitions import Partition
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -88,7 +89,7 @@ def fill(broker: BrokerHarness, *keys: bytes, topic: str = "t", roll: bool = Tru
         answer = broker.ask(produce(data, topic=topic), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
     if roll:
-        hosted(broker, topic).log.roll()
+        with_segments(hosted(broker, topic)).roll()
 
 
 def contents(broker: BrokerHarness, topic: str = "t") -> list[tuple[bytes | None, int]]:
@@ -121,7 +122,7 @@ def test_a_dirty_log_is_compacted_up_to_its_active_segment(broker: BrokerHarness
     fill(broker, b"a", roll=False)
     look(broker)
     assert contents(broker) == [(b"b", 1), (b"a", 3), (b"c", 4), (b"a", 5)]
-    assert hosted(broker).log.cleaned_end_offset == 5
+    assert with_segments(hosted(broker)).cleaned_end_offset == 5
     assert gauge(broker, "rounds_total") == 1
 
 
@@ -179,7 +180,7 @@ def test_records_younger_than_the_lag_stay() -> None:
     fill(broker, b"a", b"a")
     look(broker)
     assert contents(broker) == [(b"a", 1), (b"a", 2), (b"a", 3)]
-    assert hosted(broker).log.cleaned_end_offset == 2
+    assert with_segments(hosted(broker)).cleaned_end_offset == 2
 
 
 def test_a_log_past_its_longest_lag_is_cleaned_however_clean_it_is(rounds: Rounds) -> None:
@@ -222,7 +223,7 @@ def test_the_longest_lag_counts_from_the_oldest_first_batch_of_any_segment(
     for key in (b"b", b"c"):
         data = batch(b"v", key=key, timestamp=EPOCH_MS - 95_000)
         assert harness.ask(produce(data), 9).responses[0].partition_responses[0].error_code == 0
-    hosted(harness).log.roll()
+    with_segments(hosted(harness)).roll()
     look(harness)
     if cold:
         assert rounds.asked == []
@@ -238,7 +239,7 @@ def test_the_active_segment_rolls_when_the_longest_lag_is_over() -> None:
     fill(broker, b"a", b"a", roll=False)
     broker.runtime.advance(100_001)
     fill(broker, b"b", roll=False)
-    assert [info.base_offset for info in hosted(broker).log.segments()] == [0, 2]
+    assert [info.base_offset for info in with_segments(hosted(broker)).segments()] == [0, 2]
 
 
 def test_nothing_of_an_open_transaction_is_touched(broker: BrokerHarness, rounds: Rounds) -> None:
@@ -246,7 +247,7 @@ def test_nothing_of_an_open_transaction_is_touched(broker: BrokerHarness, rounds
     data = batch(b"v", key=b"b", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     hosted(broker).place(RecordBatch(memoryview(data)), -1, Nobody())
     broker.runtime.run_turn()
-    hosted(broker).log.roll()
+    with_segments(hosted(broker)).roll()
     fill(broker, b"a", b"a")
     look(broker)
     assert [request.end_offset for request in rounds.asked] == [2]
@@ -349,7 +350,7 @@ def test_a_storage_that_does_not_compact_is_not_asked(
 def test_snapshots_of_segments_that_are_no_more_go(broker: BrokerHarness) -> None:
     for _ in range(3):
         fill(broker, b"a", b"a")
-    log = hosted(broker).log
+    log = with_segments(hosted(broker))
     assert [name for name in log.aux.names() if name.endswith(".snapshot")] != []
     look(broker)
     bases = {info.base_offset for info in log.segments()}

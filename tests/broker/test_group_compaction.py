@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.broker.cleaner_choice import with_segments
 from blumfeld.broker.group_coordination import OFFSETS_TOPIC, PartitionCoordinatorLog
 from blumfeld.coordinator.groups_shard import GroupsShard
 from blumfeld.spi.config import BrokerConfig
@@ -99,7 +100,7 @@ class Compacted(BrokerHarness):
 
     def compact(self) -> None:
         """Seal what there is, and let the cleaner look."""
-        hosted(self, OFFSETS_TOPIC).log.roll()
+        with_segments(hosted(self, OFFSETS_TOPIC)).roll()
         self.runtime.advance(BACKOFF_MS)
 
 

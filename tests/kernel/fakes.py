@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,10 +13,15 @@ from blumfeld.kernel.composition import NodeComposition
 from blumfeld.kernel.event_log import EventLogs, Render
 from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.registry import Registry
+from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.hooks import Composition, Feature, Metric, NoOptions, hookimpl
+from blumfeld.spi.groups import GroupProtocol
+from blumfeld.spi.hooks import Composition, CompositionRefused, Feature, Metric, NoOptions, hookimpl
+from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.transport import Listener
+from blumfeld.spi.storage import LogStorage, PartitionLog, SegmentedLog, SeveralDirectories
+from blumfeld.spi.transport import Listener, Transport
 
 FREE_PORT = 45_454
 
@@ -38,6 +43,40 @@ JOURNAL = Journal()
 """Plug-ins are made without arguments: they find the journal of the running test here."""
 
 
+Kind = TypeVar("Kind", bound="type[Any]")
+
+
+def with_the_rest_of(protocol: type[Any]) -> Callable[[Kind], Kind]:
+    """A decorator that gives a fake every member of a Protocol that it doesn't have: nobody uses them here."""
+
+    def unused(name: str, signature: inspect.Signature | None, awaited: bool) -> Any:
+        if signature is None:
+            return None
+
+        def never(*_: Any, **__: Any) -> Any:
+            raise AssertionError(name)
+
+        async def never_awaited(*_: Any, **__: Any) -> Any:
+            raise AssertionError(name)
+
+        made: Any = never_awaited if awaited else never
+        made.__signature__ = signature
+        return made
+
+    def fill(kind: Kind) -> Kind:
+        for base in protocol.__mro__:
+            if not getattr(base, "_is_protocol", False) or base is Protocol:
+                continue
+            for name in (*inspect.get_annotations(base), *vars(base)):
+                member = vars(base).get(name)
+                if not name.startswith("_") and not hasattr(kind, name):
+                    signature = inspect.signature(member) if inspect.isfunction(member) else None
+                    setattr(kind, name, unused(name, signature, inspect.iscoroutinefunction(member)))
+        return kind
+
+    return fill
+
+
 class FakePart:
     """Any part: notes start and stop."""
 
@@ -57,6 +96,52 @@ class FakePart:
         return f"what {self.name} promises"
 
 
+@with_the_rest_of(SegmentedLog)
+class FakeLog:
+    """What a fake storage would open."""
+
+
+@with_the_rest_of(PartitionLog)
+class FakeLogInOne:
+    """The same without segments."""
+
+
+@with_the_rest_of(LogStorage)
+class FakeStorage(FakePart):
+    """Opens nothing."""
+
+    log_class: type[Any] = FakeLog
+
+
+@with_the_rest_of(SeveralDirectories)
+class FakeStorages(FakeStorage):
+    """In several directories."""
+
+
+@with_the_rest_of(ClusterMetadata)
+class FakeConsensus(FakePart):
+    """Decides nothing."""
+
+
+@with_the_rest_of(Replication)
+class FakeReplication(FakePart):
+    """Replicates nothing."""
+
+
+@with_the_rest_of(GroupProtocol)
+class FakeGroups(FakePart):
+    """Of no group."""
+
+
+@with_the_rest_of(ConsumerAssignor)
+class FakeAssignor:
+    """Deals nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@with_the_rest_of(Transport)
 class FakeTransport(FakePart):
     """Notes who listens."""
 
@@ -145,7 +230,15 @@ class StorageFake:
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> Any:
         assert composition.transport is not None
-        return FakePart("storage", composition.options)
+        return FakeStorage("storage", composition.options)
+
+
+class StoragesFake(StorageFake):
+    """A storage plug-in that takes several directories."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        return FakeStorages("storage", composition.options)
 
 
 class StorageWrap:
@@ -157,7 +250,7 @@ class StorageWrap:
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> Any:
         inner: Any = composition.local_storage
-        part = FakePart("wrapping storage", composition.options)
+        part = FakeStorage("wrapping storage", composition.options)
         part.inner = inner  # type: ignore[attr-defined]
         return part
 
@@ -171,7 +264,7 @@ class ConsensusFake:
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> Any:
         assert composition.storage is not None
-        return FakePart("consensus")
+        return FakeConsensus("consensus")
 
 
 class ReplicationFake:
@@ -182,7 +275,7 @@ class ReplicationFake:
 
     @hookimpl
     def blumfeld_make_replication(self, composition: Composition) -> Any:
-        return FakePart("replication")
+        return FakeReplication("replication")
 
     @hookimpl
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
@@ -202,7 +295,7 @@ class GroupsFake:
 
     @hookimpl
     def blumfeld_make_group_protocol(self, composition: Composition) -> Any:
-        return FakePart("groups", composition.options)
+        return FakeGroups("groups", composition.options)
 
 
 class ReadsTooEarly(StorageFake):
@@ -227,6 +320,81 @@ class WrongArguments(StorageFake):
         return budget
 
 
+class LacksMethods(StorageFake):
+    """Makes a storage that would serve until somebody asks for what it doesn't have."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        class Storage(FakeStorage):
+            delete_log = None
+
+            async def open_log(self, partition: Any, topic_id: bytes) -> Any:
+                raise AssertionError
+
+        return Storage("storage")
+
+
+class LacksLogMethods(StorageFake):
+    """Makes a storage whose logs lack something."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        class Log(FakeLog):
+            max_timestamp = batches = None
+
+        class Storage(FakeStorage):
+            log_class = Log
+
+        return Storage("storage")
+
+
+class HalfOptional(StorageFake):
+    """Makes a storage that has one method of an optional part of the contract, and not the others."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        class Storage(FakeStorage):
+            def moves(self) -> Sequence[Any]:
+                return ()
+
+        return Storage("storage")
+
+
+class CompactsNothing(StorageFake):
+    """Says that it compacts, and has no segments."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        class Storage(FakeStorage):
+            compacts = True
+            log_class = FakeLogInOne
+
+        return Storage("storage")
+
+
+class Misspelled(StorageFake):
+    """Its author meant another hook."""
+
+    @hookimpl
+    def blumfeld_node_startet(self, composition: Composition) -> None:
+        raise AssertionError
+
+
+class Unmarked(StorageFake):
+    """Its author forgot the mark."""
+
+    def blumfeld_node_started(self, composition: Composition) -> None:
+        raise AssertionError
+
+
+class Refuses(StorageFake):
+    """Can't be part of this composition."""
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        raise CompositionRefused("node.data_dirs", "2 directories", "one: it keeps one file")
+
+
 class PaperAssignors:
     """Brings assignors and nothing else."""
 
@@ -235,13 +403,20 @@ class PaperAssignors:
 
     @hookimpl
     def blumfeld_assignors(self) -> Sequence[Any]:
-        return [SimpleNamespace(name="paper"), SimpleNamespace(name="scissors")]
+        return [FakeAssignor("paper"), FakeAssignor("scissors")]
 
 
 def registry(**more: str) -> Registry:
     """The fakes under their names, and more by ``name="module:Class"``."""
     named = {
+        "compacts_nothing": "CompactsNothing",
         "consensus_fake": "ConsensusFake",
+        "half_optional": "HalfOptional",
+        "lacks_log_methods": "LacksLogMethods",
+        "lacks_methods": "LacksMethods",
+        "misspelled": "Misspelled",
+        "refuses": "Refuses",
+        "unmarked": "Unmarked",
         "groups_fake": "GroupsFake",
         "makes_nothing": "MakesNothing",
         "more_assignors": "PaperAssignors",
@@ -250,6 +425,7 @@ def registry(**more: str) -> Registry:
         "reads_too_early": "ReadsTooEarly",
         "replication_fake": "ReplicationFake",
         "storage_fake": "StorageFake",
+        "storages_fake": "StoragesFake",
         "storage_wrap": "StorageWrap",
         "wrong_arguments": "WrongArguments",
     }

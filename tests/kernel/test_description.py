@@ -72,8 +72,11 @@ def test_the_plan_of_a_manifest() -> None:
     assert max(map(len, text.splitlines())) < 120
 
 
+DIRECTORIES = ['node.data_dirs=["/disk1", "/d2"]', "storage.plugin=storages_fake"]
+
+
 def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
-    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=['node.data_dirs=["/disk1", "/d2"]'])
+    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=DIRECTORIES)
     plan = make_plan(manifest, "test.toml", fakes.registry())
     lines = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker))).splitlines()
     assert lines[:5] == [

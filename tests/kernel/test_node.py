@@ -220,6 +220,19 @@ def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
         ("reads_too_early", "metadata was read before it was made"),
         ("makes_nothing", "makes_nothing fills storage, but its blumfeld_make_storage made nothing"),
         ("wrong_arguments", "plug-in wrong_arguments: .*budget"),
+        ("lacks_methods", "plug-in lacks_methods: .*no LogStorage.*no delete_log.partition."),
+        (
+            "lacks_methods",
+            r"open_log.*: it is called as open_log.partition, topic_id, config, listener, directory",
+        ),
+        ("lacks_log_methods", r"log_class Log: no batches.offset.*: no max_timestamp"),
+        ("half_optional", r"no SeveralDirectories.*no watch.watcher.*no move_log.partition, directory_id"),
+        (
+            "compacts_nothing",
+            r"compacts is true, and its log_class FakeLogInOne is no SegmentedLog.*no compact",
+        ),
+        ("misspelled", "blumfeld_node_startet is no hook .did you mean blumfeld_node_started"),
+        ("unmarked", "plug-in unmarked: blumfeld_node_started is not marked with hookimpl"),
     ],
 )
 def test_a_plugin_that_breaks_its_contract_is_named(tmp_path: Path, plugin: str, complaint: str) -> None:
@@ -230,10 +243,35 @@ def test_a_plugin_that_breaks_its_contract_is_named(tmp_path: Path, plugin: str,
         with_node(planned(tmp_path, f"storage.plugin={plugin}"), never)
 
 
+def test_a_plugin_can_refuse_a_composition(tmp_path: Path) -> None:
+    """It is said as every problem of a manifest."""
+
+    async def never(node: Node) -> None:
+        raise AssertionError
+
+    with pytest.raises(ManifestError) as caught:
+        with_node(planned(tmp_path, "storage.plugin=refuses"), never)
+    said = "test.toml: node.data_dirs: found 2 directories; allowed: one: it keeps one file (plug-in refuses)"
+    assert str(caught.value) == said
+
+
+def test_several_directories_need_a_storage_that_can_have_them(tmp_path: Path) -> None:
+    manifest = read_manifest(MANIFEST, "test.toml", overrides=['node.data_dirs=["a", "/disk/b"]'])
+
+    async def never(node: Node) -> None:
+        raise AssertionError
+
+    with pytest.raises(
+        ManifestError, match=r"node\.data_dirs: found 2 directories; allowed: one: storage_fake"
+    ):
+        with_node(make_plan(manifest, "test.toml", fakes.registry()), never)
+
+
 def test_log_directories_are_known_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka's tools name a directory by its whole path, wherever the node was started."""
     monkeypatch.chdir(tmp_path)
-    manifest = read_manifest(MANIFEST, "test.toml", overrides=['node.data_dirs=["a", "/disk/b"]'])
+    overrides = ['node.data_dirs=["a", "/disk/b"]', "storage.plugin=storages_fake"]
+    manifest = read_manifest(MANIFEST, "test.toml", overrides=overrides)
 
     async def body(node: Node) -> None:
         assert node.composition.data_dirs == (str(tmp_path / "a"), "/disk/b")

@@ -26,7 +26,7 @@ from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, Feature, Metric
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import TopicPartition, several_directories
 from blumfeld.spi.transport import ConnectionHandler
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -87,7 +87,9 @@ class Broker:
         self.fetch_sessions = FetchSessions(lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1)
         self.lifecycle = Lifecycle(composition)
         self.log_directories = LogDirectories(self)
-        composition.storage.watch(self.log_directories)
+        several = several_directories(composition.storage)
+        if several is not None:
+            several.watch(self.log_directories)
         self._upkeep = Upkeep(self)
         self._cleaner = Cleaner(self)
         self._dispatchers = {

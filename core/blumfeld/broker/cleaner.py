@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.cleaner_choice import cleanable, request_for
+from blumfeld.broker.cleaner_choice import cleanable, request_for, with_segments
 from blumfeld.broker.first_timestamps import FirstTimestamps
 from blumfeld.broker.partitions import Partition
 from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
@@ -126,7 +126,7 @@ class Cleaner:
         broker = self._broker
         try:
             request = request_for(partition, plan, broker.config, broker.runtime.now_ms())
-            done = partition.log.compact(request)
+            done = with_segments(partition).compact(request)
         except (OSError, ValueError) as error:
             self._failed(partition, error)
             self._look_in(self._backoff_ms())

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from blumfeld.broker.first_timestamps import FirstTimestamps
 from blumfeld.broker.partitions import Partition
 from blumfeld.log.cleaner_rules import CleanableLog, CleaningPlan
 from blumfeld.spi.compaction import CompactionRequest, LastProducerBatch
 from blumfeld.spi.config import BrokerConfig
+from blumfeld.spi.storage import SegmentedLog
 
 UNLIMITED_MS = (1 << 63) - 1
 """``max.compaction.lag.ms`` by default: no log is cleaned for its age."""
 
 
+def with_segments(partition: Partition) -> SegmentedLog:
+    """The log of a storage that compacts: the kernel has seen that such logs have segments."""
+    return cast("SegmentedLog", partition.log)
+
+
 def cleanable(partition: Partition, first_timestamps: FirstTimestamps) -> CleanableLog:
     """Its log as of now. Raises ``OSError``."""
-    log, config = partition.log, partition.config
+    log, config = with_segments(partition), partition.config
     segments = log.segments()
     first_timestamps_ms: dict[int, int] = {}
     if config.max_compaction_lag_ms < UNLIMITED_MS:

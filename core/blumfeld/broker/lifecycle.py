@@ -12,6 +12,7 @@ from blumfeld.metadata.directories import is_reserved
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.storage import lasting
 from blumfeld.wire.errors import BrokerError, ErrorCode, is_retriable
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
@@ -80,6 +81,7 @@ class Lifecycle:
     def _registration(self) -> BrokerRegistrationRequest:
         composition = self._composition
         storage = composition.storage
+        kept = lasting(storage)
         ranges = dict(SUPPORTED_FEATURES)
         ranges.update({f.name: (f.min_level, f.max_level) for f in composition.features})
         return BrokerRegistrationRequest(
@@ -102,7 +104,7 @@ class Lifecycle:
             ],
             rack=composition.rack,
             log_dirs=[info.directory_id for info in storage.log_dirs() if info.online],
-            previous_broker_epoch=storage.previous_broker_epoch(),
+            previous_broker_epoch=-1 if kept is None else kept.previous_broker_epoch(),
         )
 
     @property

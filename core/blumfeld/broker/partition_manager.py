@@ -21,7 +21,14 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LACKS, LogStorage, PartitionLog, TopicPartition
+from blumfeld.spi.storage import (
+    LACKS,
+    LastingStorage,
+    LogStorage,
+    PartitionLog,
+    TopicPartition,
+    lasting,
+)
 from blumfeld.wire.errors import ErrorCode
 
 PREFERRED_MAX = 10_000
@@ -56,6 +63,8 @@ class PartitionManager:
         self._node_id = node_id
         self._runtime = runtime
         self._storage: LogStorage
+        self._lasting: LastingStorage | None
+        """The same, if it has its logs again after a restart."""
         self._replication: Replication
         self._parking = parking
         self._events = events
@@ -105,7 +114,8 @@ class PartitionManager:
         self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
         self._storage = storage
         self._replication = replication
-        self._high_watermarks = storage.high_watermarks()
+        self._lasting = lasting(storage)
+        self._high_watermarks = {} if self._lasting is None else self._lasting.high_watermarks()
         self._places = Places(storage, self._node_id, self._preferred)
         self._offline.clear()
         self._failed_directories.clear()
@@ -171,10 +181,12 @@ class PartitionManager:
         """Free the names of logs that were found at the start and that no topic of ``image``, which is all there is,
         claims. To be called before anything is hosted.
         """
-        for partition in strays(self._storage.partitions(), image, self._node_id):
+        if self._lasting is None:
+            return
+        for partition in strays(self._lasting.partitions(), image, self._node_id):
             self._high_watermarks.pop(partition, None)
             try:
-                self._storage.set_aside_log(partition)
+                self._lasting.set_aside_log(partition)
             except OSError as error:
                 self._events.error("stray log not set aside", partition=str(partition), error=str(error))
 

@@ -7,7 +7,7 @@ from errno import EIO
 
 from blumfeld.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, directory_of
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.storage import LogStorage, TopicPartition
+from blumfeld.spi.storage import LogStorage, TopicPartition, lasting
 
 
 class Places:
@@ -20,7 +20,8 @@ class Places:
         self._storage = storage
         self._node_id = node_id
         self._preferred = preferred
-        self._found = dict(storage.partitions())
+        kept = lasting(storage)
+        self._found = {} if kept is None else dict(kept.partitions())
         self._online: dict[bytes, str] = {}
         self._offline: list[str] = []
         self.changed()

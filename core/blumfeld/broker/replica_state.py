@@ -23,7 +23,7 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producer_state import ProducerState
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.storage import PartitionLog
+from blumfeld.spi.storage import PartitionLog, segment_bases
 from blumfeld.wire.record_batch import RecordBatch
 
 REPLAY_STEP = 512
@@ -200,7 +200,7 @@ class ReplicaState:
     def save_aborted(self) -> None:
         """Bring the transaction indexes of all segments to what is known; cheap when nothing was aborted since."""
         if self._index.unsaved:
-            self._index.save([segment.base_offset for segment in self._log.segments()])
+            self._index.save(segment_bases(self._log))
 
     def log_start_moved(self, log_start_offset: int, *, segments_dropped: bool = True) -> None:
         """Records below are gone: forget what was said of them.
@@ -211,7 +211,7 @@ class ReplicaState:
         if self.epochs.truncate_from_start(log_start_offset):
             self._log.aux.write(EPOCHS, self.epochs.encode())
         if segments_dropped and (self._snapshots.offsets or len(self.aborted)):
-            first_offset = self._log.segments()[0].base_offset
+            first_offset = segment_bases(self._log)[0]
             self._index.segments_dropped(first_offset)
             self._snapshots.remove_below(first_offset)
 
@@ -229,7 +229,7 @@ class ReplicaState:
         Reads the aborted transactions of sealed segments again, from the ``.txnindex`` files that took their
         place with them, and removes the snapshots of segments that are no more.
         """
-        bases = [segment.base_offset for segment in self._log.segments()]
+        bases = segment_bases(self._log)
         self._index.replaced(bases[-1], self.events)
         self._snapshots.remove_strays(bases)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.partitions import Partition
 from blumfeld.log.segment_rules import RetentionLimits, plan_retention
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.storage import lasting, segmented
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
@@ -65,8 +66,11 @@ class Upkeep:
         broker = self._broker
         self._unsaved = deque(broker.partitions)
         self._save_some()
+        kept = lasting(broker.composition.storage)
+        if kept is None:
+            return
         try:
-            broker.composition.storage.checkpoint(broker.partitions.high_watermarks())
+            kept.checkpoint(broker.partitions.high_watermarks())
         except OSError as error:
             broker.events.error("checkpoint not written", error=str(error))
 
@@ -110,8 +114,13 @@ class Upkeep:
 
 
 def retain(partition: Partition, now_ms: int) -> int:
-    """Delete segments of one partition that its topic doesn't keep; how many. Raises OSError."""
-    log, config = partition.log, partition.config
+    """Delete segments of one partition that its topic doesn't keep; how many. Raises OSError.
+
+    A log without segments keeps everything.
+    """
+    log, config = segmented(partition.log), partition.config
+    if log is None:
+        return 0
     limits = RetentionLimits()
     if config.deletes:
         limits = RetentionLimits(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)

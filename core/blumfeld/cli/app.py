@@ -85,13 +85,14 @@ def _plugin_commands() -> dict[str, Any]:
     for name in registry.names():
         try:
             plugin = registry.load_any(name)
+            if not hasattr(plugin, "blumfeld_cli_commands"):
+                continue
+            planned = PlannedPlugin(role="cli", name=name, path="", plugin_class=plugin, options=NoOptions())
+            plugins = PluginSet([planned])
         except (ManifestError, PluginContractError) as error:
             typer.echo(f"blumfeld: {error}", err=True)
             continue
-        if not hasattr(plugin, "blumfeld_cli_commands"):
-            continue
-        planned = PlannedPlugin(role="cli", name=name, path="", plugin_class=plugin, options=NoOptions())
-        for _, apps in PluginSet([planned]).each("blumfeld_cli_commands"):
+        for _, apps in plugins.each("blumfeld_cli_commands"):
             for app in apps:
                 commands[app.info.name] = _as_command(app, app.info.name)
     return commands

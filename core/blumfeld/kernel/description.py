@@ -142,6 +142,11 @@ def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:
             "compaction",
             "a topic with cleanup.policy=compact keeps every record: this storage does not compact",
         )
+    if not hasattr(node.composition.storage.log_class, "drop_segments"):
+        yield (
+            "retention",
+            "retention.ms and retention.bytes take nothing away: the logs of this storage have no segments",
+        )
     served = node.broker.advertised("broker")
     missing = [api.name for key, api in API_BY_KEY.items() if "broker" in api.listeners and key not in served]
     for nth, line in enumerate(textwrap.wrap(", ".join(missing), LINE_CHARS)):

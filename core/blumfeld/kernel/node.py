@@ -18,7 +18,7 @@ from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest_rules import address
 from blumfeld.kernel.metrics import NodeMetrics
 from blumfeld.kernel.plan import Plan
-from blumfeld.kernel.plugins import PluginSet
+from blumfeld.kernel.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.config import ConfigError
@@ -28,6 +28,7 @@ from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
+from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Listener
 from blumfeld.wire.errors import PluginContractError
 
@@ -126,7 +127,7 @@ class Node:
     """Made → started → stopped. Made inside the running loop; opens nothing until :meth:`start`.
 
     :raises PluginContractError: a plug-in broke its contract while parts were made
-    :raises ManifestError: a plug-in can't do what ``[config]`` says
+    :raises ManifestError: a plug-in can't do what ``[config]`` says, or refuses the composition
     """
 
     def __init__(
@@ -156,6 +157,11 @@ class Node:
         except ConfigError as error:
             problem = Problem(f'config."{error.key}"', shown(error.found), error.allowed)
             raise ManifestError(plan.source, [problem]) from error
+        except RefusedBy as error:
+            refused = error.refused
+            allowed = f"{refused.allowed} (plug-in {error.plan.name})"
+            problem = Problem(refused.path or error.plan.path, refused.found, allowed)
+            raise ManifestError(plan.source, [problem]) from error
 
     def _make_parts(self, make_broker: MakeBroker) -> BrokerPart:
         composition, plugins = self.composition, self.plugins
@@ -171,8 +177,10 @@ class Node:
         ):
             for plan in plugins.of_role(role):
                 composition.provide(part, plugins.make(plan, hook_name, composition))
-            if part == "storage" and composition.made("local_storage") is None:
-                composition.provide("local_storage", composition.storage)
+            if part == "storage":
+                if composition.made("local_storage") is None:
+                    composition.provide("local_storage", composition.storage)
+                self._check_directories()
         for plan in plugins.of_role("security"):
             composition.security = plugins.make(plan, "blumfeld_make_security", composition)
         security = composition.security
@@ -190,6 +198,16 @@ class Node:
         for _, handlers in plugins.each("blumfeld_api_handlers", composition):
             broker.register(handlers)
         return broker
+
+    def _check_directories(self) -> None:
+        """Several directories, of which the storage would use one, would be taken in silence."""
+        count = len(self.composition.data_dirs)
+        if count > 1 and several_directories(self.composition.local_storage) is None:
+            (inner,) = self.plugins.of_role("local_storage") or self.plugins.of_role("storage")
+            allowed = f"one: {inner.name} can't have several (no move_log)"
+            raise ManifestError(
+                self.plan.source, [Problem("node.data_dirs", f"{count} directories", allowed)]
+            )
 
     @property
     def listeners(self) -> Sequence[Listener]:

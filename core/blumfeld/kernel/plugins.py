@@ -9,7 +9,9 @@ import msgspec
 import pluggy
 
 from blumfeld.kernel.composition import NodeComposition
-from blumfeld.spi.hooks import Hooks, Plugin
+from blumfeld.kernel.manifest_error import closest
+from blumfeld.kernel.part_checks import check_given, check_part
+from blumfeld.spi.hooks import CompositionRefused, Hooks, Plugin
 from blumfeld.wire.errors import PluginContractError
 
 
@@ -25,10 +27,26 @@ class PlannedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     options: msgspec.Struct
 
 
+PREFIX = "blumfeld_"
+_MARK = "blumfeld_impl"
+"""What ``hookimpl`` leaves on a function."""
+_KNOWN = tuple(name for name in vars(Hooks) if name.startswith(PREFIX))
+
+
+class RefusedBy(Exception):  # noqa: N818 - as CompositionRefused
+    """A plug-in refused the composition."""
+
+    def __init__(self, plan: PlannedPlugin, refused: CompositionRefused) -> None:
+        super().__init__(f"plug-in {plan.name}: {refused}")
+        self.plan = plan
+        self.refused = refused
+
+
 class PluginSet:
     """Made once for a node: an instance of each planned plug-in.
 
-    :raises PluginContractError: a plug-in can't be made, or a hook of it has arguments that the spec doesn't
+    :raises PluginContractError: a plug-in can't be made, a hook of it has arguments that the spec doesn't, or a method
+        looks like a hook and is none: its name is misspelled, or ``hookimpl`` was forgotten
     """
 
     def __init__(self, planned: Sequence[PlannedPlugin]) -> None:
@@ -42,6 +60,8 @@ class PluginSet:
             except (TypeError, pluggy.PluginValidationError) as error:
                 message = "; ".join(str(error).splitlines())
                 raise PluginContractError(f"plug-in {plan.name}: {message}") from error
+            if wrong := [*_wrong_hooks(plan.plugin_class)]:
+                raise PluginContractError(f"plug-in {plan.name}: {'; '.join(wrong)}")
             self._made.append((plan, instance))
 
     @property
@@ -56,13 +76,18 @@ class PluginSet:
     def make(self, plan: PlannedPlugin, hook_name: str, composition: NodeComposition) -> Any:
         """Call one making hook of one plug-in.
 
-        :raises PluginContractError: it gave nothing
+        :raises PluginContractError: it gave nothing, or something that its Protocol would not know
+        :raises RefusedBy: the plug-in can't be part of this composition
         """
-        part = self._only(plan)(hook_name)(composition=composition.view(plan.options))
+        try:
+            part = self._only(plan)(hook_name)(composition=composition.view(plan.options))
+        except CompositionRefused as refused:
+            raise RefusedBy(plan, refused) from refused
         if part is None:
             raise PluginContractError(
                 f"plug-in {plan.name} fills {plan.role}, but its {hook_name} made nothing"
             )
+        check_part(plan.name, hook_name, part)
         return part
 
     def call(self, plan: PlannedPlugin, hook_name: str, **arguments: Any) -> Any:
@@ -78,6 +103,7 @@ class PluginSet:
                 continue
             arguments = {} if composition is None else {"composition": composition.view(plan.options)}
             for answer in self._only(plan)(hook_name)(**arguments):
+                check_given(plan.name, hook_name, answer)
                 yield plan, answer
 
     def _only(self, plan: PlannedPlugin) -> Any:
@@ -87,3 +113,15 @@ class PluginSet:
             return self._manager.subset_hook_caller(hook_name, remove_plugins=others)
 
         return caller
+
+
+def _wrong_hooks(plugin_class: type[Plugin]) -> Iterator[str]:
+    """Methods that a person took for hooks, and that nobody would ever call."""
+    for name in dir(plugin_class):
+        method = getattr(plugin_class, name)
+        marked = hasattr(method, _MARK)
+        if name in _KNOWN:
+            if callable(method) and not marked:
+                yield f"{name} is not marked with hookimpl, so that it is never called"
+        elif marked or (name.startswith(PREFIX) and callable(method)):
+            yield f"{name} is no hook{closest(name, _KNOWN)}"

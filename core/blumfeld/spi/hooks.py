@@ -35,6 +35,24 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The options of a plug-in that has none."""
 
 
+class CompositionRefused(Exception):  # noqa: N818 - the noun says what it is
+    """Raised by a making hook: this plug-in can't be part of this composition, which is nobody's defect.
+
+    ``blumfeld plan`` and ``blumfeld run`` print it as they print every problem of a manifest, with exit status 2, and
+    nothing was opened.
+
+    :param path: the key of the manifest that says so: ``node.data_dirs``; "" stands for where the plug-in is named
+    :param found: what was found there: ``"2 directories"``
+    :param allowed: what the plug-in can do: ``"one directory: storage_x keeps one file"``
+    """
+
+    def __init__(self, path: str, found: str, allowed: str) -> None:
+        super().__init__(f"{path}: found {found}; allowed: {allowed}")
+        self.path = path
+        self.found = found
+        self.allowed = allowed
+
+
 class Composition(Protocol):
     """What a making hook is handed: the node's parts so far. Reading a part that is made later raises
     ``PluginContractError``.
@@ -168,7 +186,8 @@ class Plugin(Protocol):
 
 class Hooks:
     """The hook specs. A hook that makes something is called for the plug-in that the manifest names for the
-    role, and no other.
+    role, and no other. It may raise ``CompositionRefused``. What it gives is held against its Protocol at once: a
+    member that is missing, or can't be called as the Protocol says, fails the composition.
     """
 
     @hookspec

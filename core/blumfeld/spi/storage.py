@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -127,7 +127,9 @@ class LogListener(Protocol):
 
 
 class PartitionLog(Protocol):
-    """The log of one replica. Every method is called on the loop's thread and never blocks for long.
+    """The log of one replica: what every storage has. Segments are apart: :class:`SegmentedLog`.
+
+    Every method is called on the loop's thread and never blocks for long.
 
     ``OSError`` from any method means the log directory is bad: its partitions go offline with
     KAFKA_STORAGE_ERROR.
@@ -140,10 +142,6 @@ class PartitionLog(Protocol):
     """The log end offset: only what is written is seen by Fetch, followers, ListOffsets and the high watermark.
     """
     flushed_end_offset: int
-    cleaned_end_offset: int
-    """Below it the log was compacted: as of the last :meth:`compact`, kept over restarts (Kafka's
-    ``cleaner-offset-checkpoint``), lowered by a truncation; 0 where it never was.
-    """
     directory_id: bytes
     """Of the log directory that it lies in now; a finished move changes it (``StorageWatcher.moved``)."""
     aux: AuxFiles
@@ -212,16 +210,8 @@ class PartitionLog(Protocol):
         """The record with the highest timestamp, the first such; ``None`` in an empty log."""
         ...
 
-    def segments(self) -> Sequence[SegmentInfo]:
-        """All segments, oldest first, the active one last."""
-        ...
-
     def size_bytes(self) -> int:
         """Bytes of record batches in all segments."""
-        ...
-
-    def roll(self) -> None:
-        """Seal the active segment now (nothing may be placed and unwritten). No-op on an empty active segment."""
         ...
 
     def truncate_to(self, offset: int) -> None:
@@ -236,8 +226,39 @@ class PartitionLog(Protocol):
 
     def advance_log_start(self, offset: int) -> None:
         """The log starts at ``offset`` now (≤ written end); whole segments below it are deleted later by
-        :meth:`drop_segments`.
+        :meth:`SegmentedLog.drop_segments`. A log without segments may free what lies below at once.
+
+        :raises ValueError: ``offset`` is above the written end
         """
+        ...
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        ...
+
+    def close(self) -> None:
+        """Flush and close: the log was shut down cleanly. May be called twice."""
+        ...
+
+
+class SegmentedLog(PartitionLog, Protocol):
+    """A log that is kept in segments, of which old ones are dropped and sealed ones compacted. All of it or nothing.
+
+    Without it a log counts as one segment that is never sealed. Retention by time and size then takes nothing away
+    (DeleteRecords still moves the log start), compacted topics keep every record, and ``plan`` says so.
+    """
+
+    cleaned_end_offset: int
+    """Below it the log was compacted: as of the last :meth:`compact`, kept over restarts (Kafka's
+    ``cleaner-offset-checkpoint``), lowered by a truncation; 0 where it never was.
+    """
+
+    def segments(self) -> Sequence[SegmentInfo]:
+        """All segments, oldest first, the active one last."""
+        ...
+
+    def roll(self) -> None:
+        """Seal the active segment now (nothing may be placed and unwritten). No-op on an empty active segment."""
         ...
 
     def drop_segments(self, end_offset: int) -> int:
@@ -261,14 +282,6 @@ class PartitionLog(Protocol):
         :raises NotImplementedError: the storage does not compact (``LogStorage.compacts``)
         :raises ValueError: a round runs already
         """
-        ...
-
-    def reconfigure(self, config: TopicConfig) -> None:
-        """The topic's configuration changed."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close: the log was shut down cleanly. May be called twice."""
         ...
 
 
@@ -308,13 +321,18 @@ class StorageWatcher(Protocol):
 
 
 class LogStorage(Protocol):
-    """Made by ``blumfeld_make_storage``. Made → started → stopped."""
+    """Made by ``blumfeld_make_storage``. Made → started → stopped. What every storage has.
+
+    Two more parts are apart, and each is had whole or not at all: :class:`LastingStorage` for what is there after a
+    restart, :class:`SeveralDirectories` for more than one log directory.
+    """
 
     compacts: bool
-    """Whether its logs can :meth:`PartitionLog.compact`. If not, compacted topics keep all; ``plan`` says so."""
+    """Whether its logs can :meth:`SegmentedLog.compact`. If not, compacted topics keep all; ``plan`` says so."""
 
-    def watch(self, watcher: StorageWatcher) -> None:
-        """Tell ``watcher`` from now on. Called once, before :meth:`start`."""
+    @property
+    def log_class(self) -> type[PartitionLog]:
+        """The class of what :meth:`open_log` gives: the kernel looks at it before anything is opened."""
         ...
 
     def promise(self) -> str:
@@ -334,10 +352,6 @@ class LogStorage(Protocol):
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
         """All directories, also offline ones."""
-        ...
-
-    def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
-        """(partition, topic id) of every log found at start, before any is opened: to find strays."""
         ...
 
     async def open_log(
@@ -367,27 +381,28 @@ class LogStorage(Protocol):
         """
         ...
 
+    async def stop(self, broker_epoch: int) -> None:
+        """Close every log, checkpoint, write the clean-shutdown file, release the lock. Legal without start."""
+        ...
+
+
+class LastingStorage(LogStorage, Protocol):
+    """A storage that has its logs again after a restart.
+
+    Without it nothing is found at a start: no log is a stray, high watermarks begin at the log start, and the node
+    registers as one whose last stop was not clean.
+    """
+
+    def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
+        """(partition, topic id) of every log found at start, before any is opened: to find strays."""
+        ...
+
     def set_aside_log(self, partition: TopicPartition) -> None:
         """Keep the files of a log that was found at start, and that nobody claims, under the name of a stray
         (``…-stray``), for a person to look at: its name is free when this returns. Not legal for an open log.
 
         :raises OSError: its directory can't be changed: the log stays where it is
         """
-        ...
-
-    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """Begin to move an open log to another directory (KIP-113); to its own directory: give up a move that runs.
-
-        Copies off the loop while the log serves, then changes over between two turns. A move outlives a restart: the
-        ``-future`` directory says that it was wanted.
-
-        :raises LookupError: no such directory, or it is offline: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR
-        :raises ValueError: the log is not open: REPLICA_NOT_AVAILABLE
-        """
-        ...
-
-    def moves(self) -> Sequence[LogMove]:
-        """Moves that run, for DescribeLogDirs."""
         ...
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
@@ -407,6 +422,50 @@ class LogStorage(Protocol):
         """The broker epoch in the clean-shutdown file that was found at start, or -1: KIP-966's unclean restart."""
         ...
 
-    async def stop(self, broker_epoch: int) -> None:
-        """Close every log, checkpoint, write the clean-shutdown file, release the lock. Legal without start."""
+
+class SeveralDirectories(LogStorage, Protocol):
+    """A storage that can have several log directories (JBOD): they fail one by one, and logs move between them.
+
+    Without it a manifest with several ``node.data_dirs`` is refused; AlterReplicaLogDirs to the directory where the log
+    lies answers NONE, to any other path LOG_DIR_NOT_FOUND; an ``OSError`` of a log takes that log offline alone.
+    """
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Tell ``watcher`` from now on. Called once, before :meth:`start`."""
         ...
+
+    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """Begin to move an open log to another directory (KIP-113); to its own directory: give up a move that runs.
+
+        Copies off the loop while the log serves, then changes over between two turns. A move outlives a restart: the
+        ``-future`` directory says that it was wanted.
+
+        :raises LookupError: no such directory, or it is offline: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR
+        :raises ValueError: the log is not open: REPLICA_NOT_AVAILABLE
+        """
+        ...
+
+    def moves(self) -> Sequence[LogMove]:
+        """Moves that run, for DescribeLogDirs."""
+        ...
+
+
+def segmented(log: PartitionLog) -> SegmentedLog | None:
+    """The same log, if it is kept in segments."""
+    return cast("SegmentedLog", log) if hasattr(log, "segments") else None
+
+
+def segment_bases(log: PartitionLog) -> list[int]:
+    """Base offsets of all segments, oldest first; a log without segments is one that begins at 0."""
+    kept = segmented(log)
+    return [0] if kept is None else [segment.base_offset for segment in kept.segments()]
+
+
+def lasting(storage: LogStorage) -> LastingStorage | None:
+    """The same storage, if it has its logs again after a restart."""
+    return cast("LastingStorage", storage) if hasattr(storage, "partitions") else None
+
+
+def several_directories(storage: LogStorage) -> SeveralDirectories | None:
+    """The same storage, if it can have several log directories."""
+    return cast("SeveralDirectories", storage) if hasattr(storage, "move_log") else None

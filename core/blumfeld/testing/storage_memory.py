@@ -19,12 +19,10 @@ from blumfeld.spi.storage import (
     AuxFiles,
     LogDirInfo,
     LogListener,
-    LogMove,
     LogRead,
     LogStorage,
     PartitionLog,
     SegmentInfo,
-    StorageWatcher,
     TimestampOffset,
     TopicPartition,
     WriteOutcome,
@@ -289,24 +287,13 @@ class MemoryStorage:
     """``LogStorage`` in memory. A log that is closed may be opened again; one that is deleted is gone."""
 
     compacts = True
+    log_class = MemoryLog
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._directory_id = runtime.new_uuid()
         self._logs: dict[TopicPartition, tuple[bytes, MemoryLog]] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-
-    def watch(self, watcher: StorageWatcher) -> None:
-        """Nothing fails or moves here."""
-
-    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """There is nowhere else to move to."""
-        if directory_id not in {info.directory_id for info in self.log_dirs()}:
-            raise LookupError(f"no log directory {directory_id.hex()}")
-
-    def moves(self) -> Sequence[LogMove]:
-        """None."""
-        return ()
 
     def promise(self) -> str:
         """What an ack means on it."""

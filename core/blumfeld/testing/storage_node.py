@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -14,13 +14,17 @@ from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import (
+    LastingStorage,
     LogDirInfo,
     LogRead,
     LogStorage,
     PartitionLog,
+    SegmentedLog,
+    SeveralDirectories,
     TimestampOffset,
     TopicPartition,
     WriteOutcome,
+    several_directories,
 )
 from blumfeld.testing.fake_files import FakeFiles
 from blumfeld.testing.fake_power import PowerCut
@@ -116,6 +120,10 @@ class StoredBatch(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class EveryStorage(LastingStorage, SeveralDirectories, Protocol):
+    """A storage with all that the contract has: tests of what is optional ask for it first (``StorageKit.need_…``)."""
+
+
 class Node:
     """A node with one storage. ``make_runtime(previous)`` gives it the world, with the disk that the previous one had.
 
@@ -130,13 +138,14 @@ class Node:
         self._make_runtime = make_runtime
         self._make_storage = make_storage
         self.runtime = make_runtime(None)
-        self.storage = make_storage(self.runtime)
+        self.storage = cast("EveryStorage", make_storage(self.runtime))
         self.watcher = self._watch()
         self.listener = Listener()
 
     def _watch(self) -> Watcher:
         watcher = Watcher(self.runtime)
-        self.storage.watch(watcher)
+        if several_directories(self.storage) is not None:
+            self.storage.watch(watcher)
         return watcher
 
     @property
@@ -165,7 +174,7 @@ class Node:
             with suppress(SimulationError):
                 self.runtime.loop.run_ready()  # what the dead one spawned ends, in vain
         self.runtime = self._make_runtime(self.runtime)
-        self.storage = self._make_storage(self.runtime)
+        self.storage = cast("EveryStorage", self._make_storage(self.runtime))
         self.watcher = self._watch()
         return self.start()
 
@@ -202,7 +211,7 @@ class Log:
 
     def __init__(self, node: Node, log: PartitionLog) -> None:
         self.node = node
-        self.log = log
+        self.log = cast("SegmentedLog", log)
 
     def write(self) -> WriteOutcome:
         """Write what is placed, and wait for the outcome."""

@@ -14,10 +14,8 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
     LogDirInfo,
     LogListener,
-    LogMove,
     LogStorage,
     PartitionLog,
-    StorageWatcher,
     TopicPartition,
 )
 
@@ -35,6 +33,7 @@ class RingStorage:
     """``LogStorage`` in memory: one :class:`RingLog` for each partition."""
 
     compacts = False
+    log_class = RingLog
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
         self._runtime = runtime
@@ -42,18 +41,6 @@ class RingStorage:
         self._directory_id = runtime.new_uuid()
         self._logs: dict[TopicPartition, tuple[bytes, RingLog]] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-
-    def watch(self, watcher: StorageWatcher) -> None:
-        """Nothing fails or moves here."""
-
-    def move_log(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """There is nowhere else to move to."""
-        if directory_id not in {info.directory_id for info in self.log_dirs()}:
-            raise LookupError(f"no log directory {directory_id.hex()}")
-
-    def moves(self) -> Sequence[LogMove]:
-        """None."""
-        return ()
 
     def promise(self) -> str:
         """What an ack means on it."""

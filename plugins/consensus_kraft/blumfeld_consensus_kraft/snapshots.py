@@ -10,7 +10,7 @@ from blumfeld.metadata.image_records import image_records
 from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
-from blumfeld.spi.storage import PartitionLog
+from blumfeld.spi.storage import PartitionLog, segmented
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld_consensus_kraft.loading import checkpoints
 
@@ -113,4 +113,6 @@ class Snapshots:
         oldest = found[-KEPT:][0]
         if self._log.size_bytes() > self._retention_bytes and oldest.end_offset > self._log.log_start_offset:
             self._log.advance_log_start(oldest.end_offset)
-            self._log.drop_segments(oldest.end_offset)
+            kept = segmented(self._log)
+            if kept is not None:
+                kept.drop_segments(oldest.end_offset)

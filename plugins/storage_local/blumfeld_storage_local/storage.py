@@ -47,6 +47,7 @@ class LocalStorage:
     """
 
     compacts = True
+    log_class = LocalLog
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.storage import LogDirInfo, TopicPartition
+from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -101,8 +101,11 @@ def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
 
 
 def _move(broker: Broker, at: TopicPartition, directory: LogDirInfo) -> None:
+    several = several_directories(broker.composition.storage)
+    if several is None:
+        return  # the only directory: the replica lies there already
     try:
-        broker.composition.storage.move_log(at, directory.directory_id)
+        several.move_log(at, directory.directory_id)
     except LookupError:
         raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND) from None
     except ValueError:

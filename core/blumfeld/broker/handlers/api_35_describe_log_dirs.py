@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.storage import LogDirInfo, TopicPartition
+from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -64,7 +64,8 @@ class _Contents:
             self._add(log.directory_id, partition.partition, log.size_bytes(), lag, is_future=False)
 
     def add_moves(self, broker: Broker, wanted: set[TopicPartition] | None) -> None:
-        for move in broker.composition.storage.moves():
+        several = several_directories(broker.composition.storage)
+        for move in () if several is None else several.moves():
             at = move.partition
             hosted = broker.partitions.find(at.topic, at.partition)
             if hosted is None or hosted.closed is not None or (wanted is not None and at not in wanted):

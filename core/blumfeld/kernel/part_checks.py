@@ -1,0 +1,112 @@
+"""What a hook made, held against what the contract says of it, before anything opens."""
+
+from __future__ import annotations
+
+from inspect import isfunction
+from typing import Any
+
+from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.conformance import problems
+from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.hooks import Feature, Metric
+from blumfeld.spi.replication import Replication
+from blumfeld.spi.security import Authorizer, Security
+from blumfeld.spi.storage import (
+    LastingStorage,
+    LogStorage,
+    PartitionLog,
+    SegmentedLog,
+    SeveralDirectories,
+)
+from blumfeld.spi.transport import Transport
+from blumfeld.wire.errors import PluginContractError
+
+PROTOCOLS: dict[str, type[Any]] = {
+    "blumfeld_make_transport": Transport,
+    "blumfeld_make_storage": LogStorage,
+    "blumfeld_make_consensus": ClusterMetadata,
+    "blumfeld_make_replication": Replication,
+    "blumfeld_make_security": Security,
+    "blumfeld_make_group_protocol": GroupProtocol,
+    "blumfeld_make_transactions": TransactionCoordinator,
+}
+"""What each making hook that the kernel calls gives."""
+
+ITEMS: dict[str, type[Any]] = {
+    "blumfeld_api_handlers": ApiHandler,
+    "blumfeld_features": Feature,
+    "blumfeld_metrics": Metric,
+}
+"""Of what kind each item is that a hook gives in a sequence."""
+
+
+def check_part(plugin: str, hook_name: str, part: Any) -> None:
+    """Hold a part against its Protocol; a storage's ``log_class`` and a security's authorizer too.
+
+    :raises PluginContractError: it lacks something; the text names the plug-in and every member
+    """
+    protocol = PROTOCOLS.get(hook_name)
+    if protocol is None:
+        return
+    lacks = [f"{type(part).__name__}: {line}" for line in problems(part, protocol)]
+    if protocol is LogStorage:
+        lacks += _storage_problems(part)
+    elif protocol is Security and hasattr(part, "authorizer"):
+        lacks += [f"its authorizer: {line}" for line in problems(part.authorizer, Authorizer)]
+    if lacks:
+        raise PluginContractError(
+            f"plug-in {plugin}: what {hook_name} made is no {protocol.__name__} ({protocol.__module__}): "
+            + "; ".join(lacks)
+        )
+
+
+def _storage_problems(storage: Any) -> list[str]:
+    """What a storage has of an optional part it has whole; and its logs, as far as their class shows."""
+    lacks = []
+    for optional in (LastingStorage, SeveralDirectories):
+        if any(hasattr(storage, name) for name in _own(optional)):
+            lacks += [f"it is no {optional.__name__}: {line}" for line in problems(storage, optional)]
+    log_class = getattr(storage, "log_class", None)
+    if log_class is None:
+        return lacks  # said already
+    if not isinstance(log_class, type):
+        return [*lacks, f"log_class is {log_class!r}, not a class"]
+    name = log_class.__name__
+    if missing := problems(log_class, PartitionLog):
+        return [*lacks, *(f"its log_class {name}: {line}" for line in missing)]
+    if any(hasattr(log_class, one) for one in _own(SegmentedLog)) or storage.compacts:
+        why = "compacts is true, and " if storage.compacts else ""
+        lacks += [
+            f"{why}its log_class {name} is no SegmentedLog: {o}" for o in problems(log_class, SegmentedLog)
+        ]
+    return lacks
+
+
+def _own(protocol: type[Any]) -> list[str]:
+    """Methods that this Protocol adds to the one that it extends."""
+    return [
+        name for name, member in vars(protocol).items() if isfunction(member) and not name.startswith("_")
+    ]
+
+
+def check_given(plugin: str, hook_name: str, answer: Any) -> None:
+    """Hold what a hook gave in a sequence against what each item is to be.
+
+    :raises PluginContractError: an item is something else
+    """
+    if hook_name == "blumfeld_assignors":
+        for one in answer:
+            if lacks := problems(one, ConsumerAssignor):
+                raise PluginContractError(
+                    f"plug-in {plugin}: {type(one).__name__} is no ConsumerAssignor: {'; '.join(lacks)}"
+                )
+    kind = ITEMS.get(hook_name)
+    if kind is None:
+        return
+    for one in answer:
+        if not isinstance(one, kind):
+            raise PluginContractError(
+                f"plug-in {plugin}: {hook_name} gave {one!r}, which is no {kind.__name__}"
+            )
