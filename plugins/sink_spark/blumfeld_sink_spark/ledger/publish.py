@@ -185,14 +185,18 @@ def _lose(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> NoReturn:
 
 
 def _undo(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> None:
-    """Takes back what was published without a record, as far as the store lets us; the rest is the next run's."""
+    """Takes back what was published without a record, as far as the store lets us; the rest is the next run's.
+
+    Where another writer has committed the batch, the final names are its files: only our staged files go.
+    """
     with suppress(ArchiveError, OSError):
-        if ledger.find(ready.record.query, ready.record.batch) is not None:
-            return
+        lost = ledger.find(ready.record.query, ready.record.batch) is not None
         for staged, final in ready.moves:
-            store.delete(final)
+            if not lost:
+                store.delete(final)
             store.delete(staged)
-        intents.end(store, ready.record.query)
+        if not lost:
+            intents.end(store, ready.record.query)
 
 
 def _sweep(store: ArchiveStore, results: Sequence[TaskResult]) -> None:

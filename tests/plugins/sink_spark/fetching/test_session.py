@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -58,9 +59,18 @@ def one_by_one(nth: int) -> Answer:
 
 
 def test_the_next_fetch_goes_out_before_rows_are_given() -> None:
-    with scripted(one_by_one) as broker, closing(Brokers(broker.bootstrap, "test", 5.0)) as brokers:
+    """The reader holds the first rows and asks for no more; the second fetch reaches the broker all the same."""
+    second = threading.Event()
+
+    def answered(nth: int) -> Answer:
+        if nth == 1:
+            second.set()
+        return one_by_one(nth)
+
+    with scripted(answered) as broker, closing(Brokers(broker.bootstrap, "test", 5.0)) as brokers:
         rows = reader_of(brokers, 3, 10.0).batches()
         assert next(rows)["offset"].to_pylist() == [0]
+        assert second.wait(10)
         assert [row["offset"].to_pylist() for row in rows] == [[1], [2]]
         assert [offset for offset, _, _ in broker.fetched] == [0, 1, 2]
 

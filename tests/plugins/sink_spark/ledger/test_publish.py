@@ -271,6 +271,35 @@ def test_of_two_writers_of_one_batch_the_second_is_refused(store: ArchiveStore) 
     assert published(store) == named_files(record)
 
 
+def test_a_loser_takes_away_what_the_winner_does_not_name(store: ArchiveStore) -> None:
+    """The winner read the intent before the loser wrote its own, so only the loser knows of its extra file."""
+    winner = Work().publish(opened(f"{store.root}-winner"))
+    racing = _Racing(store, lambda: Ledger(store).load().append(winner))
+    with pytest.raises(LedgerConflictError, match="another writer has committed batch 0"):
+        Work(tables=(*Work().tables, ("quarantine", ""))).publish(racing)
+    assert published(store) == named_files(winner)
+
+
+@pytest.mark.parametrize("move", [0, 3, -1], ids=["its first move", "in the middle", "its last move"])
+def test_a_losing_writer_never_deletes_the_winners_files(store: ArchiveStore, move: int) -> None:
+    """The loser's disk is full while it moves its files; the winner has committed the same batch, under the same names,
+    just before. Taking back what the loser published would take the winner's files away.
+    """
+    winner = Work()
+    counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
+    winner.publish(counting)
+    moves = [nth for nth, name in enumerate(counting.names) if name == "publish"]
+    losing = _LosingStore(store, moves[move], lambda: winner.publish(store))
+    with pytest.raises(StoreError, match="no space left"):
+        Work().publish(losing)
+    (record,) = Ledger(store).load().records(QUERY)
+    assert published(store) == named_files(record)
+    assert {path: contents(store)[path] for path in published(store)} == {
+        entry.path: entry.sha256 for entry in record.files
+    }
+    assert not list(store.list("_staging"))
+
+
 def test_a_query_that_commits_the_same_offsets_meanwhile_keeps_its_files(store: ArchiveStore) -> None:
     first, second = Work(query="first"), Work(query="second")
     ledger = Ledger(store).load()
@@ -308,4 +337,17 @@ class _Racing(FailingStore):
         other, self._other = self._other, None if name == self._before else self._other
         if name == self._before and other is not None:
             other()
+        return super()._step(name, do)
+
+
+class _LosingStore(FailingStore):
+    """Lets another writer in just before the operation number ``at``, which then finds the disk full."""
+
+    def __init__(self, inner: ArchiveStore, at: int, let_in: Callable[[], object]) -> None:
+        super().__init__(inner, at, no_space, after=False)
+        self._let_in = let_in
+
+    def _step(self, name: str, do: Callable[[], T]) -> T:
+        if self.count == self._at:
+            self._let_in()
         return super()._step(name, do)

@@ -92,6 +92,35 @@ def test_all_folders_are_synced_after_the_moves(tmp_path: Path, monkeypatch: pyt
         store.publish_all([(f"t/s={nth}/f", f"t/s={nth}/g") for nth in range(20)])
 
 
+def test_bytes_are_synced_before_their_name_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was created, and a record that was put: each file's bytes reach the disk before its name counts."""
+    store = open_store(str(tmp_path))
+    synced: list[tuple[str, int]] = []
+    real = os.fsync
+
+    def watch(handle: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        if os.path.isfile(path):
+            assert not store.exists("_commits/q/0.json")
+            synced.append((os.path.relpath(path, tmp_path).partition("/")[0], os.path.getsize(path)))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    write(store, "_staging/file", b"12345")
+    assert store.put_if_absent("_commits/q/0.json", b"record")
+    assert synced == [("_staging", 5), ("_staging", 6)]
+
+
+def test_a_record_that_comes_between_the_look_and_the_put_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path))
+    assert store.put_if_absent("_commits/q/0.json", b"winner")
+    monkeypatch.setattr(type(store), "exists", lambda self, path: False)
+    assert not store.put_if_absent("_commits/q/0.json", b"loser")
+    assert store.read("_commits/q/0.json") == b"winner"
+
+
 def test_what_is_not_staged_cannot_be_published(store: ArchiveStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.publish("_staging/none", "a")
