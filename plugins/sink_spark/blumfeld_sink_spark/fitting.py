@@ -13,10 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blumfeld_sink_spark.decoders.exact import exact
 from blumfeld_sink_spark.errors import ArchiveError
 
 FILLED_IN = ("row", "k_partition", "k_offset", "offset")
 """Columns that the archive brings; ``ts_recv`` too where the decoder doesn't."""
+_DIGITS_128, _DIGITS_256 = 38, 76
+"""Decimal digits that Arrow's two widths of decimals hold."""
 SYMBOL_BYTES_MAX = 80
 """Percent-encoded in a path a byte takes three characters, and the name of a folder has 255."""
 
@@ -98,13 +101,31 @@ def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults)
             pa.decimal128(20, 0)
         )  # Arrow goes by what the type might hold, not by the values
     try:
-        return column.cast(wanted)
+        return _exactly(column, wanted)
     except pa.ArrowNotImplementedError as error:
         raise ArchiveError(f"{place}: {column.type} can't become {wanted}") from error
     except pa.ArrowInvalid:
         fits = _fits(column, wanted)
         _blame(row.filter(pc.invert(fits)), f"{place} does not fit {wanted}", faults)
-        return pc.if_else(fits, column, pa.scalar(None, column.type)).cast(wanted)
+        return _exactly(pc.if_else(fits, column, pa.scalar(None, column.type)), wanted)
+
+
+def _exactly(column: Any, wanted: pa.DataType) -> Any:
+    """``column`` as ``wanted``.
+
+    :raises pa.ArrowInvalid: a value doesn't fit. Arrow's cast to a larger scale multiplies in the words of the source
+        and may wrap without an error, so such a source is checked or widened first.
+    """
+    if pa.types.is_decimal(wanted) and pa.types.is_string(column.type):
+        pieces = [exact(piece, wanted) for piece in column.chunks]
+        return pa.chunked_array(pieces, wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_decimal(column.type):
+        digits = column.type.precision + max(wanted.scale - column.type.scale, 0)
+        if digits > _DIGITS_256 and not pc.all(_fits(column, wanted)).as_py():
+            raise pa.ArrowInvalid(f"a number does not fit {wanted}")
+        if digits > _DIGITS_128:
+            column = column.cast(pa.decimal256(_DIGITS_256, column.type.scale))
+    return column.cast(wanted)
 
 
 def _fits(column: Any, wanted: pa.DataType) -> Any:
@@ -121,7 +142,7 @@ def _fits(column: Any, wanted: pa.DataType) -> Any:
 def _each_fits(column: Any, wanted: pa.DataType) -> Iterator[bool]:
     """By halves, so that one bad value among many costs little."""
     try:
-        column.cast(wanted)
+        _exactly(column, wanted)
     except pa.ArrowInvalid:
         if len(column) == 1:
             yield False

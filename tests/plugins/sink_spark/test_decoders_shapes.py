@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders import shapes
 from blumfeld_sink_spark.decoders.binance import BinanceSpot, BinanceUsdm
 from blumfeld_sink_spark.decoders.coinbase import Coinbase
 from blumfeld_sink_spark.decoders.columns import BadMessageError
 from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_decimals, plain_integers
+from blumfeld_sink_spark.decoders.exact import DECIMAL
 from blumfeld_sink_spark.decoders.json_table import Kind, _by_parser
 
 pytestmark = pytest.mark.archive
@@ -241,7 +241,7 @@ def _laid_out(texts: list[str]) -> tuple[Any, Any, Any, Any]:
 def _digits(texts: list[str]) -> list[Decimal]:
     made = plain_decimals(*_laid_out(texts))
     buffers = [None, pa.py_buffer(np.ascontiguousarray(made))]
-    found: list[Decimal] = pa.Array.from_buffers(co.DECIMAL, len(texts), buffers).to_pylist()
+    found: list[Decimal] = pa.Array.from_buffers(DECIMAL, len(texts), buffers).to_pylist()
     return found
 
 

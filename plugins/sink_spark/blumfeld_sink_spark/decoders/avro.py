@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -13,6 +14,8 @@ from blumfeld_sink_spark.decoders.registry import UnknownSchemaError
 
 UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 _PREFIX = "local-"
+_DECIMAL = "blumfeld-decimal"
+"""Name under which fastavro finds ``_exact_decimal``."""
 
 
 @attrs.frozen
@@ -32,7 +35,13 @@ def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
     :raises UnknownSchemaError: it isn't a schema of a record
     """
     import fastavro
+    import fastavro.read
 
+    for kind in (
+        "bytes",
+        "fixed",
+    ):  # fastavro finds readers of logical types by name, in one table for the process
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_DECIMAL}"] = _exact_decimal
     named: dict[str, Any] = {}
     try:
         for reference in references:
@@ -56,7 +65,9 @@ def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
 
 
 def _plain(schema: Any) -> Any:
-    """Without the logical types that would become objects of Python, which know no nanoseconds."""
+    """The schema without the logical types that fastavro would make objects of: its times know no nanoseconds, and its
+    decimals are rounded to the precision that the schema declares. Decimals take ``_exact_decimal`` instead.
+    """
     if isinstance(schema, list):
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
@@ -65,9 +76,15 @@ def _plain(schema: Any) -> Any:
         key: _plain(value) if key in ("type", "items", "values", "fields") else value
         for key, value in schema.items()
     }
-    if kept.get("logicalType") != "decimal":
-        kept.pop("logicalType", None)
+    if kept.pop("logicalType", None) == "decimal":
+        kept["logicalType"] = _DECIMAL
     return kept
+
+
+def _exact_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) -> Decimal:
+    """An Avro decimal to its last digit."""
+    sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -int(writer_schema.get("scale", 0))))
 
 
 def _unit(kind: Any) -> str | None:

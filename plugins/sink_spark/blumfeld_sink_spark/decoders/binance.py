@@ -236,7 +236,7 @@ class _Binance(JsonDecoder):
 
 def _of_list(items: list[Any]) -> int | None:
     """Streams of all symbols (``!ticker@arr``)."""
-    if all(isinstance(item, dict) and item.get("e") in PASSED_OVER for item in items):
+    if items and all(isinstance(item, dict) and item.get("e") in PASSED_OVER for item in items):
         return None
     raise BadMessageError("unknown kind: a list")
 

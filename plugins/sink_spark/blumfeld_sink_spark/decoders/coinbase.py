@@ -20,6 +20,7 @@ from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.exact import DECIMAL, exact
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import REPEATED, book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -83,8 +84,8 @@ def _update(batch: Batch) -> Parts:
     levels = lv.Levels(
         message=np.repeat(np.arange(len(batch)), counts),
         side=pa.array(side_of(lv.at(values, begins, 0), "a change's side"), pa.int8()),
-        price=lv.at(values, begins, 1).cast(co.DECIMAL),
-        size=lv.at(values, begins, 2).cast(co.DECIMAL),
+        price=exact(lv.at(values, begins, 1)),
+        size=exact(lv.at(values, begins, 2)),
     )
     times = co.iso_ns(batch.need("time"), "time")
     return book_part(batch, "", times, batch.symbols("product_id"), levels)
@@ -95,7 +96,7 @@ def _ticker(batch: Batch) -> Parts:
     sides: list[Any] = []
     for side in ("best_bid", "best_ask"):
         price, name = batch.decimals(side), f"{side}_size"  # sizes are sent since 2022
-        size = batch.decimals(name) if batch.has(name) else pa.nulls(len(batch), co.DECIMAL)
+        size = batch.decimals(name) if batch.has(name) else pa.nulls(len(batch), DECIMAL)
         sides += co.null_if_zero(price, size)
     return quote_part(
         batch,

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-DECIMAL = pa.decimal128(38, 18)
-"""What prices and sizes are decoded to. What doesn't fit is no message of this archive: it is quarantined."""
+from blumfeld_sink_spark.decoders.exact import DECIMAL, exact
 
 _MICROSECONDS_FROM = 10**14
 """Times at or above this are microseconds: as milliseconds they would lie in the year 5138."""
@@ -112,7 +111,7 @@ class Batch:
         """A column of decimal strings, exactly."""
         column = self.columns[name]
         if isinstance(column, pa.Array):
-            return self.need(name).cast(DECIMAL)
+            return exact(self.need(name))
         return decimals_of(column.decimal_words())
 
     def symbols(self, name: str) -> Any:
@@ -173,7 +172,7 @@ def iso_ns(texts: Any, name: str) -> Any:
 
 def seconds_ns(texts: Any) -> Any:
     """``1618678147.930485`` in int64 ns, exactly."""
-    words = texts.cast(pa.decimal128(28, 9))
+    words = exact(texts, pa.decimal128(28, 9))
     nanos = words_of(words)
     if len(nanos) and (nanos[:, 1].any() or (nanos[:, 0] < 0).any()):
         raise BadMessageError("a time in seconds is out of range")

@@ -15,6 +15,7 @@ Protobuf needs serialized schemas: a registry that answers ``format=serialized``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 5
 SCHEMAS_KEPT = 512
+_JSON_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
+"""Numbers with a point keep their digits: a float would round what has more than 15 of them."""
 _NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError)
 
 
@@ -62,7 +65,7 @@ def reader_of(location: str, schema_id: int) -> Reader:
     if schema.kind == PROTOBUF:
         return Reader(compile_protobuf(schema.files), {})
     if schema.kind == JSON:
-        return Reader(lambda payload: ("", msgspec.json.decode(payload, type=dict[str, Any])), {})
+        return Reader(lambda payload: ("", _JSON_OBJECT.decode(payload)), {})
     raise UnknownSchemaError(
         f"a schema of the kind {str(schema.kind)[:40]}; known: {AVRO}, {PROTOBUF}, {JSON}"
     )

@@ -8,8 +8,9 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from blumfeld_sink_spark.decoders.columns import DECIMAL, words_of
+from blumfeld_sink_spark.decoders.columns import words_of
 from blumfeld_sink_spark.decoders.digits import NotPlainError, plain_decimals
+from blumfeld_sink_spark.decoders.exact import exact
 
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 _PAD = 24
@@ -96,7 +97,7 @@ class Text:
         try:
             return plain_decimals(self.heap.data, self.heap.words, self.begins, self.ends)
         except NotPlainError:
-            return words_of(self.strings().cast(DECIMAL))
+            return words_of(exact(self.strings()))
 
 
 def _every_other(offsets: Any, data: Any) -> Any:

@@ -16,6 +16,7 @@ from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.exact import exact
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -66,8 +67,8 @@ def _book(batch: Batch) -> Parts:
     levels = lv.Levels(
         message=nth // 2,
         side=pa.array(np.where(nth % 2 == 0, 1, -1).astype(np.int8)),
-        price=price.cast(co.DECIMAL),
-        size=size.cast(co.DECIMAL),
+        price=exact(price),
+        size=exact(size),
     )
     return book_part(data, "", data.time_ns("time"), data.symbols("coin"), levels, is_snapshot=True)
 
@@ -82,7 +83,7 @@ def _best(batch: Batch) -> Parts:
     price, size = flat.flatten()
     if not pc.all(pc.equal(price.is_null(), size.is_null())).as_py() or price.null_count != flat.null_count:
         raise BadMessageError("px or sz is missing or null")
-    price, size = price.cast(co.DECIMAL), size.cast(co.DECIMAL)
+    price, size = exact(price), exact(size)
     bids, asks = (pa.array(np.arange(len(data)) * 2 + side) for side in (0, 1))
     sides = (price.take(bids), size.take(bids), price.take(asks), size.take(asks))
     return quote_part(data, "", data.time_ns("time"), data.symbols("coin"), None, sides)

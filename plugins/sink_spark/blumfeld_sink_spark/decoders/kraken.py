@@ -22,6 +22,7 @@ from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.coinbase import side_of
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.exact import JSON_NUMBER, exact, narrowed
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import REPEATED, book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -105,8 +106,8 @@ def _v1_trades(batch: Batch) -> Parts:
         symbol=batch.symbols("p").take(pa.array(message)),
         trade_id=None,
         side=np.where(buys.to_numpy(zero_copy_only=False), 1, -1).astype(np.int8),
-        price=lv.at(values, begins, 0).cast(co.DECIMAL),
-        size=lv.at(values, begins, 1).cast(co.DECIMAL),
+        price=exact(lv.at(values, begins, 0)),
+        size=exact(lv.at(values, begins, 1)),
     )
 
 
@@ -117,7 +118,7 @@ def _v1_spread(batch: Batch) -> Parts:
     if values.null_count or (widths != 5).any():
         raise BadMessageError("a spread is bid, ask, time, bid size and ask size")
     begins = np.arange(len(batch)) * 5
-    bid, ask, bid_size, ask_size = (lv.at(values, begins, nth).cast(co.DECIMAL) for nth in (0, 1, 3, 4))
+    bid, ask, bid_size, ask_size = (exact(lv.at(values, begins, nth)) for nth in (0, 1, 3, 4))
     sides = (*co.null_if_zero(bid, bid_size), *co.null_if_zero(ask, ask_size))
     times = co.seconds_ns(lv.at(values, begins, 2))
     return quote_part(batch, "", times, batch.symbols("p"), None, sides)
@@ -157,8 +158,8 @@ def _v2_trades(batch: Batch) -> Parts:
         symbol=items.symbols("symbol"),
         trade_id=items.integers("trade_id"),
         side=side_of(items.need("side"), "side"),
-        price=items.need("price"),
-        size=items.need("qty"),
+        price=narrowed(items.need("price")),
+        size=narrowed(items.need("qty")),
         flags=REPEATED if repeated.any() else 0,
     )
 
@@ -168,8 +169,8 @@ def _v2_ticker(batch: Batch) -> Parts:
     items, _ = batch.exploded("data")
     times = co.iso_ns(items.need("timestamp"), "timestamp") if items.has("timestamp") else items.stamps
     sides = (
-        *co.null_if_zero(items.need("bid"), items.need("bid_qty")),
-        *co.null_if_zero(items.need("ask"), items.need("ask_qty")),
+        *co.null_if_zero(narrowed(items.need("bid")), narrowed(items.need("bid_qty"))),
+        *co.null_if_zero(narrowed(items.need("ask")), narrowed(items.need("ask_qty"))),
     )
     return quote_part(items, "", times, items.symbols("symbol"), None, sides)
 
@@ -184,7 +185,7 @@ def _v2(name: str, read: Any, *fields: Any) -> Kind:
     return Kind(name, pa.schema([("channel", _STRING), ("type", _STRING), ("data", pa.list_(element))]), read)
 
 
-_LEVEL = pa.list_(pa.struct([("price", co.DECIMAL), ("qty", co.DECIMAL)]))
+_LEVEL = pa.list_(pa.struct([("price", JSON_NUMBER), ("qty", JSON_NUMBER)]))
 _KINDS = (
     _v1("book", pa.struct([*((name, _LEVELS) for name in _SIDES), ("c", _STRING)]), _v1_book),
     _v1("trade", _LEVELS, _v1_trades),
@@ -194,11 +195,11 @@ _KINDS = (
         "v2 trade",
         _v2_trades,
         ("side", _STRING),
-        ("price", co.DECIMAL),
-        ("qty", co.DECIMAL),
+        ("price", JSON_NUMBER),
+        ("qty", JSON_NUMBER),
         ("trade_id", _LONG),
     ),
-    _v2("v2 ticker", _v2_ticker, *((name, co.DECIMAL) for name in ("bid", "bid_qty", "ask", "ask_qty"))),
+    _v2("v2 ticker", _v2_ticker, *((name, JSON_NUMBER) for name in ("bid", "bid_qty", "ask", "ask_qty"))),
 )
 _V1_SUFFIXES = {"book": 0, "trade": 1, "spread": 2}
 _V2_CHANNELS = {"book": 3, "trade": 4, "ticker": 5}

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.decoders.columns import DECIMAL, BadMessageError, decimals_of, list_counts, words_of
+from blumfeld_sink_spark.decoders.columns import BadMessageError, decimals_of, list_counts, words_of
+from blumfeld_sink_spark.decoders.exact import exact, narrowed
 
 
 @attrs.frozen
@@ -88,7 +89,7 @@ def _couples(lists: Any, name: str) -> tuple[Any, Any]:
     price, size = flat.flatten()[:2]
     if lists.null_count or price.null_count or size.null_count:
         raise BadMessageError(f"a level of {name} has no price or no size")
-    return list_counts(lists), np.hstack([words_of(price), words_of(size)])
+    return list_counts(lists), np.hstack([words_of(narrowed(price)), words_of(narrowed(size))])
 
 
 def _woven(bid_counts: Any, bid_words: Any, ask_counts: Any, ask_words: Any) -> Levels:
@@ -142,7 +143,7 @@ def _pairs(lists: Any, name: str) -> tuple[Any, Any]:
     counts, values, begins = tuples(lists, name, 2)
     if len(values) > 2 * len(begins):
         values = values.take(pa.array(np.stack([begins, begins + 1], axis=1).ravel()))
-    return counts, words_of(values.cast(DECIMAL)).reshape(-1, 4)
+    return counts, words_of(exact(values)).reshape(-1, 4)
 
 
 def spread(column: Any, message: Any, one: bool = False) -> Any:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
-from blumfeld_sink_spark.decoders import columns as co
 from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.coinbase import side_of
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.exact import exact
 from blumfeld_sink_spark.decoders.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.parts import AGGREGATE, book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -105,7 +105,7 @@ def _first(items: Batch, name: str) -> tuple[Any, Any]:
     place[counts > 0] = begins[at]
     there = pa.array(place, mask=counts == 0)
     after = pa.array(place + 1, mask=counts == 0)
-    return values.take(there).cast(co.DECIMAL), values.take(after).cast(co.DECIMAL)
+    return exact(values.take(there)), exact(values.take(after))
 
 
 def _ticker(batch: Batch) -> Parts:
@@ -113,7 +113,7 @@ def _ticker(batch: Batch) -> Parts:
     sides = []
     for name in ("bidPx", "bidSz", "askPx", "askSz"):
         text = items.need(name)
-        sides.append(pc.if_else(pc.equal(text, ""), None, text).cast(co.DECIMAL))
+        sides.append(exact(pc.if_else(pc.equal(text, ""), None, text)))
     return quote_part(items, "", items.time_ns("ts"), symbol, None, (sides[0], sides[1], sides[2], sides[3]))
 
 
