@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blumfeld.cli.wire import app
-from tests.shared_facts import shared_path
+from tests.kafka_facts import golden_batches, golden_messages
 
 HEARTBEAT = {
     "message": "HeartbeatRequest",
@@ -127,7 +127,7 @@ def test_a_damaged_batch_is_an_error_of_its_line() -> None:
 
 def test_every_golden_batch_can_be_read_and_a_plain_one_written() -> None:
     """Control batches say what they mean. Those of format 2 and CreateTime, without a codec, come back as they were."""
-    golden = [json.loads(line) for line in shared_path("kafka/golden_batches.jsonl").read_text().splitlines()]
+    golden = [{"case": case, "hex": data.hex()} for case, data in golden_batches().items()]
     status, decoded = run("batch", *golden)
     assert status == 0
     said = {r["says"]["type"] for line in decoded for b in line["json"] for r in b["records"] if "says" in r}
@@ -142,9 +142,7 @@ def test_every_golden_batch_can_be_read_and_a_plain_one_written() -> None:
 
 
 def test_every_golden_message_passes_through_the_command() -> None:
-    golden = [
-        json.loads(line) for line in shared_path("kafka/golden_messages.jsonl").read_text().splitlines()
-    ]
+    golden = golden_messages()
     with_json = [{k: v for k, v in line.items() if k != "hex"} for line in golden]
     with_hex = [{k: v for k, v in line.items() if k != "json"} for line in golden]
     assert run("decode", *with_hex) == (0, with_json)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES, CommittedOffset, offset_record, tombstone
@@ -18,7 +16,7 @@ from blumfeld.wire.messages.group_coordinator_records import (
 )
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
-from tests.shared_facts import shared_path
+from tests.kafka_facts import golden_messages
 
 TYPES: dict[int, tuple[type[Message], type[Message]]] = {
     1: (OffsetCommitKey, OffsetCommitValue),
@@ -87,8 +85,7 @@ def test_values_of_every_version_are_read(message: str) -> None:
     number = 1 if message == "OffsetCommitValue" else 2
     key = record(OffsetCommitKey() if number == 1 else GroupMetadataKey(), None).key
     cases = 0
-    for line in shared_path("kafka/golden_messages.jsonl").read_text().splitlines():
-        golden = json.loads(line)
+    for golden in golden_messages():
         if golden["message"] != message:
             continue
         cases += 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ from blumfeld.spi.config import (
     suggest,
 )
 from blumfeld.wire.errors import ErrorCode
-from tests.shared_facts import shared_path
+from tests.kafka_facts import configs
 
 ALL = [
     *BROKER_CONFIGS.values(),
@@ -38,7 +36,7 @@ ALL = [
 
 def test_the_table_is_kafkas() -> None:
     """Every key of the reference, with its type, bounds, importance and update mode."""
-    facts = json.loads(shared_path("kafka/configs.json").read_text())
+    facts = configs()
     for scope, table in (("broker", BROKER_CONFIGS), ("topic", TOPIC_CONFIGS), ("group", GROUP_CONFIGS)):
         expected = facts[scope] + (facts["brokerDynamicQuota"] if scope == "broker" else [])
         assert list(table) == [fact["name"] for fact in expected]

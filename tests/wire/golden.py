@@ -1,13 +1,11 @@
-"""Record batches written by Kafka's own serializer, a few by hand here, all of them where the facts are."""
+"""Record batches written by Kafka's own serializer: a few as literals here, all of them in tests/data/kafka."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from blumfeld.wire.records import Record
-from tests.shared_facts import shared_path
+from tests.kafka_facts import golden_batches
 
 # offset 42, epoch 7; a header with a value, an empty and a null one; a null key, a null value, both empty.
 PLAIN = bytes.fromhex(
@@ -53,14 +51,8 @@ RECORDS = (
 )
 
 
-def golden_batches() -> dict[str, bytes]:
-    """Every batch of the reference by its case."""
-    lines = shared_path("kafka/golden_batches.jsonl").read_text().splitlines()
-    return {line["case"]: bytes.fromhex(line["hex"]) for line in map(json.loads, lines)}
-
-
 def golden(case: str) -> bytes:
-    """One batch of the reference, or a skip."""
+    """Return the batch of this case."""
     found = golden_batches()
     if case not in found:
         pytest.fail(f"no golden batch {case}: there are {sorted(found)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 
 import pytest
@@ -18,19 +17,19 @@ from blumfeld.wire.errors import (
     is_retriable,
     message_of,
 )
-from tests.shared_facts import shared_path
+from tests.kafka_facts import error_codes
 
 
 def test_codes_names_and_retriability_are_those_of_kafka() -> None:
     """Every code of the reference, no other, with its flags."""
-    facts = json.loads(shared_path("kafka/errors.json").read_text())["errors"]
+    facts = error_codes()
     assert {fact["code"]: fact["name"] for fact in facts} == {int(code): code.name for code in ErrorCode}
     assert {fact["code"] for fact in facts if fact["retriable"]} == RETRIABLE
     assert {fact["code"] for fact in facts if fact["refreshMetadata"]} == REFRESHES_METADATA
 
 
 def test_a_few_codes_by_hand() -> None:
-    """Holds where the reference is absent."""
+    """A few codes that were read from the protocol guide, not from the table."""
     assert int(ErrorCode.UNKNOWN_SERVER_ERROR) == -1
     assert int(ErrorCode.NOT_LEADER_OR_FOLLOWER) == 6
     assert int(ErrorCode.SHARE_SESSION_LIMIT_REACHED) == 133

@@ -15,7 +15,8 @@ from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
 from blumfeld.wire.legacy import legacy_records
 from blumfeld.wire.record_batch import TruncatedBatch, UnsupportedMagic
 from blumfeld.wire.records import Record
-from tests.wire.golden import PLAIN, V0, V0_LZ4, V1_LZ4, T, golden_batches
+from tests.kafka_facts import golden_batches
+from tests.wire.golden import PLAIN, V0, V0_LZ4, V1_LZ4, T
 
 OF_V0 = [Record(b"k0", b"value-0", offset=42), Record(None, b"value-1", offset=43)]
 OF_V1 = [

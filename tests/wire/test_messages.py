@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tracemalloc
 from typing import Any
@@ -16,10 +15,10 @@ from blumfeld.wire.api import API_BY_KEY, message_class, message_names, request_
 from blumfeld.wire.json_form import from_json, to_json
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import AnyStruct, Message, fields_of
-from tests.shared_facts import shared_path
+from tests.kafka_facts import golden_messages
 from tests.wire.schema_strategies import every_version, full, messages
 
-# By hand from the protocol guide: these run where the reference files are absent.
+# By hand from the protocol guide: a second source beside the bytes that Kafka wrote.
 HAND_WRITTEN: list[tuple[str, int, str, dict[str, Any]]] = [
     ("ApiVersionsRequest", 0, "", {}),
     (
@@ -119,15 +118,14 @@ def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
 def test_reads_and_writes_the_hand_written_bytes(
     name: str, version: int, text: str, value: dict[str, Any]
 ) -> None:
-    """A set that needs no reference file."""
+    """Both codecs and the JSON form agree with bytes that were written by hand."""
     agrees(name, version, bytes.fromhex(text), value)
 
 
 def test_reads_and_writes_kafkas_bytes_of_every_message_and_version() -> None:
     """What Kafka's own serializers made, in two fillings each."""
     seen = set()
-    for line in shared_path("kafka/golden_messages.jsonl").read_text().splitlines():
-        golden = json.loads(line)
+    for golden in golden_messages():
         agrees(golden["message"], golden["version"], bytes.fromhex(golden["hex"]), golden["json"])
         seen.add((message_class(golden["message"]), golden["version"]))
     # Kafka Streams' own userdata is not among the golden bytes.

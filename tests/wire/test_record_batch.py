@@ -29,7 +29,8 @@ from blumfeld.wire.record_batch import (
     split_batches,
 )
 from blumfeld.wire.records import Record, records, validate_records
-from tests.wire.golden import ABORT_MARKER, PLAIN, RECORDS, SNAPPY, V0, ZSTD, T, golden, golden_batches
+from tests.kafka_facts import golden_batches
+from tests.wire.golden import ABORT_MARKER, PLAIN, RECORDS, SNAPPY, V0, ZSTD, T, golden
 
 
 def view(data: bytes | bytearray) -> RecordBatch:
