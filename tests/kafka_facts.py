@@ -34,6 +34,12 @@ def configs() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def version() -> str:
+    """The version of Apache Kafka that the table of keys is from."""
+    found: str = json.loads(_text("configs.json"))["kafkaVersion"]
+    return found
+
+
 @cache
 def _text(name: str) -> str:
     with gzip.open(FOLDER / f"{name}.gz", "rt", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.kafka_facts import FOLDER, configs, error_codes, golden_batches, golden_messages
+from tests.kafka_facts import FOLDER, configs, error_codes, golden_batches, golden_messages, version
 from tests.kafka_peer import peer_script
 from tests.shared_facts import shared_path
 
@@ -23,8 +23,8 @@ def test_the_facts_are_whole_and_of_the_version_that_their_page_names() -> None:
     assert len(golden_batches()) == 21
     assert [fact["code"] for fact in error_codes()] == list(range(-1, 134))
     assert [len(configs()[scope]) for scope in SCOPES] == [360, 34, 17]
-    assert configs()["kafkaVersion"] == "4.3.1"
-    assert "Apache Kafka 4.3.1" in (FOLDER / "README.md").read_text()
+    assert version() == "4.3.1"
+    assert f"Apache Kafka {version()}" in (FOLDER / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", ["kafka/golden_messages.jsonl", "kafka/errors.json", "else.json"])
