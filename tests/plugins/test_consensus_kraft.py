@@ -266,6 +266,74 @@ def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
     node.runtime.crash(power_cut=False)
     again = KraftNode(disk, config=config, seed=1).start()
     assert content(again.image) == kept
+    again.stop()
+    again.runtime.files.write_atomically(f"{LOG_DIR}/{names[1]}", b"rubbish")
+    from_the_older = KraftNode(disk, config=config, seed=2).start()
+    assert content(from_the_older.image) == kept
+
+
+def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeDisk) -> None:
+    """What lay below its beginning is lost with the snapshots: a start would serve a cluster without topics."""
+    config: dict[str, Any] = {
+        "metadata.log.max.record.bytes.between.snapshots": 5_000,
+        "metadata.max.retention.bytes": 10_000,
+    }
+    node = KraftNode(disk, config=config).start()
+    node.join()
+    for n in range(50):
+        node.create(f"t{n}", partitions=10)
+        node.runtime.advance(5)
+    kept = content(node.image)
+    node.stop()
+    files = node.runtime.files
+    newest = [name for name in files.list_dir(LOG_DIR) if name.endswith(".checkpoint")][-1]
+    files.write_atomically(f"{LOG_DIR}/{newest}", b"rubbish")
+    from_the_older = KraftNode(disk, config=config, seed=1).start()
+    assert content(from_the_older.image) == kept
+    from_the_older.stop()
+    files = from_the_older.runtime.files
+    for name in files.list_dir(LOG_DIR):
+        if name.endswith(".checkpoint"):
+            files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+    with pytest.raises(ValueError, match="no snapshot reaches that far"):
+        KraftNode(disk, config=config, seed=2).start()
+
+
+def test_a_flipped_bit_in_the_metadata_log_ends_the_start(disk: FakeDisk) -> None:
+    """A clean stop vouches for the log, so nothing else reads it all."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.stop()
+    path = f"{LOG_DIR}/00000000000000000000.log"
+    data = bytearray(read(node, "00000000000000000000.log"))
+    data[data.index(b"alpha")] ^= 1
+    node.runtime.files.write_atomically(path, bytes(data))
+    with pytest.raises(ValueError, match=r"__cluster_metadata-0 at offset \d+"):
+        KraftNode(disk, seed=1).start()
+
+
+def test_a_lost_quorum_state_brings_back_no_epoch(disk: FakeDisk) -> None:
+    """The log still says which epochs there were."""
+    node = KraftNode(disk).start()
+    node.stop()
+    node.runtime.files.unlink(f"{LOG_DIR}/quorum-state")
+    again = KraftNode(disk, seed=1).start()
+    assert again.metadata.controller is not None
+    assert again.metadata.controller.epoch == 2
+
+
+def test_an_epoch_whose_first_write_failed_is_not_on_record(disk: FakeDisk) -> None:
+    """Epoch 2 never wrote a record: a follower that asked for its end would cut its log in the wrong place."""
+    node = KraftNode(disk).start()
+    node.join()
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28, times=2))
+    node.submit(creation("alpha"))
+    node.runtime.advance(20_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 3
+    epochs = [line.split()[0] for line in read(node, "leader-epoch-checkpoint").decode().splitlines()[2:]]
+    assert epochs == ["1", "3"]
 
 
 def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:

@@ -159,6 +159,25 @@ class TestUniformWithManySubscriptions:
         assert loads(spec, dealt) == {"a": 2, "b": 2, "c": 1}
         assert moved(spec, dealt) == 2
 
+    def test_a_member_passes_on_what_it_was_just_dealt(self) -> None:
+        """s passes a partition of topic 0 to g, and g one of topic 1 to t: partition 2, which g didn't have before."""
+        subscriptions = {"g": {0, 1}, "s": {0}, "t": {1}}
+        held = {
+            "g": {topic_id(1): frozenset({0})},
+            "s": {topic_id(0): frozenset(range(4))},
+            "t": {topic_id(1): frozenset({1})},
+        }
+        dealt = deal(UNIFORM, make_spec(subscriptions, [4, 3], held))
+        assert dealt["t"] == {topic_id(1): frozenset({1, 2})}
+        assert dealt["g"][topic_id(1)] == frozenset({0})
+
+    def test_a_partition_that_two_members_had_goes_back(self) -> None:
+        """The first of them keeps it until it has to give one up; then the other gets that very one."""
+        subscriptions = {"a": {0}, "b": {0, 1}}
+        held = {"a": {topic_id(0): frozenset(range(3))}, "b": {topic_id(0): frozenset({1})}}
+        dealt = deal(UNIFORM, make_spec(subscriptions, [3, 1], held))
+        assert dealt["b"] == {topic_id(0): frozenset({1}), topic_id(1): frozenset({0})}
+
     def test_of_members_with_the_same_load_the_nearer_gets_it(self) -> None:
         subscriptions = {"a": {0}, "b": {0}, "c": {1}}
         near = [[frozenset({"south"})], [frozenset({"west"})]]

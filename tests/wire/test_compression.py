@@ -157,7 +157,7 @@ def test_lz4_frames_with_dependent_blocks_are_refused_as_kafka_does() -> None:
 
 def lz4_frame(flags: int, tail: bytes = b"", size: bytes = b"", block_sum: bytes = b"") -> bytes:
     """A frame with one stored block "abc", with a right header checksum for the descriptor that is asked."""
-    checksums = {0x60: 0x82, 0x64: 0xA7, 0x70: 0x73, 0x68: 0x0C, 0x62: 0x00, 0xA0: 0x00, 0x20: 0x00}
+    checksums = {0x60: 0x82, 0x64: 0xA7, 0x70: 0xAD, 0x68: 0x87, 0x62: 0x00, 0xA0: 0x00, 0x20: 0x00}
     head = bytes([flags, 0x40]) + size
     return (
         b"\x04\x22\x4d\x18"
@@ -168,6 +168,24 @@ def lz4_frame(flags: int, tail: bytes = b"", size: bytes = b"", block_sum: bytes
         + bytes(4)
         + tail
     )
+
+
+XXH32_OF_ABC = (0x32D153FF).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        lz4_frame(0x68, size=(3).to_bytes(8, "little")),
+        lz4_frame(0x70, block_sum=XXH32_OF_ABC),
+        lz4_frame(0x64, tail=XXH32_OF_ABC),
+    ],
+    ids=["content size", "block checksum", "content checksum"],
+)
+def test_lz4_frames_of_other_writers_are_read(frame: bytes) -> None:
+    """Clients in other languages write what our own writer leaves out."""
+    assert decompress(Codec.LZ4, frame, 3) == b"abc"
+    assert decompress(Codec.LZ4, frame + b"what follows is not looked at", 3) == b"abc"
 
 
 @pytest.mark.parametrize("flags", [0x62, 0xA0, 0x20])
