@@ -29,15 +29,14 @@ class Events:
 
 
 class TestOnASimulatedDisk(StorageContract):
-    has_files = True
-    survives_crash = True
+    survives_restart = segment_files = simulated_disk = survives_crash = True
 
     def make_storage(self, runtime: FakeRuntime) -> LogStorage:
         return LocalStorage(runtime, ["/data", "/more"], Events())
 
 
 class TestOnARealDisk(StorageContract):
-    has_files = True
+    survives_restart = segment_files = True
 
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
@@ -46,6 +45,9 @@ class TestOnARealDisk(StorageContract):
 
     def make_storage(self, runtime: FakeRuntime) -> LogStorage:
         return LocalStorage(runtime, str(self.path / str(self.nodes)), Events())
+
+    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
+        return LocalStorage(runtime, directory, Events())
 
     def make_runtime(self, previous: FakeRuntime | None) -> FakeRuntime:
         if previous is None:
@@ -62,6 +64,7 @@ def test_a_long_random_life() -> None:
     run_machine(
         lambda: Node(kit.make_runtime, kit.make_storage).start(),
         restarts=True,
+        faults=True,
         power_cuts=True,
         examples=400,
         steps=50,

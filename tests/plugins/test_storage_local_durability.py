@@ -78,8 +78,7 @@ def syncs(node: Node) -> int:
 
 @pytest.mark.slow
 class TestTheContractWithASyncForEveryAck(StorageContract):
-    has_files = True
-    survives_crash = True
+    survives_restart = segment_files = simulated_disk = survives_crash = True
 
     # They wait for what has happened before the outcome here.
     test_a_sync_that_fails_takes_the_directory_offline = None  # type: ignore[assignment]

@@ -35,8 +35,7 @@ class OfMemory(StorageContract):
 
 
 class OfFiles(StorageContract):
-    has_files = True
-    survives_crash = True
+    survives_restart = segment_files = simulated_disk = survives_crash = True
 
     def make_storage(self, runtime: FakeRuntime) -> LogStorage:
         return LocalStorage(runtime, ["/data", "/more"], Events())

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from blumfeld.testing.embedded import EmbeddedBroker
 
 pytest.register_assert_rewrite(
     "blumfeld.testing.assignor_contract",
+    "blumfeld.testing.storage_compaction",
     "blumfeld.testing.storage_contract",
+    "blumfeld.testing.storage_crashes",
+    "blumfeld.testing.storage_directories",
     "blumfeld.testing.storage_durability",
     "blumfeld.testing.storage_machine",
     "blumfeld.testing.storage_node",
+    "blumfeld.testing.storage_real_disk",
     "blumfeld.testing.transport_contract",
 )
 
@@ -28,6 +34,28 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "blumfeld(config=…, storage=…): how the fixture `blumfeld` composes its EmbeddedBroker"
     )
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """List the promises of contract kits that no test of this run tried."""
+    skipped = [
+        report
+        for report in terminalreporter.stats.get("skipped", [])
+        if "not tried: " in str(report.longrepr)
+    ]
+    if not skipped:
+        return
+    from blumfeld.testing.not_tried import said_by, summary
+
+    left_out = []
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        said = said_by(reason)
+        if said is not None:
+            left_out.append((*said, report.nodeid.rpartition("::")[2].partition("[")[0]))
+    terminalreporter.section("promises that were not tried", sep="!", yellow=True, bold=True)
+    for line in summary(left_out):
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ class StorageCompaction(StorageKit):
         """And keeps everything."""
         if node.storage.compacts:
             pytest.skip("compacts")
+        self.need_segments(node)
         log.fill(1)
         with pytest.raises(NotImplementedError):
             log.log.compact(log.compaction())
@@ -265,7 +266,8 @@ class StorageCompaction(StorageKit):
     def test_a_bad_batch_leaves_the_log_as_it_was(self, node: Node) -> None:
         """The round fails with ``OSError``; everything else goes on."""
         log = self.compacted_log(node)
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
+        self.need_segment_files()
         spans, files = log.spans(), [info.files for info in log.log.segments()]
         path = files[1][0]
         node.runtime.disk.flip_bit(path, node.runtime.files.open(path, write=False).size() // 2)
@@ -280,7 +282,7 @@ class StorageCompaction(StorageKit):
     def test_a_full_disk_leaves_the_log_as_it_was(self, node: Node) -> None:
         """And when there is room again a round comes to its end."""
         log = self.compacted_log(node)
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         before, asked = contents(log), log.compaction()
         node.runtime.disk.room = 500
         ended = meanwhile(log)
@@ -293,7 +295,7 @@ class StorageCompaction(StorageKit):
     def test_what_was_cleaned_is_known_after_a_restart(self, node: Node) -> None:
         """The end of the head, and its records."""
         log = self.compacted_log(node)
-        self.need_files(node)
+        self.need_restart()
         log.compact()
         before, cleaned = contents(log), log.log.cleaned_end_offset
         assert cleaned > 0
@@ -310,7 +312,7 @@ class StorageCompaction(StorageKit):
         log.log.truncate_to(20)
         assert log.log.cleaned_end_offset <= log.log.written_end_offset <= 20
         log.append(keyed_batch((b"k1", b"behind the cut")))
-        if self.has_files:
+        if self.survives_restart:
             node.stop()
             log = node.restart().open(index_interval_bytes=100, cleanup_policy="compact")
             assert log.log.cleaned_end_offset <= 20
@@ -324,7 +326,8 @@ class StorageCompaction(StorageKit):
     def test_a_cut_lowers_it_before_anything_is_written_behind(self, node: Node) -> None:
         """Or a crash would leave new records that count as clean: tombstones among them would go too early."""
         log = self.compacted_log(node)
-        self.need_files(node, simulated=True)
+        self.need_restart()
+        self.need_simulated_disk(node)
         log.compact()
         node.runtime.run_turn()
         log.log.truncate_to(20)

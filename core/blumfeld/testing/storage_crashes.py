@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from blumfeld.testing.crash.points import try_points
 from blumfeld.testing.storage_kit import StorageKit
 from blumfeld.testing.storage_node import Node
@@ -17,9 +15,7 @@ class StorageCrashes(StorageKit):
 
     def test_no_crash_loses_what_was_promised(self, node: Node) -> None:
         """Killed, or its power cut, in the middle of everything that a log may do; and again while it recovers."""
-        if not self.survives_crash:
-            pytest.skip("does not survive a crash")
-        self.need_files(node, simulated=True)
+        self.need_crash(node)
         outcome = try_points(self.make_storage, limit=CRASH_POINTS)
         assert outcome.failures == []
         assert outcome.points == CRASH_POINTS

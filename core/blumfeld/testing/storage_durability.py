@@ -23,7 +23,7 @@ class StorageDurability(StorageKit):
 
     def test_everything_is_there_after_a_clean_stop(self, node: Node) -> None:
         """Without recovery: nothing is walked."""
-        self.need_files(node)
+        self.need_restart()
         log = node.open(segment_bytes=2000, index_interval_bytes=200)
         log.fill(*[3] * 50)
         log.log.aux.write("note", b"kept")
@@ -45,7 +45,8 @@ class StorageDurability(StorageKit):
 
     def test_everything_written_survives_the_process(self, node: Node) -> None:
         """``kill -9``: recovery walks over it and loses nothing."""
-        self.need_files(node, simulated=True)
+        self.need_restart()
+        self.need_simulated_disk(node)
         log = node.open(segment_bytes=2000)
         log.fill(*[3] * 50)
         before = log.read_all()
@@ -54,31 +55,29 @@ class StorageDurability(StorageKit):
         assert node.storage.previous_broker_epoch() == -1
         log = node.open(segment_bytes=2000)
         assert log.read_all() == before
-        assert node.listener.recoveries[-1][1] <= 150
+        assert all(next_offset <= 150 for _, next_offset in node.listener.recoveries)
 
     def test_another_cluster_or_node_is_refused(self, node: Node) -> None:
         """A directory belongs to one node of one cluster."""
-        self.need_files(node)
+        self.need_restart()
         node.stop()
         for cluster_id, node_id in (("other-cluster", 7), ("kit-cluster", 8)):
             other = Node(lambda _: self.make_runtime(node.runtime), self.make_storage)
-            with pytest.raises(ValueError, match="directory is of"):
+            with pytest.raises(ValueError, match=r"."):
                 other.start(cluster_id, node_id)
         node.restart()
 
     def test_two_storages_on_one_directory_are_refused(self, node: Node) -> None:
         """The second start fails, the first serves on."""
-        self.need_files(node)
+        self.need_restart()
         second = self.make_storage(node.runtime)
-        with pytest.raises(OSError, match=r"lock|Lock|Resource"):
+        with pytest.raises(OSError, match=r"."):
             node.runtime.run(second.start("kit-cluster", 7))
         node.open().fill(1)
 
     def test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed(self, node: Node) -> None:
         """The log ends at a batch's edge, no earlier than the flushed end, and goes on from there."""
-        if not self.survives_crash:
-            pytest.skip("does not survive a crash")
-        self.need_files(node, simulated=True)
+        self.need_crash(node)
         for seed in CRASH_SEEDS:
             crashing = Node(self.make_runtime, self.make_storage).start()
             flushed, written = _live(crashing.open(segment_bytes=900, index_interval_bytes=100), seed)
@@ -101,9 +100,7 @@ class StorageDurability(StorageKit):
         self, node: Node, cut: Adversary
     ) -> None:
         """A log that begins anew where it ended: the old records or the new ones, not both as one log."""
-        if not self.survives_crash:
-            pytest.skip("does not survive a crash")
-        self.need_files(node, simulated=True)
+        self.need_crash(node)
         log = node.open()
         log.fill(3, 3)
         log.flush()
@@ -117,11 +114,16 @@ class StorageDurability(StorageKit):
     @pytest.mark.parametrize("short_bytes", [None, 0, 1, 70, 150])
     def test_a_failed_or_short_write_is_undone(self, node: Node, log: Log, short_bytes: int | None) -> None:
         """All that was placed is gone, the file is cut back, and the next write takes the same offsets."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log.fill(2)
         size = log.log.size_bytes()
         node.runtime.disk.inject(
-            Fault(operation="pwritev", path_part=".log", short_bytes=short_bytes, error_number=errno.ENOSPC)
+            Fault(
+                operation="pwritev",
+                path_part=log.record_files,
+                short_bytes=short_bytes,
+                error_number=errno.ENOSPC,
+            )
         )
         outcome = log.append(make_batch(3), make_batch(1))
         assert outcome.written_end_offset == 2
@@ -136,10 +138,10 @@ class StorageDurability(StorageKit):
 
     def test_what_a_failed_write_left_is_found_by_no_recovery(self, node: Node, log: Log) -> None:
         """Its first batch is whole in the file, and its producer was told that it is not there."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log.fill(2)
         whole = make_batch(3)
-        fault = Fault(operation="pwritev", path_part=".log", short_bytes=whole.size_bytes)
+        fault = Fault(operation="pwritev", path_part=log.record_files, short_bytes=whole.size_bytes)
         node.runtime.disk.inject(fault)
         assert log.append(whole, make_batch(1)).error is not None
         node.crash(power_cut=False)
@@ -147,10 +149,11 @@ class StorageDurability(StorageKit):
 
     def test_what_was_written_before_a_roll_in_the_same_turn_stays(self, node: Node) -> None:
         """The outcome says up to where."""
-        self.need_files(node, simulated=True)
+        self.need_segments(node)
+        self.need_simulated_disk(node)
         log = node.open(segment_bytes=400)
         node.runtime.disk.inject(
-            Fault(operation="pwritev", path_part=".log", nth=2, error_number=errno.ENOSPC)
+            Fault(operation="pwritev", path_part=log.record_files, nth=2, error_number=errno.ENOSPC)
         )
         outcome = log.append(*[make_batch(2, value_bytes=100) for _ in range(4)])
         assert outcome.error is not None
@@ -160,7 +163,7 @@ class StorageDurability(StorageKit):
 
     def test_a_sync_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
         """It is never retried as if it had worked."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log.fill(2)
         node.runtime.disk.inject(Fault(operation="fdatasync"))
         with pytest.raises(OSError, match="error"):
@@ -176,10 +179,10 @@ class StorageDurability(StorageKit):
 
     def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
         """Nobody knows what the file holds."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log.fill(2)
-        node.runtime.disk.inject(Fault(operation="pwritev", path_part=".log"))
-        node.runtime.disk.inject(Fault(operation="truncate", path_part=".log"))
+        node.runtime.disk.inject(Fault(operation="pwritev", path_part=log.record_files))
+        node.runtime.disk.inject(Fault(operation="truncate", path_part=log.record_files))
         assert log.append(make_batch()).error is not None
         _all_raise(log)
         node.runtime.crash(power_cut=False)
@@ -188,7 +191,7 @@ class StorageDurability(StorageKit):
 
     def test_a_full_disk_costs_what_does_not_fit(self, node: Node, log: Log) -> None:
         """Nothing that was acknowledged; and when there is room again it goes on, also over a crash."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log.fill(2, 3)
         for room in (0, 1, 40, 200):
             before = log.spans()
@@ -207,17 +210,18 @@ class StorageDurability(StorageKit):
 
     def test_cold_bytes_are_not_waited_for_on_the_loop(self, node: Node) -> None:
         """A read, or a look-up by time, of what isn't in memory completes later; then it is as any other."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log = node.open(segment_bytes=4000, index_interval_bytes=500)
         for n in range(100):
             log.append(make_batch(3, timestamp_ms=TIME_MS + n, seed=n))
-        disk, active = node.runtime.disk, log.log.segments()[-1].base_offset
+        disk = node.runtime.disk
+        active = log.log.segments()[-1].base_offset if node.has_segments else log.log.written_end_offset
         batches = [batch for batch in log.read_all() if batch.next_offset <= active]
         waited = 0
 
         def chill() -> None:
             node.runtime.advance(60_000)  # a storage may take for granted what it read a moment ago
-            disk.chill(".log")
+            disk.chill(log.record_files)
             disk.cold_reads = 0
 
         for number, batch in enumerate(batches[::7]):
@@ -238,24 +242,24 @@ class StorageDurability(StorageKit):
 
     def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
         """An ack then means the device, as with Kafka."""
-        self.need_files(node, simulated=True)
+        self.need_simulated_disk(node)
         log = node.open(flush_messages=3)
         outcomes: list[int] = []
         for count in (2, 2, 1):
             log.log.place(make_batch(count), 0)
             log.log.write(lambda outcome: outcomes.append(outcome.written_end_offset))
-        assert outcomes == [2]
+        assert outcomes == [2] or log.log.flushed_end_offset == 5, "an outcome came before its sync"
         node.runtime.run_turn()
         assert outcomes == [2, 4, 5]
         assert log.log.flushed_end_offset == 5
 
     def test_flush_ms_flushes_after_that_time(self, node: Node) -> None:
         """And not before."""
-        self.need_files(node)
         log = node.open(flush_ms=500)
         log.fill(2)
+        flushes_at_once = log.log.flushed_end_offset == 2
         node.runtime.advance(499)
-        assert log.log.flushed_end_offset == 0
+        assert log.log.flushed_end_offset == 0 or flushes_at_once
         node.runtime.advance(2)
         assert log.log.flushed_end_offset == 2
 
@@ -280,7 +284,8 @@ def _all_raise(log: Log) -> None:
         if outcome.error is not None:
             raise outcome.error
 
-    uses: list[Callable[[], object]] = [write, it.flush, it.roll, it.segments]
+    uses: list[Callable[[], object]] = [write, it.flush]
+    uses += [it.roll, it.segments] if log.node.has_segments else []
     uses += [lambda: it.read(0, 1, 1, True), lambda: it.truncate_to(0)]
     for use in uses:
         with pytest.raises(OSError, match=r".") as raised:

@@ -39,6 +39,7 @@ class LogMachine(RuleBasedStateMachine):
 
     make_node: Callable[[], Node]
     restarts = False
+    faults = False
     power_cuts = False
 
     def __init__(self) -> None:
@@ -88,11 +89,13 @@ class LogMachine(RuleBasedStateMachine):
         self.end = self.placed[-1].next_offset if self.placed else self.end
         self.placed = []
 
-    @precondition(lambda self: self.node.is_simulated and type(self).restarts and self.placed)
+    @precondition(lambda self: type(self).faults and self.placed)
     @rule(short=st.sampled_from([None, 0, 1, 61, 300]))
     def write_fails(self, short: int | None) -> None:
         """The disk is full, at once or within the write; what does not fit is gone, and the same offsets come again."""
-        full = Fault(operation="pwritev", path_part=".log", short_bytes=short, error_number=errno.ENOSPC)
+        full = Fault(
+            operation="pwritev", path_part=self.log.record_files, short_bytes=short, error_number=errno.ENOSPC
+        )
         self.node.runtime.disk.inject(full)
         outcome = self.log.write()
         self.node.runtime.disk.heal()
@@ -114,7 +117,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         """Seal the active segment."""
-        self.log.log.roll()
+        self.log.roll()
 
     # Cut
 
@@ -149,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         self._ends_at(0)
         self.written, self.older = [], []
         self.start = self.end = start
-        self.cleaned = self.log.log.cleaned_end_offset
+        self.cleaned = self.log.cleaned_end_offset
         assert self.cleaned <= start
         if self.power_cuts:
             self.flush()
@@ -160,7 +163,8 @@ class LogMachine(RuleBasedStateMachine):
         """DeleteRecords, then retention of whole segments."""
         offset = min(self.start + ahead, self.end)
         self.log.log.advance_log_start(offset)
-        self.log.log.drop_segments(offset)
+        if self.node.has_segments:
+            self.log.log.drop_segments(offset)
         self.start = offset
 
     # Compact, move
@@ -181,7 +185,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         if model.removed:
             self.older.append(before)
-        self.cleaned = self.log.log.cleaned_end_offset
+        self.cleaned = self.log.cleaned_end_offset
         self.holes_to = max(self.holes_to, self.cleaned)
         assert self.cleaned >= asked.first_dirty_offset
 
@@ -248,7 +252,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
         """Stop and start, or die and recover."""
-        if clean or not self.node.is_simulated:
+        if clean or not type(self).faults:
             self.node.stop()
             self.node.restart()
             self.flushed = self.end
@@ -257,9 +261,9 @@ class LogMachine(RuleBasedStateMachine):
             self.node.runtime.run_turn()
             self.node.crash(power_cut=False)
         self._open()
-        assert self.log.log.cleaned_end_offset <= self.end
+        assert self.log.cleaned_end_offset <= self.end
         if clean:
-            assert self.log.log.cleaned_end_offset == self.cleaned
+            assert self.log.cleaned_end_offset == self.cleaned
 
     @precondition(lambda self: type(self).power_cuts)
     @rule(how=st.sampled_from(list(Adversary)) | st.integers(0, 1 << 30), checkpoint=st.booleans())
@@ -281,7 +285,7 @@ class LogMachine(RuleBasedStateMachine):
         self.older = []
         self.start, self.end = start, end
         self.holes_to = end
-        self.cleaned = it.cleaned_end_offset
+        self.cleaned = self.log.cleaned_end_offset
         assert self.cleaned <= end
         for name in NAMES:
             there = it.aux.read(name)
@@ -318,10 +322,11 @@ class LogMachine(RuleBasedStateMachine):
         expected = [batch for batch in self.written if batch.next_offset > self.start]
         wrong = difference(found, expected)
         assert wrong is None, wrong
-        infos = it.segments()
-        assert infos[-1].next_offset == self.end
-        assert all(a.next_offset == b.base_offset for a, b in pairwise(infos))
-        assert it.size_bytes() == sum(s.size_bytes for s in infos)
+        if self.node.has_segments:
+            infos = it.segments()
+            assert infos[-1].next_offset == self.end
+            assert all(a.next_offset == b.base_offset for a, b in pairwise(infos))
+            assert it.size_bytes() == sum(s.size_bytes for s in infos)
         assert {name: it.aux.read(name) for name in NAMES} == {name: self.aux.get(name) for name in NAMES}
 
     @precondition(lambda self: self.written)
@@ -350,7 +355,7 @@ class LogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Stop cleanly: every descriptor is given back."""
         self.node.stop()
-        if self.node.is_simulated:
+        if type(self).faults:
             assert (self.node.runtime.disk.open_files, self.node.runtime.disk.open_regions) == (0, 0)
 
 
@@ -362,12 +367,18 @@ def run_machine(
     make_node: Callable[[], Node],
     *,
     restarts: bool,
+    faults: bool,
     power_cuts: bool,
     examples: int = 40,
     steps: int = 25,
 ) -> None:
-    """Run the machine on fresh nodes; with ``power_cuts`` their disk is simulated."""
-    settings_of = {"make_node": staticmethod(make_node), "restarts": restarts, "power_cuts": power_cuts}
+    """Run the machine on fresh nodes; with ``faults`` and ``power_cuts`` their disk is simulated."""
+    settings_of = {
+        "make_node": staticmethod(make_node),
+        "restarts": restarts,
+        "faults": faults,
+        "power_cuts": power_cuts,
+    }
     machine = type("Machine", (LogMachine,), settings_of)
     run_state_machine_as_test(
         machine,

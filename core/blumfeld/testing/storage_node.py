@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
@@ -153,6 +154,11 @@ class Node:
         """Whether the disk is in memory, can be crashed, and has faults."""
         return isinstance(self.runtime.files, FakeFiles)
 
+    @property
+    def has_segments(self) -> bool:
+        """Whether its logs are kept in segments."""
+        return hasattr(self.storage.log_class, "drop_segments")
+
     def start(self, cluster_id: str = CLUSTER_ID, node_id: int = NODE_ID) -> Node:
         """Start the storage."""
         self.runtime.run(self.storage.start(cluster_id, node_id))
@@ -212,6 +218,22 @@ class Log:
     def __init__(self, node: Node, log: PartitionLog) -> None:
         self.node = node
         self.log = cast("SegmentedLog", log)
+
+    @property
+    def record_files(self) -> str:
+        """What paths of files that hold records have in common, as far as the storage says; "" is in every path."""
+        files = self.log.segments()[-1].files if self.node.has_segments else ()
+        return os.path.splitext(files[0])[1] if files else ""
+
+    @property
+    def cleaned_end_offset(self) -> int:
+        """Below it compaction was; 0 for a log that has no segments."""
+        return self.log.cleaned_end_offset if self.node.has_segments else 0
+
+    def roll(self) -> None:
+        """Seal the active segment, where there are segments."""
+        if self.node.has_segments:
+            self.log.roll()
 
     def write(self) -> WriteOutcome:
         """Write what is placed, and wait for the outcome."""
@@ -318,7 +340,7 @@ class Log:
             answer = it.read(offset, 1000, it.written_end_offset, True)
             batches = _batches(await answer if isinstance(answer, Completion) else answer)
             if not batches:
-                assert holes or offset < it.cleaned_end_offset, (
+                assert holes or offset < self.cleaned_end_offset, (
                     f"nothing can be read at {offset}, before the end {it.written_end_offset}"
                 )
                 break  # compaction took the last ones before a cut

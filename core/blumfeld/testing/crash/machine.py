@@ -186,7 +186,7 @@ class Machine:
     def roll(self, replica: Replica) -> None:
         """Seal the active segment."""
         log, _ = replica.open
-        self.do(log.log.roll)
+        self.do(log.roll)
         self.do(self.node.runtime.run_turn)
 
     def truncate(self, replica: Replica, offset: int) -> None:
@@ -209,7 +209,8 @@ class Machine:
         replica.ledger.start_asked = max(replica.ledger.start_asked, offset)
         self.do(lambda: log.log.advance_log_start(offset))
         self.do(lambda: state.log_start_moved(offset))
-        self.do(lambda: log.log.drop_segments(offset))
+        if self.node.has_segments:
+            self.do(lambda: log.log.drop_segments(offset))
         self.do(lambda: state.log_start_moved(log.log.log_start_offset))
 
     def compact(self, replica: Replica, *, first_dirty_offset: int | None = None) -> None:
@@ -322,9 +323,9 @@ class Machine:
             branch = ledger.check(found, power_cut=self.power_was_cut)
             ledger.survived(branch, found, power_cut=self.power_was_cut)
             log, _ = replica.open
-            if log.log.cleaned_end_offset > ledger.cleaned.end_offset:
+            if log.cleaned_end_offset > ledger.cleaned.end_offset:
                 raise Broken(
-                    f"{replica.partition}: is said to be clean to {log.log.cleaned_end_offset}, "
+                    f"{replica.partition}: is said to be clean to {log.cleaned_end_offset}, "
                     f"and is to {ledger.cleaned.end_offset}"
                 )
             if not ledger.cut_undone:

@@ -1,0 +1,79 @@
+"""One process's life on the real disk: opens the log, says what it finds, appends and says what was acknowledged.
+
+What it says it writes to a pipe at once, a line each, so that it is known whenever the process dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.kernel.real_files import RealFiles
+from blumfeld.spi.storage import LogStorage
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.storage_node import Log, Node, make_batch
+
+MakeIn = Callable[[FakeRuntime, str], LogStorage]
+"""Makes the storage in a directory: ``StorageKit.make_storage_in``."""
+
+NOTE = "a-note"
+VALUE_BYTES = 150
+
+
+class Life:
+    """A started storage with one open log."""
+
+    def __init__(self, make: MakeIn, directory: str, seed: int, fd: int) -> None:
+        self._fd = fd
+        self._seed = seed * 10_000
+        node = Node(lambda _: FakeRuntime(seed, files=RealFiles()), lambda runtime: make(runtime, directory))
+        self.log: Log = node.start().open(index_interval_bytes=200)
+        self.appended = 0
+
+    def say(self, word: str, *values: Any) -> None:
+        """A line, at once."""
+        os.write(self._fd, " ".join([word, *map(str, values)]).encode() + b"\n")
+
+    def tell_what_is_there(self) -> None:
+        """``found`` for each batch, ``there`` with the small file, which ends it."""
+        for batch in self.log.read_all():
+            self.say("found", batch.base_offset, batch.next_offset, digest(batch.data))
+        note = self.log.log.aux.read(NOTE)
+        self.say("there", self.log.log.written_end_offset, "-" if note is None else note.decode())
+
+    def append(self, count: int = 1) -> bool:
+        """``placed`` for each batch, then ``acked``, or ``refused``; whether it was acknowledged."""
+        log = self.log.log
+        try:
+            for n in range(count):
+                self.appended += 1
+                batch = make_batch(1 + n % 2, seed=self._seed + self.appended, value_bytes=VALUE_BYTES)
+                log.place(batch, 0)
+                self.say("placed", batch.base_offset, batch.next_offset, digest(bytes(batch.data)))
+            outcome = self.log.write()
+        except OSError as error:
+            self.say("refused", log.written_end_offset, repr(error))
+            return False
+        if outcome.error is not None:
+            self.say("refused", outcome.written_end_offset, repr(outcome.error))
+            return False
+        self.say("acked", outcome.written_end_offset)
+        return True
+
+    def note(self, number: int) -> None:
+        """A small file beside the log."""
+        self.say("noting", number)
+        self.log.log.aux.write(NOTE, b"%d" % number)
+        self.say("noted", number)
+
+    def flush(self) -> None:
+        """``asked``, then ``flushed``."""
+        self.say("asked", self.log.log.written_end_offset)
+        self.say("flushed", self.log.flush())
+
+
+def digest(data: bytes) -> str:
+    """Short, and other for other bytes."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
