@@ -65,7 +65,7 @@ class SqliteLog:
         self.directory_id = DIRECTORY_ID
         self.aux: AuxFiles = SqliteAux(self)
         (end,) = self.database.execute("select coalesce(max(next), 0) from batches").fetchone()
-        self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = end
+        self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = int(end)
         self._storage = storage
         self._placed: list[RecordBatch] = []
 
@@ -121,7 +121,7 @@ class SqliteLog:
 
     def size_bytes(self) -> int:
         (size,) = self.database.execute("select coalesce(sum(length(data)), 0) from batches").fetchone()
-        return size  # type: ignore[no-any-return]
+        return int(size)
 
     def close(self) -> None:
         self._placed = []
