@@ -35,6 +35,8 @@ LOWER_CASE_DEFAULTS = {
     "ssl.client.auth",
 }
 MORE_ALLOWED = {
+    # Kafka looks at this one when it starts, not when it reads its configuration.
+    "offsets.topic.compression.codec": ("0", "1", "2", "3", "4"),
     "ssl.client.auth": ("required", "requested", "none"),
     "sasl.oauthbearer.assertion.algorithm": ("ES256", "RS256"),
 }
@@ -74,7 +76,11 @@ def flags_of(entry: dict[str, Any], internal: bool) -> str:
             ("r", entry["default"] == "<required>"),
             ("d", entry["type"] == "LIST" and listed),
             ("e", entry["type"] == "LIST" and may_be_empty),
-            ("c", "oneOfCaseInsensitive" in entry or entry["name"] in MORE_ALLOWED),
+            (
+                "c",
+                "oneOfCaseInsensitive" in entry
+                or (entry["name"] in MORE_ALLOWED and entry["type"] == "STRING"),
+            ),
         )
         if is_set
     )

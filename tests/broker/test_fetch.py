@@ -402,6 +402,17 @@ def test_an_incremental_answer_holds_only_what_changed(broker: BrokerHarness) ->
     assert client.fetch(1, offset=1) == []
 
 
+@pytest.mark.parametrize("slots", [0, 1, 2])
+def test_there_are_as_many_sessions_as_slots(slots: int) -> None:
+    """max.incremental.fetch.session.cache.slots; a client beyond it fetches without a session."""
+    broker = BrokerHarness({"max.incremental.fetch.session.cache.slots": slots})
+    broker.create_topic("t", 2)
+    clients = [Client(broker) for _ in range(3)]
+    for client in clients:
+        client.fetch(0)
+    assert [client.session_id > 0 for client in clients] == [nth < slots for nth in range(3)]
+
+
 def test_who_gave_data_is_served_last_next_time(broker: BrokerHarness) -> None:
     fill(broker)
     fill(broker, partition=1)

@@ -11,6 +11,7 @@ from blumfeld.coordinator.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.offset_commit import (
@@ -29,8 +30,8 @@ from tests.coordinator.test_offsets import commit_request
 class Grouped(BrokerHarness):
     """A broker with classic groups, their topic of one partition, and a topic ``t``."""
 
-    def __init__(self, storage: PlainStorage | None = None, **configs: str) -> None:
-        config = {"group.initial.rebalance.delay.ms": 0}
+    def __init__(self, storage: PlainStorage | None = None, codec: int = 0, **configs: str) -> None:
+        config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.compression.codec": codec}
         super().__init__(config, group_protocols=[ClassicGroupProtocol()], storage=storage)
         self.create_topic(OFFSETS_TOPIC, 1, **configs)
         self.create_topic("t", 4)
@@ -103,6 +104,17 @@ def test_a_restart_finds_what_was_committed() -> None:
     storage = PlainStorage()
     broker = Grouped(storage)
     broker.commit(7)
+    broker.stop()
+    assert Grouped(storage).fetch() == [7]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_batches_of_offsets_have_the_codec_of_the_configuration(codec: Codec) -> None:
+    """offsets.topic.compression.codec; and a start reads what it wrote."""
+    storage = PlainStorage()
+    broker = Grouped(storage, codec)
+    broker.commit(7)
+    assert [batch.codec for batch in broker.offsets_log.batches(0)] == [codec]
     broker.stop()
     assert Grouped(storage).fetch() == [7]
 

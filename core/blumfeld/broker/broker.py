@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from blumfeld.broker.cleaner import Cleaner
+from blumfeld.broker.config_warnings import ConfigWarnings
 from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.lifecycle import Lifecycle
@@ -20,7 +21,7 @@ from blumfeld.broker.partitions import Partition
 from blumfeld.broker.peer_client import TransportPeerClient
 from blumfeld.broker.upkeep import Upkeep
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
-from blumfeld.spi.config import BrokerConfig, TopicConfig
+from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, Feature, Metric
@@ -84,7 +85,10 @@ class Broker:
         )
         self.replicas = self.partitions
         self.peers = TransportPeerClient(composition)
-        self.fetch_sessions = FetchSessions(lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1)
+        self.fetch_sessions = FetchSessions(
+            lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1,
+            self.config.int("max.incremental.fetch.session.cache.slots"),
+        )
         self.lifecycle = Lifecycle(composition)
         self.log_directories = LogDirectories(self)
         several = several_directories(composition.storage)
@@ -92,6 +96,7 @@ class Broker:
             several.watch(self.log_directories)
         self._upkeep = Upkeep(self)
         self._cleaner = Cleaner(self)
+        self._config_warnings = ConfigWarnings(self)
         self._dispatchers = {
             kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
             for kind in LISTENER_KINDS
@@ -203,7 +208,7 @@ class Broker:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """What holds for a topic now."""
-        return TopicConfig(self.image.config(TOPIC_RESOURCE, topic), self.config)
+        return TopicConfig.stored(self.image.config(TOPIC_RESOURCE, topic), self.config)
 
     def topic_image(self, name: str, topic_id: bytes, by_id: bool) -> TopicImage | None:
         """A topic, by its id or its name."""
@@ -249,6 +254,7 @@ class Broker:
         await self.partitions.settled()
         self._upkeep.start()
         self._cleaner.start()
+        self._config_warnings.start()
         await self.lifecycle.register()
 
     async def stop(self) -> None:
@@ -256,6 +262,7 @@ class Broker:
         await self.lifecycle.shut_down()
         self._upkeep.stop()
         self._cleaner.stop()
+        self._config_warnings.stop()
         self.log_directories.stop()
         if self._groups is not None:
             self._groups.stop()
@@ -299,6 +306,7 @@ class Broker:
             hook.blumfeld_leader_changed(partition=at, image=partition)
 
     def _configs_changed(self, delta: ImageDelta) -> None:
+        self._config_warnings.changed(delta.configs_changed)
         own = str(self.node_id)
         if any(kind == BROKER_RESOURCE and name in ("", own) for kind, name in delta.configs_changed):
             self._reconfigure()
@@ -310,6 +318,6 @@ class Broker:
 
     def _reconfigure(self) -> None:
         self.config = self.composition.config.with_overrides(
-            dynamic_default=self.image.config(BROKER_RESOURCE, ""),
-            dynamic=self.image.config(BROKER_RESOURCE, str(self.node_id)),
+            dynamic_default=usable(BROKER_CONFIGS, self.image.config(BROKER_RESOURCE, "")),
+            dynamic=usable(BROKER_CONFIGS, self.image.config(BROKER_RESOURCE, str(self.node_id))),
         )

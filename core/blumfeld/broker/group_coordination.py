@@ -21,6 +21,7 @@ from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.compression import Codec
 from blumfeld.wire.control_records import ControlType, control_type_of
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import uuid_text
@@ -80,9 +81,10 @@ def fitting(items: Sequence[CoordinatorRecord], bytes_max: int) -> list[Sequence
 class PartitionCoordinatorLog:
     """A partition of an internal topic, as a shard's host writes and replays it: implements ``CoordinatorLog``."""
 
-    def __init__(self, partition: Partition, runtime: Runtime) -> None:
+    def __init__(self, partition: Partition, runtime: Runtime, codec: Codec = Codec.NONE) -> None:
         self._partition = partition
         self._runtime = runtime
+        self._codec = codec
 
     def append(
         self, items: Sequence[CoordinatorRecord], producer: Producer | None = None
@@ -119,6 +121,7 @@ class PartitionCoordinatorLog:
                 Record(offset=at, timestamp=now_ms, key=item.key, value=item.value)
                 for at, item in enumerate(items)
             ],
+            codec=self._codec,
             producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
             producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
             base_sequence=NO_SEQUENCE if producer is None else 0,
@@ -199,6 +202,7 @@ class GroupCoordination:
         self._protocols = protocols
         self._image = image
         self._transactions = transactions
+        self._codec = Codec(config.int("offsets.topic.compression.codec"))
         self._epochs: dict[int, int] = {}
         """Leader epoch in which each partition's shard was built."""
         self.coordinator = Coordinator(runtime, events, self._new_shard, self._partition_count)
@@ -250,7 +254,7 @@ class GroupCoordination:
             self._resign(index)
         elif self._epochs.get(index) != partition.leader_epoch:
             self._epochs[index] = partition.leader_epoch
-            self.coordinator.elected(index, PartitionCoordinatorLog(partition, self._runtime))
+            self.coordinator.elected(index, PartitionCoordinatorLog(partition, self._runtime, self._codec))
 
     def _removed(self, partition: Partition) -> None:
         if partition.partition.topic == OFFSETS_TOPIC:

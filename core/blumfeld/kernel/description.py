@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs, Render
+from blumfeld.kernel.kafka_config import keys_without_effect
 from blumfeld.kernel.node import MakeBroker, Node, make_broker
 from blumfeld.kernel.plan import Plan
-from blumfeld.spi.config import Source
+from blumfeld.spi.config import BROKER_CONFIGS, Source
+from blumfeld.spi.config_effects import effect_of
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY
 
@@ -72,6 +74,11 @@ def _lines(node: Node) -> Iterator[str]:
         yield ""
         yield "configuration, other than Kafka's defaults"
         yield from _table(configured)
+    ineffective = list(_ineffective_rows(node.plan))
+    if ineffective:
+        yield ""
+        yield "configuration without effect here"
+        yield from _table(ineffective)
     yield ""
     yield "this build does not"
     yield from _table(_missing_rows(node))
@@ -130,6 +137,11 @@ def _config_rows(node: Node) -> Iterator[tuple[str, ...]]:
     for name in sorted(node.plan.manifest.config):
         shown = next((s.value for s in config.synonyms(name) if s.source is Source.STATIC_BROKER), None)
         yield (name, "hidden" if shown is None else shown)
+
+
+def _ineffective_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for name in keys_without_effect(plan.manifest):
+        yield (name, effect_of(BROKER_CONFIGS.find(name)).where)
 
 
 def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:

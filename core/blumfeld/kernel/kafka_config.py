@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from blumfeld.kernel.manifest import Manifest
 from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
-from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, ConfigError, UnknownConfigError, parse
+from blumfeld.spi.config import (
+    BROKER_CONFIGS,
+    BrokerConfig,
+    ConfigDef,
+    ConfigError,
+    Given,
+    UnknownConfigError,
+    parse,
+)
+from blumfeld.spi.config_defs import LISTENER_PREFIX
 from blumfeld.spi.transport import Limits, Listener
+
+PROTOCOL_MAP = "listener.security.protocol.map"
+_SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
 
 
 def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str) -> BrokerConfig:
     """The broker's static configuration.
 
-    :raises ManifestError: every key of ``[config]`` that Kafka doesn't have, or whose value it refuses
+    :raises ManifestError: every key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or that would
+        promise something that this build doesn't do; and every listener that isn't to speak PLAINTEXT
     """
-    problems = []
+    problems = list(_protocol_problems(manifest, listeners))
     for key, value in manifest.config.items():
         try:
-            parse(BROKER_CONFIGS.find(key), value)
+            defn = BROKER_CONFIGS.find(key)
+            parse(defn, value)
+            _check_effect(defn, key, value, listeners)
         except UnknownConfigError as error:
             allowed = "Kafka's broker keys"
             if error.close:
@@ -30,6 +46,48 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str
     if problems:
         raise ManifestError(source, problems)
     return BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
+
+
+def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener]) -> None:
+    from blumfeld.spi.config_effects import (
+        check_effect,
+        check_listener_key,
+    )  # without [config] no table is needed
+
+    check_effect(defn, value)
+    check_listener_key(defn, key, value)
+    prefixes = [f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners]
+    if key != defn.name and not any(key == prefix + defn.name for prefix in prefixes):
+        allowed = "the prefix of a listener of this node: " + " or ".join(prefixes)
+        raise ConfigError(key, value, allowed)
+
+
+def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Iterator[Problem]:
+    """A listener here speaks PLAINTEXT. A name or a mapping that says otherwise would hide an open door."""
+    for nth, listener in enumerate(listeners):
+        if listener.name in _SECURE_PROTOCOLS:
+            found = f"{shown(listener.name)}, which names a security protocol"
+            yield Problem(f"network.listeners[{nth}].name", found, f"another name: {_PLAINTEXT_ONLY}")
+    given = manifest.config.get(PROTOCOL_MAP)
+    if not isinstance(given, str):
+        return
+    path, names = f'config."{PROTOCOL_MAP}"', {listener.name for listener in listeners}
+    for entry in given.split(",") if given.strip() else ():
+        name, colon, protocol = (part.strip() for part in entry.partition(":"))
+        if not name or not colon or protocol not in ("PLAINTEXT", *_SECURE_PROTOCOLS):
+            protocols = ", ".join(("PLAINTEXT", *_SECURE_PROTOCOLS))
+            yield Problem(path, shown(entry), f"LISTENER:PROTOCOL, the protocol one of {protocols}")
+        elif protocol != "PLAINTEXT" and (name in names or name != protocol):
+            yield Problem(path, shown(entry), f"{name}:PLAINTEXT: {_PLAINTEXT_ONLY}")
+
+
+def keys_without_effect(manifest: Manifest) -> list[str]:
+    """The keys of ``[config]`` that are taken and change nothing."""
+    if not manifest.config:
+        return []
+    from blumfeld.spi.config_effects import WITHOUT, effect_of
+
+    return [key for key in manifest.config if effect_of(BROKER_CONFIGS.find(key)).effect == WITHOUT]
 
 
 def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str, Any]:
@@ -62,12 +120,14 @@ def _address(listener: Listener, host: str, port: int) -> str:
     return f"{listener.name}://{bracketed}:{port}"
 
 
-def transport_limits(config: BrokerConfig) -> Limits:
-    """The limits of every listener, by Kafka's names."""
+def transport_limits(config: BrokerConfig, listener: str) -> Limits:
+    """The limits of a listener, by Kafka's names."""
+    own = f"{LISTENER_PREFIX}{listener.lower()}."
     return Limits(
         frame_bytes_max=config.int("socket.request.max.bytes"),
         idle_ms_max=config.int("connections.max.idle.ms"),
         connections_max=config.int("max.connections"),
+        listener_connections_max=config.int(f"{own}max.connections"),
         connections_per_ip_max=config.int("max.connections.per.ip"),
         listen_backlog=config.int("socket.listen.backlog.size"),
     )

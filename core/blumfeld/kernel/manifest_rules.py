@@ -18,21 +18,6 @@ PORT_MAX = 65_535
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
 _NOT_ROUTABLE = ("", "0.0.0.0", "::")
 
-CONFIG_OF_SECTIONS = {
-    "advertised.listeners": "network.listeners[].advertised",
-    "broker.id": "node.id",
-    "broker.rack": "node.rack",
-    "controller.listener.names": "network.listeners[].kind",
-    "inter.broker.listener.name": "network.listeners[].inter_broker",
-    "listeners": "network.listeners",
-    "log.dir": "node.data_dir",
-    "log.dirs": "node.data_dirs",
-    "metadata.log.dir": "node.data_dirs, whose first it is",
-    "node.id": "node.id",
-    "process.roles": "node.roles",
-}
-"""Kafka's keys that a manifest says in its own sections; two places for one thing would have to agree."""
-
 
 def address(text: str) -> tuple[str, int]:
     """``HOST:PORT`` as (host, port); an IPv6 host stands in brackets, which are taken off.
@@ -168,8 +153,16 @@ def _config_problems(manifest: Manifest) -> Iterator[Problem]:
             dotted = ".".join(_first_leaf(key, value))
             allowed = f'flat keys in quotes: "{dotted}" = …'
             yield Problem(f"config.{key}", "a table", allowed)
-        elif key in CONFIG_OF_SECTIONS:
-            yield Problem(path, shown(value), f"nothing here: say it in {CONFIG_OF_SECTIONS[key]}")
+        elif (section := _section_of(key)) is not None:
+            yield Problem(path, shown(value), f"nothing here: say it in {section}")
+
+
+def _section_of(key: str) -> str | None:
+    """The section that says what Kafka says by this key; two places for one thing would have to agree."""
+    from blumfeld.spi.config import BROKER_CONFIGS  # a manifest without [config] needs neither table
+    from blumfeld.spi.config_effects import effect_of
+
+    return effect_of(BROKER_CONFIGS[key]).section if key in BROKER_CONFIGS else None
 
 
 def _first_leaf(key: str, value: object) -> Iterator[str]:

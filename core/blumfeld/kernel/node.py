@@ -13,7 +13,7 @@ import msgspec
 from blumfeld.kernel.composition import NodeComposition
 from blumfeld.kernel.event_log import EventLogs
 from blumfeld.kernel.identity import cluster_id_of
-from blumfeld.kernel.kafka_config import transport_limits
+from blumfeld.kernel.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest_rules import address
 from blumfeld.kernel.metrics import NodeMetrics
@@ -224,6 +224,8 @@ class Node:
         """
         composition, broker = self.composition, self.broker
         self.state = STARTING
+        if ineffective := keys_without_effect(self.plan.manifest):
+            self._events.warning("configuration without effect here", keys=", ".join(ineffective))
         part = "node"
         try:
             part = "metrics"
@@ -294,7 +296,6 @@ class Node:
 
     async def _listen(self, *, any_port: bool) -> None:
         composition = self.composition
-        limits = transport_limits(self.plan.config)
         listeners = list(composition.listeners)
         for nth, listener in enumerate(listeners):
             if (self.plan.listeners[nth].port == 0) != any_port:
@@ -302,6 +303,7 @@ class Node:
             security = composition.security
             layer = None if security is None else security.byte_layer(listener)
             handler = self.broker.connection_handler(listener.kind)
+            limits = transport_limits(self.plan.config, listener.name)
             port = await composition.transport.listen(listener, handler, limits, layer)
             listeners[nth] = msgspec.structs.replace(listener, port=port)
             composition.listeners = tuple(listeners)

@@ -129,6 +129,8 @@ def _records(
     changed: dict[str, str | None] = {}
     for edit in edits:
         value = _checked(state, kind, name, edit, old.get(edit.name))
+        if value is not None and value != old.get(edit.name):
+            _check_effect(kind, edit.name, value)
         if value is None:
             new.pop(edit.name, None)
         else:
@@ -165,6 +167,26 @@ def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str
             raise
         raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from error
     return value
+
+
+def _check_effect(kind: int, key: str, value: str) -> None:
+    """Refuse a new value that this build can't give effect to, and must not take in silence.
+
+    :raises BrokerError: INVALID_CONFIG, but of a broker INVALID_REQUEST, as :func:`_checked`
+    """
+    from blumfeld.spi.config_effects import (
+        check_change,
+        check_effect,
+    )  # a start without changes needs no table
+
+    defn = _TABLES[kind].find(key)
+    try:
+        check_effect(defn, value)
+        check_change(defn, key, value)
+    except ConfigError as error:
+        if kind != BROKER_RESOURCE:
+            raise
+        raise BrokerError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:

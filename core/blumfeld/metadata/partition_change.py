@@ -8,7 +8,7 @@ from blumfeld.metadata.decision import ControllerState
 from blumfeld.metadata.directories import directory_of, may_lead_from
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage, TopicImage
-from blumfeld.spi.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, TopicConfig
+from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
 
@@ -121,14 +121,14 @@ class PartitionChange:
 def effective_config(state: ControllerState) -> BrokerConfig:
     """The manifest's values under those set at run time for all brokers."""
     given = state.image.config(BROKER_RESOURCE, "")
-    known = {name: value for name, value in given.items() if name in BROKER_CONFIGS}
+    known = usable(BROKER_CONFIGS, given)
     return state.config.with_overrides(dynamic_default=known) if known else state.config
 
 
 def topic_config(state: ControllerState, topic: TopicImage, config: BrokerConfig) -> TopicConfig:
     """A topic's values; keys that a later Kafka set and this table lacks count for nothing."""
     given = state.image.config(TOPIC_RESOURCE, topic.name)
-    return TopicConfig({name: value for name, value in given.items() if name in TOPIC_CONFIGS}, config)
+    return TopicConfig.stored(given, config)
 
 
 def partition_change(

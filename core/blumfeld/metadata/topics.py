@@ -86,6 +86,8 @@ class _Creation:
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls[0]}"
             )
         config = check_topic_configs(given, self._config)
+        if given:
+            _check_effects(topic)
         topic_id = self._moment.new_uuid()
         while topic_id in self._state.image.topic_names:
             topic_id = self._moment.new_uuid()
@@ -176,6 +178,14 @@ class _Creation:
                 "partitions should be a consecutive 0-based integer sequence",
             )
         return [new_partition(image, topic_id, number, by_number[number]) for number in range(len(by_number))]
+
+
+def _check_effects(topic: CreatableTopic) -> None:
+    """:raises ConfigError: a key that this build refuses, with another value than Kafka's default"""
+    from blumfeld.spi.config_effects import check_effect  # topics without configuration need no table
+
+    for config in topic.configs:
+        check_effect(TOPIC_CONFIGS.find(config.name), config.value)
 
 
 def described(config: TopicConfig) -> list[CreatableTopicConfigs]:

@@ -35,6 +35,7 @@ class ConnectionTable:
     def __init__(self) -> None:
         self.connections: dict[int, AcceptedConnection] = {}
         self.count_of_host: dict[str, int] = {}
+        self.count_of_listener: dict[str, int] = {}
         self._last_id = 0
 
     def next_id(self) -> int:
@@ -42,10 +43,12 @@ class ConnectionTable:
         self._last_id += 1
         return self._last_id
 
-    def refusal(self, host: str, limits: Limits) -> str | None:
-        """Why one more connection from ``host`` may not be, or ``None``."""
+    def refusal(self, host: str, listener: str, limits: Limits) -> str | None:
+        """The key of the limit that one more connection from ``host`` to a listener would go past, or ``None``."""
         if len(self.connections) >= limits.connections_max:
             return "max.connections"
+        if self.count_of_listener.get(listener, 0) >= limits.listener_connections_max:
+            return f"listener.name.{listener.lower()}.max.connections"
         if self.count_of_host.get(host, 0) >= limits.connections_per_ip_max:
             return "max.connections.per.ip"
         return None
@@ -55,10 +58,13 @@ class ConnectionTable:
         self.connections[connection.id] = connection
         host = connection.peer_host
         self.count_of_host[host] = self.count_of_host.get(host, 0) + 1
+        listener = connection.listener.name
+        self.count_of_listener[listener] = self.count_of_listener.get(listener, 0) + 1
 
     def forget(self, connection: AcceptedConnection) -> None:
         """It has gone, and its handler knows."""
         del self.connections[connection.id]
+        self.count_of_listener[connection.listener.name] -= 1
         left = self.count_of_host[connection.peer_host] - 1
         if left:
             self.count_of_host[connection.peer_host] = left
@@ -139,7 +145,7 @@ class Acceptor:
 
     def accepted(self, sock: Closable, host: str, port: int) -> None:
         """A connection came: refuse it, or let it begin."""
-        refusal = self._table.refusal(host, self.limits)
+        refusal = self._table.refusal(host, self.listener.name, self.limits)
         if refusal is None and sock.fileno() > self.fd_max():
             refusal = "descriptors (RLIMIT_NOFILE)"
         if refusal is not None:

@@ -23,6 +23,7 @@ from blumfeld.spi.config_defs import (
     parse,
     render,
     suggest,
+    usable,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "parse",
     "render",
     "suggest",
+    "usable",
 ]
 
 # BrokerConfig has methods of these names, which would hide the types inside of it.
@@ -316,6 +318,14 @@ class TopicConfig:
         self.compacts = "compact" in self.cleanup_policy
         self.deletes = "delete" in self.cleanup_policy
         self.log_append_time = self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def stored(cls, given: Mapping[str, str], broker: BrokerConfig | None = None) -> TopicConfig:
+        """The configuration of a topic as metadata records keep it, without what this build can't read."""
+        try:
+            return cls(given, broker)
+        except ConfigError:
+            return cls(usable(TOPIC_CONFIGS, given), broker)
 
     @property
     def roll_ms(self) -> int:

@@ -19,6 +19,9 @@ Typed = bool | int | float | str | tuple[str, ...] | None
 Given = bool | int | float | str | list[str] | tuple[str, ...] | None
 """A value as a person or a client writes it: TOML's types, or Kafka's text."""
 
+LISTENER_PREFIX = "listener.name."
+"""Begins a key that holds for one listener; the listener's name in lower case follows, then a dot and the key."""
+
 _BOUNDS = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
 _WIRE_TYPES = {
     "BOOLEAN": 1,
@@ -163,7 +166,7 @@ class Definitions(Mapping[str, ConfigDef]):
         """
         if name in self._rows:
             return self[name]
-        if self._scope == "broker" and name.startswith("listener.name."):
+        if self._scope == "broker" and name.startswith(LISTENER_PREFIX):
             parts = name.split(".")
             for start in range(3, len(parts)):
                 rest = ".".join(parts[start:])
@@ -222,6 +225,22 @@ def render(defn: ConfigDef, typed: Typed) -> str | None:
     if isinstance(typed, tuple):
         return ",".join(typed)
     return repr(float(typed)) if defn.type == "DOUBLE" else str(typed)
+
+
+def usable(definitions: Definitions, given: Mapping[str, str]) -> dict[str, Given]:
+    """The values of a metadata log that this build can read.
+
+    Another release of Kafka may have written keys or values that our table doesn't know. They must not keep a broker
+    from starting, so they are left out.
+    """
+    found: dict[str, Given] = {}
+    for name, value in given.items():
+        try:
+            parse(definitions.find(name), value)
+        except ConfigError:
+            continue
+        found[name] = value
+    return found
 
 
 def _refused(defn: ConfigDef, value: object) -> ConfigError:

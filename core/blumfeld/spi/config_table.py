@@ -106,7 +106,7 @@ BROKER_ROWS: tuple[Row, ...] = (
     ('offsets.topic.replication.factor', 'SHORT', 3, 'HIGH', 'read-only', 1, None, (), (), ''),
     ('offsets.topic.num.partitions', 'INT', 50, 'HIGH', 'read-only', 1, None, (), (), ''),
     ('offsets.topic.segment.bytes', 'INT', 104857600, 'HIGH', 'read-only', 1, None, (), (), ''),
-    ('offsets.topic.compression.codec', 'INT', 0, 'HIGH', 'read-only', None, None, (), (), ''),
+    ('offsets.topic.compression.codec', 'INT', 0, 'HIGH', 'read-only', None, None, ('0', '1', '2', '3', '4'), (), ''),
     ('group.coordinator.cached.buffer.max.bytes', 'INT', 1048588, 'MEDIUM', 'cluster-wide', 524288, None, (), (), ''),
     ('offset.metadata.max.bytes', 'INT', 4096, 'HIGH', 'read-only', None, None, (), (), ''),
     ('offsets.retention.minutes', 'INT', 10080, 'HIGH', 'read-only', 1, None, (), (), ''),

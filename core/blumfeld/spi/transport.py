@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
     connections_max: int = 2_147_483_647
     """``max.connections``: the connection that would go past it is closed at once."""
+    listener_connections_max: int = 2_147_483_647
+    """``listener.name.<name>.max.connections``: likewise, of the connections of this listener alone."""
     connections_per_ip_max: int = 2_147_483_647
     """``max.connections.per.ip``."""
     in_flight_max: int = 64

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), v1-4: topics, this broker, the cluster's default, groups.
 
-v1  synonyms. v3  types and documentation. v4  flexible. Left out: documentation of keys (null), broker
-loggers and client metrics (INVALID_REQUEST).
+v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker loggers and client metrics
+(INVALID_REQUEST). The documentation of a key ends with what becomes of it in this build.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.config import Source, Synonym
-from blumfeld.spi.config_defs import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
+from blumfeld.spi.config_defs import (
+    BROKER_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigDef,
+    render,
+    usable,
+)
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_configs import (
@@ -73,7 +80,7 @@ class DescribeConfigs:
                     error_message=None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[_shown(item, request.include_synonyms) for item in wanted],
+                    configs=[_shown(item, request) for item in wanted],
                 )
             )
         return DescribeConfigsResponse(results=results)
@@ -102,8 +109,8 @@ class DescribeConfigs:
         if name == "":
             given = self._broker.image.config(BROKER_RESOURCE, "")
             return (
-                (BROKER_CONFIGS.find(key), (Synonym(key, value, Source.DYNAMIC_DEFAULT_BROKER),))
-                for key, value in given.items()
+                (BROKER_CONFIGS.find(key), (Synonym(key, given[key], Source.DYNAMIC_DEFAULT_BROKER),))
+                for key in usable(BROKER_CONFIGS, given)
             )
         if name != str(self._broker.node_id):
             raise BrokerError(
@@ -130,19 +137,32 @@ def _allow(context: RequestContext, kind: str, name: str, otherwise: ErrorCode) 
         raise BrokerError(otherwise)
 
 
-def _shown(item: Described, include_synonyms: bool) -> DescribeConfigsResourceResult:
+def _shown(item: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     defn, synonyms = item
     holds = synonyms[0] if synonyms else Synonym(defn.name, None, Source.DEFAULT)
     return DescribeConfigsResourceResult(
         name=defn.name,
         value=None if defn.sensitive else holds.value,
-        read_only=defn.scope == "broker" and defn.read_only,
+        read_only=_read_only(defn),
         config_source=holds.source,
         is_sensitive=defn.sensitive,
-        synonyms=_synonyms(defn, synonyms) if include_synonyms else [],
+        synonyms=_synonyms(defn, synonyms) if request.include_synonyms else [],
         config_type=defn.wire_type,
-        documentation=None,
+        documentation=_documentation(defn) if request.include_documentation else None,
     )
+
+
+def _read_only(defn: ConfigDef) -> bool:
+    from blumfeld.spi.config_effects import effect_of
+
+    return defn.scope == "broker" and (defn.read_only or effect_of(defn).manifest_only)
+
+
+def _documentation(defn: ConfigDef) -> str:
+    from blumfeld.spi.config_effects import effect_of
+
+    effect = effect_of(defn)
+    return f"{effect.documentation} {effect.in_words}"
 
 
 def _synonyms(defn: ConfigDef, synonyms: Iterable[Synonym]) -> list[DescribeConfigsSynonym]:

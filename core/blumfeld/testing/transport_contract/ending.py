@@ -61,7 +61,14 @@ class LimitContract(TransportFixtures):
         assert handler.has_lost(1)
         net.answer(handler.exchanges[0], net.region(b"late"))
 
-    @pytest.mark.parametrize("limits", [Limits(connections_max=2), Limits(connections_per_ip_max=2)])
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            Limits(connections_max=2),
+            Limits(connections_per_ip_max=2),
+            Limits(listener_connections_max=2),
+        ],
+    )
     def test_a_connection_too_many_is_closed_at_once(self, net: Net, limits: Limits) -> None:
         handler = Handler()
         port = net.listen(handler, limits)
@@ -75,6 +82,16 @@ class LimitContract(TransportFixtures):
         again = net.connect(port)
         again.send(b"x")
         assert again.frame() == b"x"
+
+    def test_a_listeners_own_limit_leaves_the_others_alone(self, net: Net) -> None:
+        handler = Handler()
+        narrow = net.listen(handler, Limits(listener_connections_max=1))
+        wide = net.listen(handler, Limits(), name="SECOND")
+        clients = [net.connect(port) for port in (narrow, wide, wide)]
+        for client in clients:
+            client.send(b"x")
+            assert client.frame() == b"x"
+        assert net.connect(narrow).is_closed()
 
     def test_a_port_in_use_names_the_listener(self, net: Net) -> None:
         port = net.listen(Handler())

@@ -1,0 +1,172 @@
+"""The classes of Kafka's keys, as a manifest meets them: refused, taken and listed, or said in another section."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.description import describe
+from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.kafka_config import transport_limits
+from blumfeld.kernel.manifest import read_manifest
+from blumfeld.kernel.manifest_error import ManifestError
+from blumfeld.kernel.node import Node
+from blumfeld.kernel.plan import Plan, make_plan
+from blumfeld.spi.config import BROKER_CONFIGS, ConfigDef, render
+from blumfeld.spi.config_effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
+from tests.kernel import fakes
+from tests.spi.test_config_effects import another_value
+
+WITHOUT_EFFECT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect == WITHOUT]
+ONLY_DEFAULT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect in (FIXED, REFUSED)]
+OF_SECTIONS = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).section is not None]
+
+
+def planned(**config: object) -> Plan:
+    """A plan with these keys of Kafka, as ``--set`` gives them."""
+    overrides = [f'config."{key}"={value}' for key, value in config.items()]
+    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=overrides)
+    return make_plan(manifest, "test.toml", fakes.registry())
+
+
+def refusal(*overrides: str) -> str:
+    """The one problem of a manifest."""
+    with pytest.raises(ManifestError) as caught:
+        make_plan(
+            read_manifest(fakes.MANIFEST, "test.toml", overrides=overrides), "test.toml", fakes.registry()
+        )
+    assert len(caught.value.problems) == 1, caught.value.problems
+    return str(caught.value.problems[0])
+
+
+def other(defn: ConfigDef) -> str:
+    """Another value than the default, as text."""
+    return str(render(defn, another_value(defn)))
+
+
+@pytest.mark.parametrize("defn", ONLY_DEFAULT, ids=lambda defn: defn.name)
+def test_a_key_that_would_promise_too_much_fails_with_its_path(defn: ConfigDef) -> None:
+    said = refusal(f'config."{defn.name}"={other(defn)}')
+    assert said.startswith(f'config."{defn.name}": found ')
+    assert said.endswith(effect_of(defn).where)
+    default = render(defn, defn.default)
+    if default is not None:
+        planned(**{defn.name: f"'{default}'"})
+
+
+@pytest.mark.parametrize("defn", OF_SECTIONS, ids=lambda defn: defn.name)
+def test_a_key_that_a_section_says_is_pointed_there(defn: ConfigDef) -> None:
+    assert effect_of(defn).effect == HONOURED
+    assert refusal(f'config."{defn.name}"={other(defn)}').endswith(f"say it in {effect_of(defn).section}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (
+            ['config."listener.security.protocol.map"="PLAINTEXT:SASL_SSL"'],
+            'config."listener.security.protocol.map": found "PLAINTEXT:SASL_SSL"; allowed: PLAINTEXT:PLAINTEXT: this '
+            "build's listeners speak PLAINTEXT only",
+        ),
+        (
+            ['config."listener.security.protocol.map"="PLAINTEXT:PLAINTEXT,OUTSIDE:SSL"'],
+            'config."listener.security.protocol.map": found "OUTSIDE:SSL"; allowed: OUTSIDE:PLAINTEXT: this '
+            "build's listeners speak PLAINTEXT only",
+        ),
+        (
+            ['config."listener.security.protocol.map"="PLAINTEXT"'],
+            'config."listener.security.protocol.map": found "PLAINTEXT"; allowed: LISTENER:PROTOCOL, the protocol one '
+            "of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
+        (
+            ['network.listeners=[{name="SASL_SSL", bind="127.0.0.1:9092"}]'],
+            'network.listeners[0].name: found "SASL_SSL", which names a security protocol; allowed: another name: '
+            "this build's listeners speak PLAINTEXT only",
+        ),
+        (
+            ['config."ssl.client.auth"=required'],
+            'config."ssl.client.auth": found "required"; allowed: only Kafka\'s default, "none": listeners speak '
+            "PLAINTEXT only, every client is User:ANONYMOUS and may do everything",
+        ),
+        (
+            ['config."listener.name.plaintext.ssl.client.auth"=required'],
+            'config."listener.name.plaintext.ssl.client.auth": found "required"; allowed: only Kafka\'s default, '
+            '"none": listeners speak PLAINTEXT only, every client is User:ANONYMOUS and may do everything',
+        ),
+        (
+            ['config."listener.name.plaintext.log.segment.bytes"=2000000'],
+            'config."listener.name.plaintext.log.segment.bytes": found 2000000; allowed: nothing for one listener: '
+            "log.segment.bytes holds for all of them",
+        ),
+        (
+            ['config."listener.name.outside.max.connections"=5'],
+            'config."listener.name.outside.max.connections": found 5; allowed: the prefix of a listener of this node: '
+            "listener.name.plaintext.",
+        ),
+    ],
+)
+def test_no_open_door_looks_locked(overrides: list[str], complaint: str) -> None:
+    assert refusal(*overrides) == complaint
+
+
+def test_kafkas_own_map_is_taken() -> None:
+    """The line of Kafka's shipped server.properties."""
+    protocols = (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    )
+    planned(**{"listener.security.protocol.map": f'"{protocols}"'})
+
+
+def test_a_listener_has_its_own_limit() -> None:
+    plan = planned(**{"listener.name.plaintext.max.connections": 5, "max.connections": 9})
+    limits = transport_limits(plan.config, "PLAINTEXT")
+    assert (limits.listener_connections_max, limits.connections_max) == (5, 9)
+    unlimited = transport_limits(planned(**{"max.connections": 9}).config, "PLAINTEXT")
+    assert transport_limits(plan.config, "OUTSIDE") == unlimited
+
+
+def test_what_has_no_effect_is_listed_by_plan_and_warned_of_once_by_run() -> None:
+    """All such keys at once."""
+    plan = planned(**{defn.name: other(defn) for defn in WITHOUT_EFFECT}, **{"num.partitions": 3})
+    text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
+    listed = text.partition("configuration without effect here\n")[2].partition("\n\n")[0].splitlines()
+    names = [defn.name for defn in WITHOUT_EFFECT]
+    assert [line.split()[0] for line in listed] == names
+    assert all(
+        line.endswith(effect_of(defn).where) for line, defn in zip(listed, WITHOUT_EFFECT, strict=True)
+    )
+    assert [values["keys"].split(", ") for values in warnings_of_a_start(plan)] == [names]
+
+
+def test_a_start_without_such_keys_warns_of_nothing() -> None:
+    assert warnings_of_a_start(planned(**{"num.partitions": 3})) == []
+
+
+def warnings_of_a_start(plan: Plan) -> list[dict[str, Any]]:
+    """What the kernel says of configuration while a node starts."""
+    told: list[dict[str, Any]] = []
+
+    def render_event(_at_ms: int, level: str, _name: str, event: str, values: dict[str, Any]) -> None:
+        if event == "configuration without effect here":
+            assert level == "warning"
+            told.append(values)
+
+    async def started() -> None:
+        def defect(_where: str, error: BaseException) -> None:
+            raise error
+
+        runtime = AsyncioRuntime(defect)
+        logs = EventLogs(lambda: cast("Any", render_event))
+        try:
+            node = Node(plan, runtime, logs, cast("Any", fakes.FakeBroker))
+            await node.start()
+            await node.stop()
+        finally:
+            await runtime.close()
+        logs.flush()
+
+    asyncio.run(started())
+    return told

@@ -1,0 +1,91 @@
+"""Write docs/configuration.md from the tables of keys and of what becomes of them.
+
+    python tools/configuration_page.py > docs/configuration.md
+
+tests/test_configuration_page.py holds the page to what this prints.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from blumfeld.spi.config import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
+from blumfeld.spi.config_defs import Definitions
+from blumfeld.spi.config_effects import FIXED, HONOURED, REFUSED, WITHOUT, KeyEffect, effect_of
+
+INTRODUCTION = """\
+# Configuration
+
+Each of Kafka 4.3.1's configuration keys, and what becomes of it here. Written by `tools/configuration_page.py`; don't
+edit it by hand. Broker keys stand under `[config]` in the [manifest](manifest.md), flat and quoted, or come by
+IncrementalAlterConfigs; topic and group keys come by CreateTopics and IncrementalAlterConfigs.
+
+Each key is in exactly one class:
+
+* **honoured**: the value is used.
+* **fixed**: only Kafka's default is taken, since another value would have no effect.
+* **without effect**: any value that Kafka allows is taken and changes nothing. `blumfeld plan` shows such keys with
+  their reason, `blumfeld run` warns of them once, and so does a broker that finds them in the cluster's metadata.
+* **refused**: another value than Kafka's default would make an operator believe in something that isn't there. The
+  manifest is refused before anything opens; AlterConfigs and CreateTopics answer with an error.
+
+A refused or fixed key that stands in metadata which Apache Kafka wrote doesn't keep the broker from starting: the log
+names it.
+
+A listener may have its own value of a few keys, as `"listener.name.<name in lower case>.<key>"`: {of_listeners}. With
+another honoured key, or for a listener that the node doesn't have, the prefix is refused. A listener is never named
+`SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and `listener.security.protocol.map` gives it no protocol but PLAINTEXT: there is
+no TLS and no SASL yet.
+"""
+TITLES = {HONOURED: "Honoured", FIXED: "Fixed", REFUSED: "Refused", WITHOUT: "Without effect here"}
+SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_CONFIGS))
+
+
+def page() -> Iterator[str]:
+    """The page's lines."""
+    of_listeners = [f"`{name}`" for name in BROKER_CONFIGS if effect_of(BROKER_CONFIGS[name]).of_listeners]
+    yield INTRODUCTION.format(of_listeners=", ".join(of_listeners))
+    yield "| | " + " | ".join(TITLES.values()) + " |"
+    yield "|---|" + "--:|" * len(TITLES)
+    for title, definitions in SCOPES:
+        counts = Counter(effect_of(defn).effect for defn in definitions.values())
+        yield f"| {title.lower()} keys | " + " | ".join(str(counts[effect]) for effect in TITLES) + " |"
+    for title, definitions in SCOPES:
+        for effect, name in TITLES.items():
+            yield from _table(f"{title} keys: {name.lower()}", definitions, effect)
+
+
+def _table(title: str, definitions: Definitions, effect: str) -> Iterator[str]:
+    rows = [defn for defn in definitions.values() if effect_of(defn).effect == effect]
+    if not rows:
+        return
+    yield f"\n## {title}\n"
+    yield f"| key | default | | {'where' if effect == HONOURED else 'why'} |"
+    yield "|---|---|---|---|"
+    for defn in rows:
+        found = effect_of(defn)
+        yield f"| `{defn.name}` | {_default(defn)} | {found.documentation} | {_where(found)} |"
+
+
+def _default(defn: ConfigDef) -> str:
+    text = render(defn, defn.default)
+    return "" if not text else f"`{text}`"
+
+
+def _where(effect: KeyEffect) -> str:
+    if effect.effect != HONOURED:
+        return effect.where
+    if effect.section is not None:
+        return f"the manifest's `{effect.section}`"
+    kind, _, key = effect.where.rpartition(" ")
+    place = f"{kind} `{key}`".strip()
+    if effect.where.startswith("topic "):
+        place = f"the default of `{key}`"
+    if effect.where.startswith("unit of "):
+        place = f"another unit of `{key}`"
+    return f"{place}; read at start" if effect.read_at_start else place
+
+
+if __name__ == "__main__":
+    print("\n".join(page()))
