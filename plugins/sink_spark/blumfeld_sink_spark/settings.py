@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
+from blumfeld.feeds import RECV_HEADER
 from blumfeld_sink_spark.errors import SettingsError
 
 PRECISION_MAX = 38
@@ -54,10 +55,10 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     headers: bool = False
-    """Read and keep headers (table ``raw``)."""
-    recv_header: str = ""
-    """The header with the time of receipt, ns in ASCII; without it ``ts_recv`` is the record's timestamp. Turns
-    headers on.
+    """Read headers even where ``recv_header`` is empty. The table ``raw`` keeps what was read."""
+    recv_header: str = RECV_HEADER
+    """The header with the time of receipt, ns in ASCII. A record without it has its Kafka timestamp, in ms, as
+    ``ts_recv``; empty takes the timestamp of every record, and headers are not fetched.
     """
     fail_on_data_loss: bool = True
     kafka: dict[str, str] = {}

@@ -17,17 +17,24 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert list(synthetic_feed(200, 7)) != list(synthetic_feed(200, 8))
 
 
-def test_synthetic_messages_are_json_with_their_event_time() -> None:
-    """Each is a trade or a depth change of its stream, in event-time order."""
-    feed = list(synthetic_feed(500, 1))
-    assert {m.key.split(b"@")[1] for m in feed} == {b"trade", b"depth"}
-    assert [m.event_ms for m in feed] == sorted(m.event_ms for m in feed)
-    assert all(json.loads(m.value)["data"]["E"] == m.event_ms for m in feed)
+def test_synthetic_messages_are_of_four_symbols_in_the_order_of_their_receipt() -> None:
+    """The key is the symbol, also of a depth snapshot, which names none; the sender's time may be later than the
+    engine's.
+    """
+    feed = list(synthetic_feed(2_000, 1))
+    assert [m.received_ns for m in feed] == sorted(m.received_ns for m in feed)
+    told = [(m.key, json.loads(m.value)) for m in feed]
+    data = [(key, value["data"]) for key, value in told if "data" in value]
+    assert all(value["s"].encode() == key for key, value in data)
+    assert {value["e"] for _, value in data} == {"trade", "depthUpdate", "bookTicker"}
+    assert {value["E"] - value["T"] for _, value in data} == {0, 1, 2, 3}
+    assert {key for key, value in told if "lastUpdateId" in value} == {key for key, _ in told}
+    assert len({key for key, _ in told}) == 4
 
 
 @pytest.mark.parametrize("opener", [gzip.open, open], ids=["gzip", "plain"])
 def test_a_capture_keeps_every_byte_of_the_json(tmp_path: Path, opener: object) -> None:
-    """Key from the stream, time from E where there is one, from the local clock otherwise."""
+    """The key is the stream's symbol, or the one before where there is none; the time is the line's."""
     path = tmp_path / "feed"
     lines = (
         b'1723161255088169167 {"stream":"btcusdt@trade","data":{"E":1723161256322}}\n'
@@ -37,11 +44,11 @@ def test_a_capture_keeps_every_byte_of_the_json(tmp_path: Path, opener: object) 
         out.write(lines)
     first, second = captured_feed(path)
     assert first == (
-        b"btcusdt@trade",
+        b"BTCUSDT",
         b'{"stream":"btcusdt@trade","data":{"E":1723161256322}}',
-        1723161256322,
+        1723161255088169167,
     )
-    assert second == (b"snapshot", b'{"lastUpdateId":5,"bids":[]}', 1723161255319)
+    assert second == (b"BTCUSDT", b'{"lastUpdateId":5,"bids":[]}', 1723161255319702566)
 
 
 def test_a_line_that_is_no_message_is_named(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive import ledger
+from blumfeld.testing.archive.capture import read_capture
 from blumfeld.testing.archive.expected import added, differences, expected_of
-from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture
 from blumfeld.testing.archive.golden import GOLDEN
 from blumfeld.testing.archive.process import Archive
 from blumfeld.testing.archive.report import Report

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.feeds.binance import MadeFeed, Message
+from blumfeld.testing.archive.capture import decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.faults import KINDS, Fault, breaks, plant, stream_of
-from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 
 COUNT = 24
 BORDER = 100

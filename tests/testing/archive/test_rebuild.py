@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from blumfeld.testing.archive.feed import MadeFeed, Message, read_capture
+from blumfeld.feeds.binance import MadeFeed, Message
+from blumfeld.testing.archive.capture import read_capture
 from blumfeld.testing.archive.rebuild import KNOWN, Best, Level, Update, compare
 from tests.shared_facts import shared_path
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive.expected import differences, expected_of, rows_of
-from blumfeld.testing.archive.feed import MadeFeed, Message
 from blumfeld.testing.archive.tallies import READERS
 
 pytestmark = pytest.mark.archive

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from blumfeld.cli.demo.feed import FeedError, FeedMessage, captured_feed, synthetic_feed
 from blumfeld.cli.demo.ledger import Progress as Counters
+from blumfeld.cli.demo.ledger import TopicError
 from blumfeld.testing.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ def demo(
     source = captured_feed(feed) if feed else synthetic_feed(messages, seed)
     with tempfile.TemporaryDirectory(prefix="blumfeld-demo-") as folder:
         broker = None if bootstrap else BrokerProcess(Path(folder), manifest)
-        wrong = _run(console, source, count, rate or None, kill, broker, bootstrap)
+        try:
+            wrong = _run(console, source, count, rate or None, kill, broker, bootstrap)
+        except TopicError as error:
+            typer.echo(f"blumfeld: {error}", err=True)
+            raise typer.Exit(2) from error
     for line in wrong:
         console.print(f"[red]✗ {line}[/red]")
     if wrong:

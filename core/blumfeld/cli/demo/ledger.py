@@ -8,6 +8,10 @@ from array import array
 import attrs
 
 
+class TopicError(Exception):
+    """The demo's topic can't be made: what is wrong and what to do, in one line."""
+
+
 @attrs.define
 class Partition:
     """One partition's side of the ledger."""

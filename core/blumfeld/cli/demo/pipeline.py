@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from blumfeld.cli.demo.feed import FeedMessage
-from blumfeld.cli.demo.ledger import Ledger, Progress
+from blumfeld.cli.demo.ledger import Ledger, Progress, TopicError
+from blumfeld.feeds import RECV_HEADER
 
 TOPIC = "market-data"
 GROUP = "demo-archive"
@@ -53,10 +54,24 @@ class Pipeline:
         self._failed = threading.Event()
 
     def create_topic(self) -> None:
-        """Make the topic; it keeps everything, for records carry their event time."""
+        """Make the topic; it keeps everything, for records carry the time of their receipt.
+
+        :raises TopicError: there is one already, or the broker refuses it
+        """
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(TOPIC, self.partitions, 1, config={"retention.ms": "-1"})
-        admin.create_topics([topic])[TOPIC].result(timeout=30)
+        try:
+            admin.create_topics([topic])[TOPIC].result(timeout=30)
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopicError(
+                    f"the topic {TOPIC} exists at {self.bootstrap}, and the demo checks a topic from its first record "
+                    "on: delete it, or leave out --bootstrap"
+                ) from error
+            raise TopicError(
+                f"the topic {TOPIC} can't be made at {self.bootstrap}: {problem.str()}"
+            ) from error
 
     def run(self, feed: Iterable[FeedMessage], halfway: Callable[[], None] | None, count: int) -> Run:
         """Send the feed and receive it; ``halfway()`` is called after half of ``count`` messages were sent."""
@@ -120,7 +135,8 @@ class Pipeline:
                     value=message.value,
                     key=message.key,
                     partition=partition,
-                    timestamp=message.event_ms,
+                    timestamp=message.received_ns // 1_000_000,
+                    headers=[(RECV_HEADER, b"%d" % message.received_ns)],
                     on_delivery=self._delivered,
                 )
                 break

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive import ledger
 from blumfeld.testing.archive.brokers import our_broker
 from blumfeld.testing.archive.case import ONCE_S, Case, Scene, run_case, stopped
 from blumfeld.testing.archive.expected import differences, expected_at
-from blumfeld.testing.archive.feed import MadeFeed, Message
 from blumfeld.testing.archive.process import Archive
 from blumfeld.testing.archive.report import Report
 from blumfeld.testing.archive.tallies import READERS

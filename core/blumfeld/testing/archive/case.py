@@ -11,9 +11,9 @@ from pathlib import Path
 
 import attrs
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive import ledger
 from blumfeld.testing.archive.expected import differences, expected_of
-from blumfeld.testing.archive.feed import MadeFeed, Message
 from blumfeld.testing.archive.process import Archive, Outcome
 from blumfeld.testing.archive.tallies import READERS
 from blumfeld.testing.archive.topics import fill, make_topic

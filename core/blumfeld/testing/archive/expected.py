@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from blumfeld.testing.archive.feed import Message
+from blumfeld.feeds.binance import Message
 
 Tally = dict[str, Decimal]
 """``rows`` and the sum of each column."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from blumfeld.testing.archive.feed import Message
+from blumfeld.feeds.binance import Message
 
 Kind = Literal["dropped", "doubled", "swapped"]
 KINDS: tuple[Kind, ...] = ("dropped", "doubled", "swapped")

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive.expected import Tallies, added, expected_at
-from blumfeld.testing.archive.feed import MadeFeed, Message
 from blumfeld.testing.archive.topics import PRODUCER, send
 
 FLUSH_S = 120.0

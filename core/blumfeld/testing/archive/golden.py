@@ -6,9 +6,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive import ledger
+from blumfeld.testing.archive.capture import decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.expected import WORDS, Tallies, differences, expected_of
-from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.process import Archive, Command, Outcome, archive_command
 from blumfeld.testing.archive.report import Report
 from blumfeld.testing.archive.tallies import READERS

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.archive import ledger
+from blumfeld.testing.archive.capture import decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.faults import KINDS, Fault, breaks, plant
-from blumfeld.testing.archive.feed import MadeFeed, Message, decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.golden import load, started, step
 from blumfeld.testing.archive.process import Archive
 from blumfeld.testing.archive.rebuild import KNOWN, by_the_archives_book, compare, quotes_in, updates_in

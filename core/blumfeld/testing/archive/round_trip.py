@@ -6,7 +6,8 @@ import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
-from blumfeld.testing.archive.feed import MadeFeed, decoder_of, read_capture, write_capture
+from blumfeld.feeds.binance import MadeFeed
+from blumfeld.testing.archive.capture import decoder_of, read_capture, write_capture
 from blumfeld.testing.archive.golden import LOAD_S, MADE_MESSAGES, started, step
 from blumfeld.testing.archive.process import Archive, Command, archive_command
 from blumfeld.testing.archive.report import Report

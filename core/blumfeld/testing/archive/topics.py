@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from blumfeld.testing.archive.feed import Message
+from blumfeld.feeds import RECV_HEADER
+from blumfeld.feeds.binance import Message
 
 PATIENCE_S = 60.0
 PRODUCER = {
@@ -65,9 +66,12 @@ def send(
 ) -> None:
     """Into the producer's queue, with the time of receipt as the record's; waits while the queue is full."""
     stamp_ms = message.received_ns // 1_000_000
+    headers: Any = [(RECV_HEADER, b"%d" % message.received_ns)]
     while True:
         try:
-            producer.produce(topic, message.value, key, partition, delivered, timestamp=stamp_ms)
+            producer.produce(
+                topic, message.value, key, partition, delivered, timestamp=stamp_ms, headers=headers
+            )
         except BufferError:
             producer.poll(0.05)
             continue

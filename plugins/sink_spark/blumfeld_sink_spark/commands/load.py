@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from blumfeld.feeds import RECV_HEADER
 from blumfeld_sink_spark.commands.edge import edge
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def command(
     partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is created.")] = 1,
     key: Annotated[str, typer.Option(help="symbol, none, or the key itself.")] = "symbol",
     symbol: Annotated[str, typer.Option(help="Of messages that name none, before any did.")] = "",
-    recv_header: Annotated[str, typer.Option(help="Put the ns of receipt into a header of this name.")] = "",
+    recv_header: Annotated[
+        str, typer.Option(help="Header with the ns of receipt; empty sends none.")
+    ] = RECV_HEADER,
     repeat: Annotated[int, typer.Option(min=1, help="Send the files so many times.")] = 1,
     limit: Annotated[int, typer.Option(min=0, help="Messages at most; 0 is all.")] = 0,
     spread: Annotated[str, typer.Option(help="What chooses the partition: key, stream or repeat.")] = "key",

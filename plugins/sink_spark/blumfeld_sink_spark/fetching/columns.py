@@ -168,8 +168,31 @@ def _gather(data: memoryview, at: Numbers, length: Numbers) -> pa.Array:
 def _headers(data: memoryview, fields: _Fields) -> pa.Array:
     if not fields.header_count.any():
         return pa.nulls(len(fields.offset), HEADERS)
+    if (fields.header_count == 1).all() and (found := _one_header_each(data, fields)) is not None:
+        return found
     places = zip(fields.headers_at.tolist(), fields.header_count.tolist(), fields.end.tolist(), strict=True)
     return pa.array([_headers_of(data, *place) if place[1] else None for place in places], HEADERS)
+
+
+def _one_header_each(data: memoryview, fields: _Fields) -> pa.Array | None:
+    """All headers at once, where each record has one, as a feed with the time of receipt has; ``None`` where one isn't
+    plain: its bytes aren't its record's, or its name isn't UTF-8.
+    """
+    buffer = np.frombuffer(data, np.uint8)
+    name_length, name_at = read_varints(buffer, fields.headers_at)
+    if (name_length < 0).any() or (name_at + name_length >= fields.end).any():
+        return None
+    value_length, value_at = read_varints(buffer, name_at + name_length)
+    if (value_length < -1).any() or (value_at + np.maximum(value_length, 0) != fields.end).any():
+        return None
+    try:
+        names = _gather(data, name_at, name_length).cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    pairs = pa.StructArray.from_arrays(
+        [names, _gather(data, value_at, value_length)], fields=list(HEADERS.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(names) + 1, dtype=np.int32)), pairs)
 
 
 def _headers_of(data: Any, at: int, count: int, end: int) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import attrs
 
+from blumfeld.feeds import RECV_HEADER
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading import captures
 from blumfeld_sink_spark.reading.captures import CapturedMessage
@@ -29,8 +30,8 @@ class LoadPlan:
     """``symbol``, ``none``, or the key itself."""
     symbol: str = ""
     """For messages that name none before any did (a REST snapshot at the front)."""
-    recv_header: str = ""
-    """A header with the ns of receipt, in ASCII."""
+    recv_header: str = RECV_HEADER
+    """A header with the ns of receipt, in ASCII; empty sends none."""
     repeat: int = 1
     limit: int = 0
     """Messages in all; 0 is no limit."""

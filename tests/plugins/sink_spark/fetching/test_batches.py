@@ -27,7 +27,8 @@ EVERYTHING = OffsetRange("t", 3, 0, 1 << 62)
 TIME_MS = 1_723_161_256_299
 
 payloads = st.none() | st.binary(max_size=8) | st.integers(0, 20_000).map(lambda size: b"v" * size)
-headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200)), max_size=3).map(tuple)
+one_header = st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200))
+headers = st.lists(one_header, max_size=3).map(tuple)
 times = st.integers(-1, 1 << 41) | st.integers(TIME_MS, TIME_MS + 300)
 
 
@@ -35,8 +36,9 @@ times = st.integers(-1, 1 << 41) | st.integers(TIME_MS, TIME_MS + 300)
 def some_records(draw: st.DrawFn) -> list[Record]:
     gaps = draw(st.lists(st.integers(1, 3) | st.integers(1, 20_000), max_size=12))
     offsets = [sum(gaps[: nth + 1]) - gaps[0] for nth in range(len(gaps))]
+    some = draw(st.sampled_from([headers, st.tuples(one_header)]))
     return [
-        Record(draw(payloads), draw(payloads), draw(headers), timestamp=draw(times), offset=offset)
+        Record(draw(payloads), draw(payloads), draw(some), timestamp=draw(times), offset=offset)
         for offset in offsets
     ]
 
