@@ -42,6 +42,16 @@ class Rejected:
 
 
 @attrs.frozen
+class PassedOver:
+    """A message that the decoder knows and makes no row of: a heartbeat, an answer, a stream that no table holds."""
+
+    row: int
+    """Its place in the batch."""
+    kind: str
+    """What it is, in the venue's words (``markPriceUpdate``). Commits count by it: a few kinds, never an id."""
+
+
+@attrs.frozen
 class Decoded:
     """What became of a batch."""
 
@@ -58,6 +68,10 @@ class Decoded:
     """
     rejected: Sequence[Rejected] = ()
     """Goes to ``quarantine`` with topic, partition, offset and bytes. A message is rejected whole or not at all.
+    """
+    passed_over: Sequence[PassedOver] = ()
+    """Each message that gives no row and isn't rejected, in any order. A null value needs no entry. The archive counts
+    a message that is left out here as ``unnamed``.
     """
 
 
@@ -81,6 +95,7 @@ class Decoder(Protocol):
         ``timestampType`` int32 and, if asked for, ``headers`` list<struct<key: string, value: binary>>. All
         of one topic and partition, in the order of the offsets.
 
-        A null value (a tombstone) gives no row and no rejection. Never raises for what a message holds.
+        A null value (a tombstone) gives no row and no rejection; every other message gives a row, a rejection or an
+        entry in ``passed_over``. Never raises for what a message holds.
         """
         ...

@@ -224,6 +224,23 @@ class DecoderContract:
 
         self.every_batch(st.lists(self._any_value(), max_size=8), rule)
 
+    def test_every_message_is_accounted_for(self) -> None:
+        """A row, a rejection, or an entry in ``passed_over`` with its kind: nothing vanishes uncounted. A null value
+        needs none.
+        """
+        decoder = self.make_decoder()
+
+        def rule(values: list[bytes | None]) -> None:
+            decoded = decoder.decode(batch(values))
+            told = {rejected.row for rejected in decoded.rejected} | {one.row for one in decoded.passed_over}
+            for table in decoded.tables.values():
+                told |= set(table.column("row").to_pylist())
+            assert told >= {row for row, value in enumerate(values) if value is not None}
+            assert all(0 <= row < len(values) for row in told)
+            assert all(one.kind and "\n" not in one.kind for one in decoded.passed_over)
+
+        self.every_batch(st.lists(st.none() | self._any_value(), max_size=8), rule)
+
     def test_it_rejects_what_it_must(self) -> None:
         """Each of ``bad_messages``, and bytes that are nothing at all."""
         if self.reads_anything:

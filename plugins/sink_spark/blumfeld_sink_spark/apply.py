@@ -6,18 +6,23 @@ Works on whole columns: what it adds to the decoders' own work is a few percent.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Decoded, Decoder, Rejected
 from blumfeld_sink_spark import fitting, stamps
+from blumfeld_sink_spark.accounting import NULL_VALUE, UNNAMED
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import DERIVED, QUARANTINE, RAW, tables
+from blumfeld_sink_spark.tally import Fates
 
 SEQUENCES = pa.schema(
     [
@@ -54,6 +59,10 @@ class Applied:
     """``SEQUENCES``, in the order of the offsets."""
     decoders: dict[str, int]
     """Name → version of each."""
+    fates: dict[str, Fates]
+    """By decoder: how many messages it read, quarantined and passed over."""
+    has_row: npt.NDArray[np.bool_]
+    """Of each message, whether a table has a row of it; ``quarantine`` is one."""
 
 
 def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
@@ -94,17 +103,61 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
     frame = _Frame.of(rows, settings)
     parts: dict[str, list[pa.Table]] = {}
     sequences = []
+    fates = {}
+    has_row = np.zeros(rows.num_rows, np.bool_)
     for decoder in decoders:
+        account = _Account(rows.num_rows)
         for start, decoded in _decode(decoder, rows, 0):
             made = _make(decoder, decoded, start, frame)
             for name, table in made.tables:
                 parts.setdefault(name, []).append(table)
+                account.take(name, table)
             sequences.append(made.sequences)
+            account.passed_over(decoder, decoded, start)
+        fates[decoder.name] = account.fates(rows)
+        has_row |= account.read | account.rejected
     return Applied(
         tables={name: _in_order(parts[name]).drop_columns("row") for name in sorted(parts)},
         sequences=_in_order(sequences) if sequences else _NO_SEQUENCES,
         decoders={decoder.name: decoder.version for decoder in decoders},
+        fates=fates,
+        has_row=has_row,
     )
+
+
+class _Account:
+    """What one decoder did with each message of a batch."""
+
+    def __init__(self, messages: int) -> None:
+        self.read = np.zeros(messages, np.bool_)
+        self.rejected = np.zeros(messages, np.bool_)
+        self._kinds: dict[int, str] = {}
+
+    def take(self, name: str, table: pa.Table) -> None:
+        """The rows of a table, as they are written."""
+        found = self.rejected if name == QUARANTINE else self.read
+        found[table.column("row").to_numpy()] = True
+
+    def passed_over(self, decoder: Decoder, decoded: Decoded, start: int) -> None:
+        """
+        :raises ArchiveError: the decoder passes over what isn't there
+        """
+        for one in decoded.passed_over:
+            if not 0 <= one.row < len(self.read) - start:
+                raise ArchiveError(
+                    f"decoder {decoder.name} is wrong: it passes over message {one.row} of {len(self.read) - start}"
+                )
+            self._kinds[start + one.row] = one.kind
+
+    def fates(self, rows: pa.RecordBatch) -> Fates:
+        """The sums. A message without a row that the decoder didn't name is counted too."""
+        kinds: Counter[str] = Counter()
+        silent = np.flatnonzero(~(self.read | self.rejected)).tolist()
+        null = rows.column("value").is_null() if silent else None
+        for row in silent:
+            unnamed = NULL_VALUE if null is not None and null[row].as_py() else UNNAMED
+            kinds[self._kinds.get(row, unnamed)] += 1
+        return Fates(int((self.read & ~self.rejected).sum()), int(self.rejected.sum()), kinds)
 
 
 def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tuple[int, Decoded]]:

@@ -49,6 +49,52 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of the table's time column, ns."""
 
 
+class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Offsets of one partition that have no row, ``end`` outside."""
+
+    start: int
+    end: int
+    reason: str
+    """One of ``accounting``'s reasons."""
+
+
+class DecoderCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the messages of a range in one decoder. The three sum up to the messages."""
+
+    read: int
+    """Messages that gave a row at least."""
+    quarantined: int
+    passed_over: dict[str, int] = {}
+    """Messages without a row, by kind."""
+
+
+class RangeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each offset of a range. ``accounting.wrong`` says whether the sums close."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    """As planned; outside."""
+    messages: int
+    """Given to the decoders."""
+    skipped: dict[str, int] = {}
+    """Offsets that gave no message, by reason."""
+    with_rows: int
+    """Messages that have a row in some table; ``quarantine`` is one."""
+    rows: dict[str, int] = {}
+    """Rows by table, as the decoders made them."""
+    decoders: dict[str, DecoderCount] = {}
+    spans: tuple[Span, ...] = ()
+    """Offsets without a row, sorted: those that are ``skipped``, and messages without a row (reason ``no_row``)."""
+    unnamed: int = 0
+    """Offsets without a row that ``spans`` has no room for."""
+    rows_crc: int = 0
+    """CRC-32 of the offsets that have a row, in order, each as int64 of the machine's little end."""
+    content_crc: tuple[int, int, int] = (0, 0, 0)
+    """CRC-32 of the messages in order: of their keys, of their values, and of offset, timestamp and both lengths."""
+
+
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a task made of the rows of one partition: a commit message that Spark carries to the driver."""
 
@@ -67,6 +113,10 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     decoders: dict[str, int]
     """Name → version of each that was used."""
+    count: RangeCount
+    """Of the range that the task was given; where the task can't know it (reader ``jvm``), from the first message to
+    the last.
+    """
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,3 +165,8 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Wall clock, for people."""
     seconds: float = 0.0
     """What the batch took, for people."""
+    counts: tuple[RangeCount, ...] = ()
+    """Of each range, in their order. Records of older versions have none."""
+    reader: str = ""
+    isolation: str = ""
+    """With what ``isolation.level`` the ranges were read."""

@@ -22,6 +22,7 @@ from blumfeld_sink_spark.reading.load import LoadPlan, Record, records
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.tally import Tally
 
 CREATE_TIME = 0
 MIDNIGHT_S = 1_723_161_600
@@ -110,9 +111,12 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
     writer = TaskWriter(store, settings, topic, partition)
     summariser = Summariser(topic, partition, continuity_of(decoders), settings.skew_ms)
     quarantined, versions = 0, {}
+    tally = Tally(topic, partition)
     for batch in rows.combine_chunks().to_batches(DECODE_ROWS):
         applied = decode_rows(decoders, batch, settings)
         writer.write(applied.tables)
+        made = {name: table.num_rows for name, table in applied.tables.items()}
+        tally.add(batch, applied.has_row, made, applied.fates)
         summariser.add(applied.sequences, applied.tables)
         quarantined += applied.tables["quarantine"].num_rows if "quarantine" in applied.tables else 0
         versions = applied.decoders
@@ -129,6 +133,7 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
                 sequences=summariser.result(),
                 quarantined=quarantined,
                 decoders=versions,
+                count=tally.count(),
             )
         ),
         type=TaskResult,

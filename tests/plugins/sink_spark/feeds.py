@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.apply import SEQUENCES
 from blumfeld_sink_spark.quality import Summariser
-from blumfeld_sink_spark.records import TaskResult
+from blumfeld_sink_spark.records import DecoderCount, RangeCount, StagedFile, TaskResult
 
 CONTINUITY = {
     "trade": Continuity.CONSECUTIVE,
@@ -60,6 +61,30 @@ def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SEQUENCES)
 
 
+def count_of(
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    files: Sequence[StagedFile] = (),
+    quarantined: int = 0,
+) -> RangeCount:
+    """Of a range that has a message at each offset, and a row of each."""
+    messages, rows = end - start, Counter[str]()
+    for file in files:
+        rows[file.table] += file.rows
+    return RangeCount(
+        topic=topic,
+        partition=partition,
+        start=start,
+        end=end,
+        messages=messages,
+        with_rows=messages,
+        rows=dict(rows),
+        decoders={"raw": DecoderCount(read=messages - quarantined, quarantined=quarantined)},
+    )
+
+
 def result_of(
     messages: Sequence[Message],
     start: int,
@@ -88,4 +113,5 @@ def result_of(
         sequences=summariser.result(),
         quarantined=0,
         decoders={},
+        count=count_of(topic, partition, start, start + len(messages)),
     )

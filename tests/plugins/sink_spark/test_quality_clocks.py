@@ -21,6 +21,7 @@ from blumfeld_sink_spark.reading.load import Record
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.tables import BBO, TRADES, tables
 from tests.plugins.sink_spark.archive_tools import archive, captured, rows_of
+from tests.plugins.sink_spark.feeds import count_of
 from tests.shared_facts import shared_path
 
 SECOND = 1_000_000_000
@@ -62,7 +63,7 @@ def _summed(part: list[Seen], start: int, table: str) -> TaskResult:
         summariser.add(SEQUENCES.empty_table(), {table: pa.Table.from_pylist([row], schema=schema)})
     return TaskResult(
         topic="feed", partition=0, messages=len(part), first_offset=start, last_offset=start, bytes_in=0, files=(),
-        sequences=summariser.result(), quarantined=0, decoders={},
+        sequences=summariser.result(), quarantined=0, decoders={}, count=count_of("feed", 0, start, start + 1),
     )  # fmt: skip
 
 

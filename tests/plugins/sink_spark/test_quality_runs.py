@@ -17,7 +17,7 @@ from blumfeld_sink_spark.quality.summary import ROOM
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES, tables
 
-from .feeds import result_of
+from .feeds import count_of, result_of
 
 SECOND = 1_000_000_000
 
@@ -78,6 +78,7 @@ def summed(parts: list[pa.Table], table: str, skew_ms: int = 10_000) -> TaskResu
         sequences=summariser.result(),
         quarantined=0,
         decoders={},
+        count=count_of("feed", 0, 0, 1),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,3 +18,16 @@ def console() -> Console:
 
     made = Console()
     return made if made.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_WIDTH)
+
+
+def accounted(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Lines for people: offsets without a message by reason, messages without a row by decoder and kind."""
+    lines = [f"offsets without a message: {_counts(skipped)}"] if skipped else []
+    return lines + [
+        f"passed over by {decoder}: {_counts(kinds)}" for decoder, kinds in passed_over.items() if kinds
+    ]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    most_first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{number:,} {name}" for name, number in most_first)

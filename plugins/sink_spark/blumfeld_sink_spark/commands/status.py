@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.shown import accounted
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.ledger.status import Status
@@ -103,6 +104,11 @@ def _lines(found: Status) -> list[str]:
         f"{found.messages:,} messages of {found.bytes_in / 1e6:,.2f} MB in {found.bytes / 1e6:,.2f} MB of files: "
         f"{found.ratio:.1f} to 1"
     ]
+    lines += accounted(found.skipped, found.passed_over)
+    if found.uncounted:
+        lines.append(
+            f"{found.uncounted:,} batches of an older version don't count what they passed over or skipped"
+        )
     lines += [
         f"{one['name']} is being written by process {one['pid']} on {one['host']} since {_when(one['since_ms'])}"
         for one in found.writers

@@ -199,7 +199,7 @@ class _Binance(JsonDecoder):
         codes[enveloped & (codes >= 0) & (codes < _ENVELOPED)] += _ENVELOPED
         return codes
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By ``e``, or by the keys where there is no ``e``."""
         if isinstance(message, list):
             return _of_list(message)
@@ -213,14 +213,14 @@ class _Binance(JsonDecoder):
             raise BadMessageError("data is no JSON object")
         word = inner.get("e")
         if isinstance(word, str) and word in PASSED_OVER:
-            return None
+            return word
         if word in _WORDS:
             return _WORDS.index(word) + (_ENVELOPED if outer else 0)
         if word is None:
             return self._nameless(inner, outer)
         raise BadMessageError(f"unknown kind e={str(word)[:40]!r}")
 
-    def _nameless(self, inner: dict[str, Any], outer: bool) -> int | None:
+    def _nameless(self, inner: dict[str, Any], outer: bool) -> int | str:
         if inner.keys() >= {"lastUpdateId", "bids", "asks"}:
             if outer:
                 raise BadMessageError(
@@ -230,14 +230,14 @@ class _Binance(JsonDecoder):
         if inner.keys() >= set("ubBaA"):
             return _WORDS.index("bookTicker") + (_ENVELOPED if outer else 0)
         if not outer and "id" in inner and "result" in inner:
-            return None
+            return "result"
         raise BadMessageError("unknown kind: no e, and not the keys of bookTicker or a depth snapshot")
 
 
-def _of_list(items: list[Any]) -> int | None:
+def _of_list(items: list[Any]) -> str:
     """Streams of all symbols (``!ticker@arr``)."""
     if items and all(isinstance(item, dict) and item.get("e") in PASSED_OVER for item in items):
-        return None
+        return f"list of {items[0]['e']}"
     raise BadMessageError("unknown kind: a list")
 
 

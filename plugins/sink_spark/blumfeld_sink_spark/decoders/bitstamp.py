@@ -116,7 +116,7 @@ class Bitstamp(JsonDecoder):
         ] = -1
         return codes
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By ``event`` and ``channel``; by the keys where there are none."""
         if not isinstance(message, dict):
             raise BadMessageError("is no JSON object")
@@ -124,10 +124,10 @@ class Bitstamp(JsonDecoder):
         if event is None and message.keys() >= {"microtimestamp", "bids", "asks"}:
             return 3
         if isinstance(event, str) and event.startswith(PASSED_OVER):
-            return None
+            return event
         for code, prefix in enumerate((_TRADES, _DIFF, _BOOK)):
             if isinstance(channel, str) and channel.startswith(prefix):
                 return code
         if isinstance(channel, str) and channel.startswith(_ORDERS):
-            return None
+            return "live_orders"
         raise BadMessageError(f"unknown kind event={str(event)[:40]!r} channel={str(channel)[:40]!r}")

@@ -144,13 +144,13 @@ class Coinbase(JsonDecoder):
         """By ``{"type":"…"``, which comes first."""
         return guess_by_prefix(values, {f'{{"type":"{name}"': nth for name, nth in _NAMES.items()})
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By ``type``."""
         word = message.get("type") if isinstance(message, dict) else None
         if not isinstance(word, str):
             raise BadMessageError("is no JSON object with a type")
         if word in PASSED_OVER:
-            return None
+            return word
         if word not in _NAMES:
             raise BadMessageError(f"unknown kind type={word[:40]!r}")
         return _NAMES[word]

@@ -23,7 +23,7 @@ import attrs
 import msgspec
 import pyarrow as pa
 
-from blumfeld.spi.decoders import Continuity, Decoded, Rejected
+from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
 from blumfeld_sink_spark import stamps
 from blumfeld_sink_spark.decoders import record_rows
 from blumfeld_sink_spark.decoders.avro import compile_avro
@@ -132,6 +132,7 @@ class _Batch:
     rows: dict[str, list[record_rows.Row]] = attrs.field(factory=dict)
     sequences: list[record_rows.Row] = attrs.field(factory=list)
     rejected: list[Rejected] = attrs.field(factory=list)
+    passed_over: list[PassedOver] = attrs.field(factory=list)
     unknown: dict[int, str] = attrs.field(factory=dict)
     shapes: dict[tuple[int, str, tuple[str, ...]], Shape] = attrs.field(factory=dict)
 
@@ -148,8 +149,11 @@ class _Batch:
         except (FieldError, UnknownSchemaError) as error:
             self.rejected.append(Rejected(message.row, str(error), schema_id))
             return
+        if not found:
+            self.passed_over.append(PassedOver(message.row, f"{shape.table} without a row"))
+            return
         self.rows.setdefault(shape.table, []).extend(found)
-        numbered = record_rows.sequence(shape.table, found[0]) if found else None
+        numbered = record_rows.sequence(shape.table, found[0])
         if numbered is not None:
             self.sequences.append(numbered)
 
@@ -180,4 +184,4 @@ class _Batch:
     def decoded(self) -> Decoded:
         """Of all that were added."""
         tables = {name: record_rows.table(name, self.rows[name]) for name in sorted(self.rows)}
-        return Decoded(tables, record_rows.sequences(self.sequences), self.rejected)
+        return Decoded(tables, record_rows.sequences(self.sequences), self.rejected, self.passed_over)

@@ -27,11 +27,11 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from blumfeld.spi.decoders import Continuity, Decoded, Rejected
-from blumfeld_sink_spark.decoders.dbn_layout import KINDS
+from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
+from blumfeld_sink_spark.decoders.dbn_layout import KINDS, SKIPPED
 from blumfeld_sink_spark.decoders.dbn_part import Made, Part
 from blumfeld_sink_spark.decoders.dbn_tables import tables_of
-from blumfeld_sink_spark.decoders.dbn_walk import walk
+from blumfeld_sink_spark.decoders.dbn_walk import Records, walk
 
 
 class DbnDecoder:
@@ -56,4 +56,20 @@ class DbnDecoder:
             tables={name: table for name, table in tables.items() if name != "sequences"},
             sequences=tables.get("sequences"),
             rejected=[Rejected(row, made.rejected[row]) for row in sorted(made.rejected)],
+            passed_over=_passed_over(rows.column("value"), records, made, tables),
         )
+
+
+def _passed_over(
+    values: pa.Array, records: Records, made: Made, tables: Mapping[str, pa.Table]
+) -> list[PassedOver]:
+    """Messages that hold a header alone, or only records of the session, or levels that are all empty."""
+    silent = values.is_valid().to_numpy(zero_copy_only=False).copy()
+    for name, table in tables.items():
+        if name != "sequences":
+            silent[np.asarray(table.column("row"))] = False
+    silent[list(made.rejected)] = False
+    return [
+        PassedOver(row, SKIPPED[records.skipped[row]] if row in records.skipped else "without a row")
+        for row in np.flatnonzero(silent).tolist()
+    ]

@@ -49,6 +49,8 @@ class Records:
     headers: tuple[Metadata, ...]
     rejected: dict[int, str]
     """Row → what is wrong with the message."""
+    skipped: dict[int, int]
+    """Row → ``rtype`` of the message's first record that gives no row."""
 
     def rtypes(self) -> Bytes:
         """Of each record."""
@@ -138,11 +140,14 @@ class _Walker:
         row = np.concatenate([found[1] for found in self.found])
         header = np.concatenate([np.full(len(found[0]), found[2], np.int64) for found in self.found])
         kept = ~np.isin(data[at + 1], list(SKIPPED))
+        skipped: dict[int, int] = {}
+        for one, rtype in zip(row[~kept].tolist(), data[at[~kept] + 1].tolist(), strict=True):
+            skipped.setdefault(one, rtype)
         if len(self.found) > 1 or not kept.all():
             order = np.argsort(row, kind="stable")
             order = order[kept[order]]
             at, row, header = at[order], row[order], header[order]
-        return Records(data, at, row, header, tuple(self.headers), self.rejected)
+        return Records(data, at, row, header, tuple(self.headers), self.rejected, skipped)
 
 
 def _records(view: Bytes, at: int) -> Places:

@@ -117,13 +117,13 @@ class Hyperliquid(JsonDecoder):
         """By ``{"channel":"…"``, which comes first."""
         return guess_by_prefix(values, {f'{{"channel":"{name}"': nth for name, nth in _NAMES.items()})
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By ``channel``."""
         word = message.get("channel") if isinstance(message, dict) else None
         if not isinstance(word, str):
             raise BadMessageError("is no JSON object with a channel")
         if word in PASSED_OVER:
-            return None
+            return word
         if word not in _NAMES:
             raise BadMessageError(f"unknown kind channel={word[:40]!r}")
         return _NAMES[word]

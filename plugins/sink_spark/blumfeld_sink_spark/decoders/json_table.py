@@ -26,13 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from blumfeld.spi.decoders import Continuity, Decoded, Rejected
+from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
 from blumfeld_sink_spark.decoders import shapes
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 
 UNKNOWN = -1
 """Of a message whose kind its first bytes don't tell."""
 _NULL = -2
+KIND_CHARS_MAX = 40
+"""Of a kind that is passed over, where its word comes from the message."""
 _FEW = 4
 """Fewer messages than this aren't worth the looking for their common shape."""
 _FAILURES = (BadMessageError, pa.ArrowException, OverflowError, UnicodeDecodeError)
@@ -88,8 +90,8 @@ class JsonDecoder:
         """int8: the kind of each value by its bytes, or ``UNKNOWN``. May be wrong, never slow; nulls are any."""
         return np.full(len(values), UNKNOWN, np.int8)
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
-        """The true kind of one parsed message; ``None`` if it is one that is passed over.
+    def kind_of(self, message: Any, text: bytes) -> int | str:
+        """The true kind of one parsed message; a word for it if it is one that is passed over.
 
         :raises BadMessageError: it is none that this decoder knows
         """
@@ -122,6 +124,7 @@ class _Run:
         self._stamps = stamps.to_numpy(zero_copy_only=False) * 1_000
         self._parts: list[Parts] = []
         self._rejected: list[Rejected] = []
+        self._passed_over: list[PassedOver] = []
 
     def decoded(self) -> Decoded:
         if len(self._values):
@@ -137,6 +140,7 @@ class _Run:
             tables=tables,
             sequences=_in_order(numbered) if numbered else None,
             rejected=tuple(self._rejected),
+            passed_over=tuple(self._passed_over),
         )
 
     def _groups(self) -> Iterable[_Picked]:
@@ -171,15 +175,18 @@ class _Run:
         """The true kind of one message and its text; rejected or passed over: no kind."""
         text = self._values[row].as_py().strip(b" \t\r\n")
         try:
-            return self._decoder.kind_of(_loads(text), text), text
+            kind = self._decoder.kind_of(_loads(text), text)
         except BadMessageError as error:
             self._reject(row, str(error))
-        return None, text
+            return None, text
+        if isinstance(kind, str):
+            self._passed_over.append(PassedOver(row, kind[:KIND_CHARS_MAX]))
+            return None, text
+        return kind, text
 
     def _read(self, picked: _Picked) -> None:
         try:
-            batch = self._batch(picked)
-            self._parts.append(self._decoder.kinds[picked.kind].read(batch))
+            self._take(picked)
         except _FAILURES as error:
             size = len(picked.rows)
             if size > 1:
@@ -200,9 +207,23 @@ class _Run:
             return
         again = _Picked(kind, picked.rows, pa.array([text], pa.binary()))
         try:
-            self._parts.append(self._decoder.kinds[kind].read(self._batch(again)))
+            self._take(again)
         except _FAILURES as other:
             self._reject(row, f"{self._decoder.kinds[kind].name}: {_words_of(other)}")
+
+    def _take(self, picked: _Picked) -> None:
+        """Reads messages as their kind; what holds nothing (an update without levels) is passed over.
+
+        :raises BadMessageError: (or Arrow's own) as ``Kind.read``; nothing was taken
+        """
+        kind = self._decoder.kinds[picked.kind]
+        parts = kind.read(self._batch(picked))
+        self._parts.append(parts)
+        there = np.zeros(len(self._values), np.bool_)
+        for table in parts.tables.values():
+            there[np.asarray(table.column("row"))] = True
+        for row in picked.rows[~there[picked.rows]].tolist():
+            self._passed_over.append(PassedOver(row, f"{kind.name} without a row"))
 
     def _batch(self, picked: _Picked) -> Batch:
         kind = self._decoder.kinds[picked.kind]

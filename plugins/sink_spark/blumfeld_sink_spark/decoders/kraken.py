@@ -225,7 +225,7 @@ class Kraken(JsonDecoder):
                 codes[arrays & found.to_numpy(zero_copy_only=False)] = code
         return codes
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By the channel, wherever its version puts it."""
         if isinstance(message, list):
             return _v1_kind(message)
@@ -233,19 +233,19 @@ class Kraken(JsonDecoder):
             raise BadMessageError("is neither a JSON array nor an object")
         word = message.get("event", message.get("channel"))
         if isinstance(word, str) and word in PASSED_OVER:
-            return None
+            return word
         if message.get("success") is True and "method" in message:
-            return None
+            return "result"
         if word not in _V2_CHANNELS or "event" in message:
             raise BadMessageError(f"unknown kind {str(word)[:40]!r}")
         return _V2_CHANNELS[word]
 
 
-def _v1_kind(message: list[Any]) -> int | None:
+def _v1_kind(message: list[Any]) -> int | str:
     word = message[-2] if len(message) >= 4 and isinstance(message[-2], str) else ""
     name = word.partition("-")[0]
     if name in ("ohlc", "ticker"):
-        return None
+        return name
     if name not in _V1_SUFFIXES:
         raise BadMessageError(f"unknown kind {word[:40]!r} of an array")
     return _V1_SUFFIXES[name]

@@ -157,13 +157,13 @@ class Okx(JsonDecoder):
             values, {f'{{"arg":{{"channel":"{name}"': code for name, code in _CHANNELS.items()}
         )
 
-    def kind_of(self, message: Any, text: bytes) -> int | None:
+    def kind_of(self, message: Any, text: bytes) -> int | str:
         """By ``arg.channel``."""
         if not isinstance(message, dict):
             raise BadMessageError("is no JSON object")
         event, arg = message.get("event"), message.get("arg")
         if isinstance(event, str) and event in PASSED_OVER:
-            return None
+            return event
         channel = arg.get("channel") if isinstance(arg, dict) else None
         if event is not None or not isinstance(channel, str) or channel not in _CHANNELS:
             raise BadMessageError(f"unknown kind event={str(event)[:40]!r} channel={str(channel)[:40]!r}")

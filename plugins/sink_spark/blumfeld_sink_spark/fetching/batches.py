@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from blumfeld.wire.compression import Codec, decompress
 from blumfeld.wire.errors import BrokerError, CorruptBatch
 from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX
+from blumfeld_sink_spark.accounting import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.fetching.columns import CREATE_TIME, LOG_APPEND_TIME, Section, to_rows
 from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.tally import Numbers, Skips
 
 BATCH_ROWS = 5_000
 """The most rows of a batch."""
@@ -28,8 +31,12 @@ def rows_of(
     wanted: OffsetRange,
     *,
     with_headers: bool,
+    skips: Skips | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a response that are wanted, in the order of their offsets. They hold nothing of ``data``.
+
+    ``skips`` is told why the other offsets, up to the last batch's end, have none. It goes by batch headers and by
+    what their records say, not by the rows that are given: rows that get lost behind it are found missing.
 
     :param data: where the batches stand, one after the other from its start; less than 2 GiB
     :param aborted: producer id and first offset of each aborted transaction, as the response lists them
@@ -37,9 +44,11 @@ def rows_of(
         batches before it were given
     """
     transactions = AbortedTransactions(aborted)
-    group = _Group(data, wanted, with_headers)
+    skips = Skips() if skips is None else skips
+    group = _Group(data, wanted, with_headers, skips)
     at = 0
     ends = -1
+    expected = wanted.start
     for batch in batches:
         try:
             batch.verify_crc()
@@ -50,6 +59,11 @@ def rows_of(
         except BrokerError as error:
             yield from group.rows()
             raise _told(wanted, batch.base_offset, error) from error
+        skips.add(ABSENT, expected, batch.base_offset)
+        if hidden:
+            reason = CONTROL if batch.is_control else ABORTED
+            skips.add(reason, max(expected, batch.base_offset), batch.next_offset)
+        expected = max(expected, batch.next_offset)
         if not hidden and batch.next_offset > wanted.start and batch.base_offset < wanted.end:
             if group.is_full or not group.suits(codec):
                 yield from group.rows()
@@ -62,8 +76,9 @@ def rows_of(
 class _Group:
     """Batches that become rows in one go. Those without compression are read where they stand."""
 
-    def __init__(self, data: memoryview, wanted: OffsetRange, with_headers: bool) -> None:
+    def __init__(self, data: memoryview, wanted: OffsetRange, with_headers: bool, skips: Skips) -> None:
         self._data = data
+        self._skips = skips
         self._wanted = wanted
         self._with_headers = with_headers
         self._clear()
@@ -93,6 +108,7 @@ class _Group:
             start, size = self._bytes, len(plain)
             self._parts.append(plain)
         if not size and not batch.record_count:
+            self._skips.add(ABSENT, batch.base_offset, batch.next_offset)
             return
         append = batch.is_log_append_time
         self._sections.append(
@@ -117,11 +133,22 @@ class _Group:
         parts = self._parts
         data = self._data if not parts else memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
         rows = self._rows(data)
-        self._clear()
         offsets = rows.column("offset").to_numpy()
+        self._tell_absent(offsets)
+        self._clear()
         first, end = offsets.searchsorted([self._wanted.start, self._wanted.end]).tolist()
         for start in range(first, end, BATCH_ROWS):
             yield rows.slice(start, min(BATCH_ROWS, end - start))
+
+    def _tell_absent(self, offsets: Numbers) -> None:
+        """Offsets inside of batches for which there is no record, which is so in compacted logs only."""
+        if sum(section.last_offset_delta + 1 for section in self._sections) == len(offsets):
+            return
+        for section in self._sections:
+            end = section.base_offset + section.last_offset_delta + 1
+            first, last = offsets.searchsorted([section.base_offset, end]).tolist()
+            edges = [section.base_offset - 1], [end]
+            self._skips.add_between(ABSENT, np.concatenate([edges[0], offsets[first:last], edges[1]]))
 
     def _rows(self, data: memoryview) -> pa.RecordBatch:
         try:

@@ -13,11 +13,13 @@ from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from blumfeld.wire.record_batch import RecordBatch, UnsupportedMagic, split_batches
+from blumfeld_sink_spark.accounting import LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import rows_of
 from blumfeld_sink_spark.fetching.brokers import AWAY, Brokers, check
 from blumfeld_sink_spark.fetching.connection import FRAME_BYTES_MAX, Connection, TooOldError
 from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.tally import Skips
 
 MAX_BYTES = 52_428_800
 PARTITION_MAX_BYTES = 8_388_608
@@ -40,8 +42,13 @@ class RangeReader:
         with_headers: bool,
         patience_s: float,
         lost: Lost,
+        skips: Skips | None = None,
     ) -> None:
-        """:param committed: leave out what was aborted or is open"""
+        """
+        :param committed: leave out what was aborted or is open
+        :param skips: is told of each offset that gives no row
+        """
+        self._skips = Skips() if skips is None else skips
         self.position = wanted.start
         self._brokers = brokers
         self._wanted = wanted
@@ -78,7 +85,8 @@ class RangeReader:
             check(answer.error_code, self._name)
             found = self._of(answer)
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.position = max(self.position, self._lost(self.position))
+                gone, self.position = self.position, max(self.position, self._lost(self.position))
+                self._skips.add(LOST, gone, self.position)
                 batches, after = [], self.position
             else:
                 check(found.error_code, f"{self._name} at offset {self.position}")
@@ -156,6 +164,7 @@ class RangeReader:
             aborted if self._committed else (),
             left,
             with_headers=self._with_headers,
+            skips=self._skips,
         )
 
     def _check_patience(self, error: Exception | None = None) -> None:

@@ -39,10 +39,14 @@ _decode_record = msgspec.json.Decoder(CommitRecord).decode
 stateless = msgspec.json.Decoder(Stateless).decode
 
 
+CHECKPOINT_VERSION = 2
+"""Those of version 1 summed up no counts: the records are read again."""
+
+
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One query up to and with ``batch``."""
 
-    version: int = 1
+    version: int = CHECKPOINT_VERSION
     query: str
     batch: int
     covered: tuple[OffsetRange, ...]
@@ -234,7 +238,7 @@ class Ledger:
         except (FileNotFoundError, msgspec.DecodeError):
             return
         last = self.find(query, point.batch)
-        if point.version != 1 or point.query != query or last is None:
+        if point.version != CHECKPOINT_VERSION or point.query != query or last is None:
             return
         for taken in point.covered:
             self._covered.setdefault((taken.topic, taken.partition), Spans()).add(

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.ledger import gaps, intents
+from blumfeld_sink_spark.ledger.counting import counts_of
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.names import final_path
 from blumfeld_sink_spark.ledger.rules import named
@@ -56,6 +57,7 @@ def publish(
     now_ms: int,
     seconds: float,
     seams: Sequence[Seam] = (),
+    reader: str = "",
     say: Say = to_stderr,
 ) -> CommitRecord:
     """Makes one batch part of the archive, or finds that it is, and returns its record.
@@ -63,9 +65,10 @@ def publish(
     May be called again after a crash at any point, with the same ``planned`` and newly staged files. Where it
     raises, nothing of the batch is in the archive (but see ``ArchiveStore.certain``), and the same call may be made
     again. ``seams`` are those of the query, the same at each call: what its first batch goes on from.
+    ``reader`` says whether tasks account for every offset of their range (``counting.TELLING``).
 
-    :raises LedgerConflictError: offsets that are committed or left out, another writer at the same offsets, or
-        results that don't fit the plan. Nothing was published
+    :raises LedgerConflictError: offsets that are committed or left out, another writer at the same offsets, results
+        that don't fit the plan, or counts whose sums don't close. Nothing was published
     :raises StoreError: the store is full or away
     """
     planned = tuple(sorted(one for one in planned if one.start < one.end))
@@ -83,6 +86,8 @@ def publish(
         state={},
         committed_ms=now_ms,
         seconds=seconds,
+        reader=reader,
+        isolation=settings.isolation,
     )
     try:
         ledger.load()
@@ -114,6 +119,10 @@ def _prepared(
     """
     ledger.check(draft)
     taken = _moves(draft, results)
+    try:
+        draft = structs.replace(draft, counts=counts_of(draft.ranges, draft.lost, results, draft.reader))
+    except LedgerConflictError as error:
+        raise LedgerConflictError(f"batch {draft.batch} of query {draft.query}: {error}") from error
     previous = ledger.last(draft.query)
     state = previous.state if previous else _begun(ledger, seams)
     found = gaps.stage(store, draft, state, results, settings)

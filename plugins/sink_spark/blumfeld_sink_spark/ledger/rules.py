@@ -4,6 +4,8 @@
 2. In one query, each range of a partition begins where the one before ended, unless a record names what lies between
    in ``lost``.
 3. Batches of a query are numbered from 0 without a hole.
+4. A record that counts what became of its offsets does so for each of its ranges, and the sums close. Records of older
+   versions count nothing.
 
 A second query may begin anywhere that no other has been; whether all queries together leave a hole is ``verify``'s
 to say, since a backfill may be on its way.
@@ -17,6 +19,7 @@ from itertools import pairwise
 
 import attrs
 
+from blumfeld_sink_spark import accounting
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange
 
 Partition = tuple[str, int]
@@ -71,7 +74,11 @@ class Chain:
 
 
 def follows(chain: Chain, record: CommitRecord) -> str | None:
-    """What is wrong with the record as the next of its query (rules 2 and 3), or None."""
+    """What is wrong with the record as the next of its query (rules 2, 3 and 4), or None."""
+    return _misplaced(chain, record) or next(uncounted(record), None)
+
+
+def _misplaced(chain: Chain, record: CommitRecord) -> str | None:
     if record.batch != chain.batch + 1:
         return (
             f"batch {record.batch} of query {record.query} can't follow batch {chain.batch}: the ledger and the "
@@ -114,7 +121,8 @@ def problems(records: Sequence[CommitRecord]) -> list[str]:
     found = []
     for record in records:
         chain = chains.setdefault(record.query, Chain(record.query))
-        found += [wrong for wrong in (follows(chain, record), overlap(covered, record.ranges)) if wrong]
+        wrong = (_misplaced(chain, record), overlap(covered, record.ranges), *uncounted(record))
+        found += [each for each in wrong if each]
         advance(chain, covered, record)
         for gone in record.lost:
             lost.setdefault((gone.topic, gone.partition), []).append(gone)
@@ -152,6 +160,24 @@ def _own(record: CommitRecord) -> str | None:
         if (before.topic, before.partition) == (after.topic, after.partition) and after.start < before.end:
             return f"batch {record.batch} of query {record.query}: {named(before)} overlaps {named(after)}"
     return None
+
+
+def uncounted(record: CommitRecord) -> Iterator[str]:
+    """What doesn't close in the counts of a record (rule 4)."""
+    yield from (f"batch {record.batch} of query {record.query}: {each}" for each in _unclosed(record))
+
+
+def _unclosed(record: CommitRecord) -> Iterator[str]:
+    if not record.counts:
+        return
+    of = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in record.counts]
+    if of != list(record.ranges):
+        yield f"it counts {', '.join(map(named, of))}, and its ranges are {', '.join(map(named, record.ranges))}"
+    for count in record.counts:
+        yield from accounting.wrong(count)
+    messages = sum(count.messages for count in record.counts)
+    if messages != record.messages:
+        yield f"its ranges have {messages:,} messages, and it says {record.messages:,}"
 
 
 def _breaks(chain: Chain, record: CommitRecord) -> Iterator[str]:

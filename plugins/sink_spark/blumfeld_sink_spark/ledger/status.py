@@ -9,7 +9,7 @@ import msgspec
 from blumfeld_sink_spark.ledger import intents, lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore
-from blumfeld_sink_spark.ledger.sums import Sums, TableSum
+from blumfeld_sink_spark.ledger.sums import Sums, TableSum, added
 from blumfeld_sink_spark.ledger.verify import live_files
 from blumfeld_sink_spark.records import OffsetRange
 
@@ -46,6 +46,12 @@ class Status(msgspec.Struct, kw_only=True):
     ratio: float
     """Bytes of messages for each byte of file; 0 where there is none."""
     quarantined: int
+    passed_over: dict[str, dict[str, int]]
+    """Messages that gave no row and aren't in quarantine, by decoder and kind."""
+    skipped: dict[str, int]
+    """Offsets that gave no message, by reason."""
+    uncounted: int
+    """Batches of older versions, which count neither."""
     gaps: int
     covered: list[OffsetRange]
     """Of each partition, joined."""
@@ -75,6 +81,9 @@ def status(store: ArchiveStore, now_ms: int) -> Status:
         bytes=total,
         ratio=bytes_in / total if total else 0.0,
         quarantined=sum(one.quarantined for one in sums.values()),
+        passed_over=_by_decoder([one.passed_over for one in sums.values()]),
+        skipped=added(*(one.skipped for one in sums.values())),
+        uncounted=sum(one.uncounted for one in sums.values()),
         gaps=sum(one.gaps for one in sums.values()),
         covered=[taken for topic in ledger.topics() for taken in ledger.covered(topic)],
         begun=_begun(store, ledger),
@@ -86,6 +95,11 @@ def status(store: ArchiveStore, now_ms: int) -> Status:
         ],
         lag=_lag(store),
     )
+
+
+def _by_decoder(parts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    decoders = sorted({decoder for part in parts for decoder in part})
+    return {decoder: added(*(part.get(decoder, {}) for part in parts)) for decoder in decoders}
 
 
 def _query(ledger: Ledger, query: str) -> QueryStatus:

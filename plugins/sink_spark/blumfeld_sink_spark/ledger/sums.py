@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from blumfeld_sink_spark.records import CommitRecord
@@ -34,6 +36,12 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """That the batches took."""
     tables: dict[str, TableSum] = {}
+    skipped: dict[str, int] = {}
+    """Offsets that gave no message, by reason."""
+    passed_over: dict[str, dict[str, int]] = {}
+    """Messages without a row, by decoder and kind."""
+    uncounted: int = 0
+    """Batches whose records don't say what became of their offsets: those of older versions."""
 
     def plus(self, record: CommitRecord) -> Sums:
         """With one record more."""
@@ -48,7 +56,28 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
             last_ms=max(self.last_ms, record.committed_ms),
             seconds=self.seconds + record.seconds,
             tables=_with_files(self.tables, record),
+            skipped=added(self.skipped, *(count.skipped for count in record.counts)),
+            passed_over=_with_counts(self.passed_over, record),
+            uncounted=self.uncounted + bool(record.ranges and not record.counts),
         )
+
+
+def added(*counts: Mapping[str, int]) -> dict[str, int]:
+    """The sums by name, sorted."""
+    found: dict[str, int] = {}
+    for each in counts:
+        for name, number in each.items():
+            found[name] = found.get(name, 0) + number
+    return dict(sorted(found.items()))
+
+
+def _with_counts(known: Mapping[str, dict[str, int]], record: CommitRecord) -> dict[str, dict[str, int]]:
+    found = dict(known)
+    for count in record.counts:
+        for decoder, fate in count.decoders.items():
+            if fate.passed_over:
+                found[decoder] = added(found.get(decoder, {}), fate.passed_over)
+    return dict(sorted(found.items()))
 
 
 def _with_files(tables: dict[str, TableSum], record: CommitRecord) -> dict[str, TableSum]:

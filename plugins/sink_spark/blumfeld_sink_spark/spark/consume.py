@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blumfeld_sink_spark.accounting import HIDDEN, LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import BATCH_ROWS
 from blumfeld_sink_spark.records import OffsetRange
@@ -22,6 +23,7 @@ from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.client import client_config, patience_s
 from blumfeld_sink_spark.spark.lost import first_left
+from blumfeld_sink_spark.tally import Skips
 
 WAIT_S = 0.1
 """How long one call gathers messages: what a range that ends in markers costs, once."""
@@ -40,8 +42,11 @@ _BIG_FETCHES = {
 }
 
 
-def consume_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Batches of the archive's raw rows, in the order of the offsets, until the range's end.
+def consume_range(
+    settings: ArchiveSettings, wanted: OffsetRange, skips: Skips | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the archive's raw rows, in the order of the offsets, until the range's end. librdkafka passes control
+    records, aborted ones and compacted offsets in silence: ``skips`` is told of them as hidden.
 
     Where the topic lost the start of the range, it is an error, or skipped without ``fail_on_data_loss``.
 
@@ -53,7 +58,7 @@ def consume_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa
     consumer = _consumer(msgspec.json.encode(_config(settings)))
     try:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        yield from _Range(settings, wanted, consumer).batches()
+        yield from _Range(settings, wanted, consumer, Skips() if skips is None else skips).batches()
     finally:
         consumer.unassign()
 
@@ -80,7 +85,8 @@ def _config(settings: ArchiveSettings) -> dict[str, Any]:
 
 
 class _Range:
-    def __init__(self, settings: ArchiveSettings, wanted: OffsetRange, consumer: Any) -> None:
+    def __init__(self, settings: ArchiveSettings, wanted: OffsetRange, consumer: Any, skips: Skips) -> None:
+        self._skips = skips
         self._settings = settings
         self._wanted = wanted
         self._consumer = consumer
@@ -110,17 +116,23 @@ class _Range:
         if error is not None:
             self._event(error, message)
             return False
+        self._skip(HIDDEN, message.offset())
         self._next = message.offset() + 1
         return bool(self._next <= self._wanted.end)
+
+    def _skip(self, reason: str, end: int) -> None:
+        """Goes on at an offset; nothing came of what lies before it."""
+        self._skips.add(reason, self._next, end)
+        self._next = max(self._next, end)
 
     def _event(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError, TopicPartition
 
         if error.code() == KafkaError._PARTITION_EOF:
-            self._next = max(self._next, message.offset())
+            self._skip(HIDDEN, message.offset())
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             first = first_left(self._settings, self._wanted, self._next)
-            self._next = max(self._next, first)
+            self._skip(LOST, first)
             if first < self._wanted.end:
                 self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, first)])
         elif error.code() in (

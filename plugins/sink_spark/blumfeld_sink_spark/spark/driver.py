@@ -176,6 +176,7 @@ class _Run:
             .option("settings", msgspec.json.encode(self.settings).decode())
             .option("query", self.beginning.identity.query)
             .option("fresh", "0" if self.choice.reader == "jvm" else "")
+            .option("reader", self.choice.reader)
             .option(
                 "checkpointLocation",
                 # No as_uri(): Spark takes %20 for a part of the name, and would keep its log in another folder.

@@ -19,6 +19,7 @@ from blumfeld_sink_spark.fetching.session import RangeReader
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.client import JAVA_ONLY, patience_s
+from blumfeld_sink_spark.tally import Skips
 
 __all__ = ["BATCH_ROWS", "consumed_because", "read_range"]
 
@@ -29,8 +30,11 @@ _NEEDLESS = JAVA_ONLY | {"client.id", "socket.keepalive.enable"}
 """Settings of clients that our own fetches know, or that change nothing for them."""
 
 
-def read_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Batches of the archive's raw rows, in the order of the offsets, until the range's end.
+def read_range(
+    settings: ArchiveSettings, wanted: OffsetRange, skips: Skips | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the archive's raw rows, in the order of the offsets, until the range's end. ``skips`` is told of each
+    offset that gives no row.
 
     Where the topic lost the start of the range, it is an error, or skipped without ``fail_on_data_loss``.
 
@@ -38,6 +42,7 @@ def read_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.Re
     :raises ArchiveError: records are lost or damaged, or the broker refuses
     """
     position = wanted.start
+    skips = Skips() if skips is None else skips
     if not consumed_because(settings):
         client_id = settings.kafka.get("client.id", f"blumfeld-archive-{settings.name}")
         with closing(Brokers(settings.bootstrap, client_id, min(STEP_S, patience_s(settings)))) as brokers:
@@ -48,6 +53,7 @@ def read_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.Re
                 with_headers=settings.with_headers,
                 patience_s=patience_s(settings),
                 lost=lambda at: _lost(settings, wanted, at),
+                skips=skips,
             )
             try:
                 yield from reader.batches()
@@ -56,7 +62,7 @@ def read_range(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.Re
                 position = reader.position
     from blumfeld_sink_spark.spark.consume import consume_range
 
-    yield from consume_range(settings, msgspec.structs.replace(wanted, start=position))
+    yield from consume_range(settings, msgspec.structs.replace(wanted, start=position), skips)
 
 
 def consumed_because(settings: ArchiveSettings) -> str:

@@ -16,6 +16,8 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from blumfeld_sink_spark.accounting import LOST
+from blumfeld_sink_spark.ledger.counting import TELLING
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.publish import publish
@@ -43,7 +45,8 @@ class Results(WriterCommitMessage):
 class ArchiveSink(DataSource):
     """``df.writeStream.format("blumfeld_archive")``.
 
-    Options: ``settings`` (JSON), ``query`` (the ledger's), ``fresh`` (see :func:`planning.ranges`; empty is ``None``).
+    Options: ``settings`` (JSON), ``query`` (the ledger's), ``fresh`` (see :func:`planning.ranges`; empty is ``None``),
+    ``reader`` (see :func:`counting.counts_of`).
     """
 
     @classmethod
@@ -54,18 +57,21 @@ class ArchiveSink(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> ArchiveWriter:
         """A batch's writer. Spark passes both by keyword."""
         fresh = self.options.get("fresh", "")
+        reader = self.options.get("reader", "")
         return ArchiveWriter(
             msgspec.json.decode(self.options["settings"], type=ArchiveSettings),
             self.options["query"],
             int(fresh) if fresh else None,
+            reader,
         )
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):
     """Stages in ``write``, publishes in ``commit``, cleans up in ``abort``."""
 
-    def __init__(self, settings: ArchiveSettings, query: str, fresh: int | None) -> None:
+    def __init__(self, settings: ArchiveSettings, query: str, fresh: int | None, reader: str = "") -> None:
         self._settings = settings
+        self._reader = reader
         self._query = query
         self._fresh = fresh
 
@@ -112,6 +118,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             now_ms=time.time_ns() // 1_000_000,
             seconds=checkpoint.seconds_since_planned(batch_id),
             seams=checkpoint.seams() if batch_id == 0 else (),
+            reader=self._reader,
         )
         deliver(store, ledger, self._settings)
 
@@ -124,9 +131,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
                     store.delete(file.staged)
 
     def _lost(self, planned: Sequence[OffsetRange], results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
-        """What the topics no longer had. Only asked where a range's rows begin late and loss is allowed."""
+        """What the topics no longer had: as the tasks say, else as the broker says where a range's rows begin late."""
         if self._settings.fail_on_data_loss:
             return ()
+        if self._reader in TELLING:
+            return told_lost(results)
         first = {(each.topic, each.partition): each.first_offset for each in reversed(results)}
         late = [each for each in planned if first.get((each.topic, each.partition), each.end) > each.start]
         if not late:
@@ -135,6 +144,16 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             [(each.topic, each.partition) for each in late]
         )
         return missing(late, first, begins)
+
+
+def told_lost(results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
+    """What the tasks found lost."""
+    return tuple(
+        OffsetRange(result.topic, result.partition, span.start, span.end)
+        for result in results
+        for span in result.count.spans
+        if span.reason == LOST
+    )
 
 
 def missing(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +29,9 @@ from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.client import Topics, patience_s
 from blumfeld_sink_spark.spark.lean import leave_pandas_out
 from blumfeld_sink_spark.spark.planning import Offsets
+
+if TYPE_CHECKING:
+    from blumfeld_sink_spark.tally import Skips
 
 SOURCE = "blumfeld_topics"
 
@@ -144,23 +147,30 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raw rows, or the result of the whole task."""
         leave_pandas_out()
+        from blumfeld_sink_spark.spark.account import followed_by_account
         from blumfeld_sink_spark.spark.fetch import read_range
+        from blumfeld_sink_spark.tally import Skips
 
-        wanted = OffsetRange(*partition.value)
-        batches = read_range(self._settings, wanted)
-        return self._work(batches) if self._direct else batches
+        wanted, skips = OffsetRange(*partition.value), Skips()
+        batches = read_range(self._settings, wanted, skips)
+        if self._direct:
+            return self._work(batches, wanted, skips)
+        return followed_by_account(batches, wanted, skips, with_headers=self._settings.with_headers)
 
     def stop(self) -> None:
         """Lets go of the client."""
         self._topics = None
 
-    def _work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _work(
+        self, batches: Iterator[pa.RecordBatch], wanted: OffsetRange, skips: Skips
+    ) -> Iterator[pa.RecordBatch]:
         from blumfeld_sink_spark.spark.task import TaskWork
 
         work = TaskWork(self._settings)
         try:
             for rows in batches:
                 work.add(rows)
+            work.tell(wanted, skips)
             results = work.finish()
         except BaseException:
             work.abort()

@@ -13,10 +13,12 @@ from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.quality import Summariser, continuity_of
-from blumfeld_sink_spark.records import TaskResult
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.account import taken_off
 from blumfeld_sink_spark.tables import QUARANTINE
+from blumfeld_sink_spark.tally import Skips, Tally
 
 BATCH_BYTES = 4 << 20
 """Of rows that are decoded at once: fewer, and what a batch costs is felt; more, and the columns on the way from step
@@ -34,6 +36,7 @@ class PartitionWork:
         self._writer = TaskWriter(open_store(settings.root), settings, topic, partition)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
+        self._tally = Tally(topic, partition)
         self._messages = self._bytes_in = self._quarantined = 0
         self._first = self._last = -1
         self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
@@ -58,6 +61,8 @@ class PartitionWork:
 
     def _decode(self, rows: pa.RecordBatch) -> None:
         applied = apply.decode_rows(self._decoders, rows, self._settings)
+        made = {name: table.num_rows for name, table in applied.tables.items()}
+        self._tally.add(rows, applied.has_row, made, applied.fates)
         self._summariser.add(applied.sequences, applied.tables)
         self._writer.write(applied.tables)
         offsets = rows.column("offset")
@@ -69,8 +74,12 @@ class PartitionWork:
         quarantine = applied.tables.get(QUARANTINE)
         self._quarantined += quarantine.num_rows if quarantine is not None else 0
 
-    def finish(self) -> TaskResult:
-        """Works what waits, and closes the files; they are synced and staged."""
+    def finish(self, wanted: OffsetRange | None = None, skips: Skips | None = None) -> TaskResult:
+        """Works what waits, and closes the files; they are synced and staged.
+
+        :param wanted: the range that was to be read, where the task knows it
+        :param skips: what the fetch said of offsets without a message, where the task has it
+        """
         if self._waiting:
             self._work()
         return TaskResult(
@@ -84,6 +93,7 @@ class PartitionWork:
             sequences=self._summariser.result(),
             quarantined=self._quarantined,
             decoders=self._versions,
+            count=self._tally.count(wanted, skips),
         )
 
     def abort(self) -> None:
@@ -98,18 +108,32 @@ class TaskWork:
 
     settings: ArchiveSettings
     _parts: dict[tuple[str, int], PartitionWork] = attrs.field(factory=dict, init=False)
+    _told: dict[tuple[str, int], tuple[OffsetRange, Skips]] = attrs.field(factory=dict, init=False)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """A batch as Spark gives it."""
         for topic, partition, part in by_partition(rows):
-            work = self._parts.get((topic, partition))
-            if work is None:
-                work = self._parts[topic, partition] = PartitionWork(self.settings, topic, partition)
-            work.add(part)
+            messages, account = taken_off(part)
+            self._part(topic, partition).add(messages)
+            if account is not None:
+                self.tell(account.wanted, Skips(account.spans))
+
+    def tell(self, wanted: OffsetRange, skips: Skips) -> None:
+        """What the fetch of a range found beside messages. Such a range has a result even if no message came."""
+        self._part(wanted.topic, wanted.partition)
+        self._told[wanted.topic, wanted.partition] = wanted, skips
 
     def finish(self) -> list[TaskResult]:
-        """A result for each partition that had rows."""
-        return [self._parts[key].finish() for key in sorted(self._parts)]
+        """A result for each partition that had rows or was told of.
+
+        :raises ArchiveError: messages and skipped offsets don't add up to the range
+        """
+        return [self._parts[key].finish(*self._told.get(key, (None, None))) for key in sorted(self._parts)]
+
+    def _part(self, topic: str, partition: int) -> PartitionWork:
+        if (topic, partition) not in self._parts:
+            self._parts[topic, partition] = PartitionWork(self.settings, topic, partition)
+        return self._parts[topic, partition]
 
     def abort(self) -> None:
         """Removes what was staged."""

@@ -17,11 +17,13 @@ from blumfeld.wire.control_records import build_transaction_marker
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.record_batch import CRC_FROM, HEADER_BYTES, RecordBatch, split_batches
 from blumfeld.wire.records import Record, records
+from blumfeld_sink_spark.accounting import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching import batches as fetching
 from blumfeld_sink_spark.fetching.batches import rows_of
-from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.records import OffsetRange, Span
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
+from blumfeld_sink_spark.tally import Skips
 
 EVERYTHING = OffsetRange("t", 3, 0, 1 << 62)
 TIME_MS = 1_723_161_256_299
@@ -67,9 +69,10 @@ def read(
     aborted: Sequence[tuple[int, int]] = (),
     *,
     with_headers: bool = False,
+    skips: Skips | None = None,
 ) -> pa.Table:
     view = memoryview(data)
-    found = rows_of(list(split_batches(view)), view, aborted, wanted, with_headers=with_headers)
+    found = rows_of(list(split_batches(view)), view, aborted, wanted, with_headers=with_headers, skips=skips)
     return pa.Table.from_batches(found, RAW_ROWS_WITH_HEADERS if with_headers else RAW_ROWS)
 
 
@@ -105,6 +108,31 @@ def test_rows_are_what_the_wires_own_decoder_reads(data: bytes, start: int, leng
     rows = read(data, wanted, with_headers=True)
     assert plain(rows) == expected(data, wanted.start, wanted.end)
     assert read(data, wanted) == rows.drop_columns("headers")
+
+
+@settings(max_examples=50, deadline=None)
+@given(some_batches(), st.integers(0, 40), st.integers(1, 60_000))
+def test_every_offset_has_a_row_or_a_reason(data: bytes, start: int, length: int) -> None:
+    """Up to the last batch's end, whatever compaction took of batches, between them and all of them."""
+    after = [batch.next_offset for batch in split_batches(memoryview(data))]
+    wanted = OffsetRange("t", 3, start, max(start, min(start + length, after[-1] if after else 0)))
+    skips = Skips()
+    there = read(data, wanted, skips=skips)["offset"].to_pylist()
+    spans = skips.within(wanted)
+    gone = [offset for span in spans for offset in range(span.start, span.end)]
+    assert sorted([*there, *gone]) == list(range(wanted.start, wanted.end))
+    assert {span.reason for span in spans} <= {ABSENT}
+
+
+def test_markers_and_aborted_records_are_told_apart() -> None:
+    """A committed transaction of producer 7, an aborted one of producer 8, and a hole behind each."""
+    data = of(7, 0, 2) + ends(7, 2, commit=True) + of(8, 5, 3) + ends(8, 8, commit=False)
+    skips = Skips()
+    rows = read(data, aborted=[(8, 5)], skips=skips)
+    assert rows["offset"].to_pylist() == [0, 1]
+    assert skips.within(OffsetRange("t", 3, 0, 9)) == [
+        Span(2, 3, CONTROL), Span(3, 5, ABSENT), Span(5, 8, ABORTED), Span(8, 9, CONTROL)
+    ]  # fmt: skip
 
 
 @settings(max_examples=50, deadline=None)
@@ -158,29 +186,32 @@ def test_groups_and_batches_of_rows_may_be_cut_anywhere(monkeypatch: pytest.Monk
     ]
 
 
+def of(producer: int, offset: int, count: int = 1) -> bytes:
+    """Records of a transaction."""
+    return bytes(
+        build_batch(
+            [Record(None, b"p%d" % producer, timestamp=1)] * count,
+            base_offset=offset,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+
+
+def ends(producer: int, offset: int, *, commit: bool) -> bytes:
+    """The marker of a transaction."""
+    return bytes(
+        build_transaction_marker(
+            commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0,
+            timestamp_ms=1, base_offset=offset,
+        )
+    )  # fmt: skip
+
+
 def test_aborted_records_and_markers_are_no_rows() -> None:
     """Two producers side by side: 1 aborts offsets 0 and 3, then commits 8; 2 commits 1 and 5, and aborts 6."""
-
-    def of(producer: int, offset: int) -> bytes:
-        return bytes(
-            build_batch(
-                [Record(None, b"p%d" % producer, timestamp=1)],
-                base_offset=offset,
-                producer_id=producer,
-                producer_epoch=0,
-                base_sequence=0,
-                transactional=True,
-            )
-        )
-
-    def ends(producer: int, offset: int, *, commit: bool) -> bytes:
-        return bytes(
-            build_transaction_marker(
-                commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0,
-                timestamp_ms=1, base_offset=offset,
-            )
-        )  # fmt: skip
-
     data = b"".join(
         [
             of(1, 0), of(2, 1), bytes(build_batch([Record(timestamp=1)], base_offset=2)), of(1, 3),

@@ -28,6 +28,7 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import fetch
 from blumfeld_sink_spark.spark.consume import consume_range
+from blumfeld_sink_spark.tally import Skips
 from tests.plugins.sink_spark.fetching.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
 from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
 
@@ -174,7 +175,7 @@ def test_what_is_too_old_is_left_to_librdkafka(
 ) -> None:
     asked: list[OffsetRange] = []
 
-    def consumed(settings: ArchiveSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def consumed(settings: ArchiveSettings, wanted: OffsetRange, skips: Skips) -> Iterator[pa.RecordBatch]:
         asked.append(wanted)
         yield from ()
 

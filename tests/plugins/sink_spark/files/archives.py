@@ -9,6 +9,7 @@ from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publish import publish
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from tests.plugins.sink_spark.feeds import count_of
 from tests.plugins.sink_spark.files import tools
 
 SYMBOLS = ("BTCUSDT", "ETH/USDT")
@@ -28,6 +29,7 @@ def add_batch(store: ArchiveStore, topic: str, batch: int) -> None:
     for partition in range(2):
         task = TaskWriter(store, settings, topic, partition)
         task.write(rows_of(partition, batch))
+        files = task.close()
         start, end = batch * 100, batch * 100 + 100
         planned.append(OffsetRange(topic, partition, start, end))
         results.append(
@@ -38,10 +40,11 @@ def add_batch(store: ArchiveStore, topic: str, batch: int) -> None:
                 first_offset=start,
                 last_offset=end - 1,
                 bytes_in=0,
-                files=task.close(),
+                files=files,
                 sequences={},
                 quarantined=0,
                 decoders={},
+                count=count_of(topic, partition, start, end, files),
             )
         )
     publish(

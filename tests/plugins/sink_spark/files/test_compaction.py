@@ -30,6 +30,7 @@ from blumfeld_sink_spark.ledger.vacuum import vacuum
 from blumfeld_sink_spark.ledger.verify import verify
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import COMPACTION
+from tests.plugins.sink_spark.feeds import count_of
 from tests.plugins.sink_spark.files import tools
 from tests.plugins.sink_spark.files.archives import add_batch, archive
 
@@ -236,6 +237,7 @@ def test_rows_of_one_message_stay_in_their_order(store: LocalStore) -> None:
         task = TaskWriter(store, settings, "ticks", 0)
         task.write({"book_deltas": part})
         start, end = (0, 2) if batch == 0 else (2, 3)
+        files = task.close()
         result = TaskResult(
             topic="ticks",
             partition=0,
@@ -243,10 +245,11 @@ def test_rows_of_one_message_stay_in_their_order(store: LocalStore) -> None:
             first_offset=start,
             last_offset=end - 1,
             bytes_in=0,
-            files=task.close(),
+            files=files,
             sequences={},
             quarantined=0,
             decoders={},
+            count=count_of("ticks", 0, start, end, files),
         )
         publish(
             store,
@@ -307,6 +310,7 @@ def test_files_of_another_price_type_stay(store: LocalStore) -> None:
     )
     task = TaskWriter(store, settings, "ticks", 0)
     task.write({"trades": rows})
+    files = task.close()
     publish(
         store,
         Ledger(store).load(),
@@ -322,10 +326,11 @@ def test_files_of_another_price_type_stay(store: LocalStore) -> None:
                 first_offset=200,
                 last_offset=209,
                 bytes_in=0,
-                files=task.close(),
+                files=files,
                 sequences={},
                 quarantined=0,
                 decoders={},
+                count=count_of("ticks", 0, 200, 210, files),
             )
         ],
         settings=settings,

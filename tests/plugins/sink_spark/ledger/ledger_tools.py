@@ -16,7 +16,7 @@ from blumfeld_sink_spark.ledger.publish import publish
 from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError, open_store
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
-from tests.plugins.sink_spark.feeds import result_of, trades
+from tests.plugins.sink_spark.feeds import count_of, result_of, trades
 
 T = TypeVar("T")
 
@@ -83,6 +83,7 @@ class Work:
             sequences=_gappy(taken),
             quarantined=1,
             decoders={"raw": self.version},
+            count=count_of(taken.topic, taken.partition, taken.start, taken.end, files, quarantined=1),
         )
 
     def _file(self, store: ArchiveStore, taken: OffsetRange, table: str, symbol: str) -> StagedFile:

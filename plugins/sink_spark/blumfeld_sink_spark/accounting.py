@@ -1,0 +1,186 @@
+"""Every offset of a range accounted for: what the fetch skipped, what the decoders were given, what has rows. Pure.
+
+The sums of a range: its width is the messages and what was skipped; the messages are, for each decoder, those it read,
+quarantined and passed over; the rows of the tables are the rows of the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.records import OffsetRange, RangeCount, Span
+
+CONTROL = "control"
+"""Records of the broker: the markers of transactions."""
+ABORTED = "aborted"
+"""Records of transactions that were aborted, for a reader of committed records."""
+ABSENT = "absent"
+"""Offsets that no batch of the log holds a record for: compaction took them."""
+LOST = "lost"
+"""Offsets that the topic no longer had, where ``fail_on_data_loss`` is off."""
+HIDDEN = "hidden"
+"""Offsets that the reader passed and said nothing about: Spark's connector and librdkafka show neither control records
+nor aborted ones, nor tell them from compacted ones."""
+MISSING = "missing"
+"""Offsets that the fetch gave, or should have given, and that no decoder saw. Nothing that has one is published."""
+NO_ROW = "no_row"
+"""Messages that no decoder made a row of."""
+
+EXPLAINED = frozenset({CONTROL, ABORTED, ABSENT, LOST})
+"""Reasons that the fetch saw with its own eyes."""
+
+UNNAMED, NULL_VALUE, OTHER = "unnamed", "null value", "other"
+"""Kinds of messages that a decoder passed over without a word, that have no value, and beyond ``KINDS_MAX``."""
+KINDS_MAX = 64
+SPANS_MAX = 1_000
+"""Of a range, so that a commit record stays small: some 25 kB."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Sorted, without empty ones; neighbours of one reason are one."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if span.start >= span.end:
+            continue
+        if found and found[-1].end == span.start and found[-1].reason == span.reason:
+            found[-1] = Span(found[-1].start, span.end, span.reason)
+        else:
+            found.append(span)
+    return found
+
+
+def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, messages: int) -> list[Span]:
+    """What lies between the messages, with the reasons of the fetch; what it has no reason for is ``missing``.
+
+    :raises ArchiveError: the fetch says that it skipped an offset whose message was decoded
+    """
+    found = list(skips)
+    for gap in gaps:
+        found += [Span(start, end, MISSING) for start, end in without(gap.start, gap.end, skips)]
+    width = sum(span.end - span.start for span in found)
+    if messages + width != wanted.end - wanted.start:
+        raise ArchiveError(
+            f"{wanted.topic}-{wanted.partition} {wanted.start}..{wanted.end}: {messages} messages were decoded and "
+            f"{width} offsets skipped, which is not its width. Nothing was published; this is a bug of the reader"
+        )
+    return joined(found)
+
+
+def without(start: int, end: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """What of a stretch is in none of these spans, which are sorted."""
+    for span in spans:
+        if span.end <= start:
+            continue
+        if span.start >= end:
+            break
+        if span.start > start:
+            yield start, span.start
+        start = span.end
+    if start < end:
+        yield start, end
+
+
+def over(count: RangeCount, planned: OffsetRange, lost: Sequence[OffsetRange] = ()) -> RangeCount:
+    """A count of a reader that doesn't know the planned range, over all of it: what it didn't show is ``hidden``, or
+    ``lost`` where that is known.
+    """
+    front, back = Span(planned.start, count.start, HIDDEN), Span(count.end, planned.end, HIDDEN)
+    if not count.messages:
+        front, back = Span(planned.start, planned.end, HIDDEN), Span(0, 0, HIDDEN)
+    skipped = [span for span in count.spans if span.reason != NO_ROW]
+    rowless = [span for span in count.spans if span.reason == NO_ROW]
+    gone = joined(
+        Span(max(one.start, planned.start), min(one.end, planned.end), LOST)
+        for one in lost
+        if (one.topic, one.partition) == (planned.topic, planned.partition)
+    )
+    gaps = []
+    for gap in joined([front, *skipped, back]):
+        gaps += [Span(max(one.start, gap.start), min(one.end, gap.end), LOST) for one in gone]
+        gaps += [Span(start, end, gap.reason) for start, end in without(gap.start, gap.end, gone)]
+    unnamed = sum(count.skipped.values()) - _width(skipped)
+    fields = named(joined(gaps), rowless, count.messages - count.with_rows, unnamed)
+    return msgspec.structs.replace(count, start=planned.start, end=planned.end, **fields)
+
+
+def unread(planned: OffsetRange, lost: Sequence[OffsetRange] = ()) -> RangeCount:
+    """The count of a range of which no task says anything: a reader that can't say why gave no row."""
+    nothing = RangeCount(
+        topic=planned.topic, partition=planned.partition, start=0, end=0, messages=0, with_rows=0
+    )
+    return over(nothing, planned, lost)
+
+
+def named(
+    gaps: Sequence[Span], rowless: Sequence[Span], rowless_count: int, more_hidden: int = 0
+) -> dict[str, Any]:
+    """``skipped``, ``spans`` and ``unnamed``: what is missing first, as far as there is room."""
+    skipped: Counter[str] = Counter()
+    for span in gaps:
+        skipped[span.reason] += span.end - span.start
+    if more_hidden:
+        skipped[HIDDEN] += more_hidden
+    missing = [span for span in gaps if span.reason == MISSING]
+    others = [span for span in gaps if span.reason != MISSING]
+    kept = [*missing[:SPANS_MAX], *others[:SPANS_MAX], *rowless[:SPANS_MAX]]
+    all_ = sum(skipped.values()) + rowless_count
+    return {
+        "skipped": dict(sorted(skipped.items())),
+        "spans": tuple(sorted(kept)),
+        "unnamed": all_ - _width(kept),
+    }
+
+
+def _width(spans: Iterable[Span]) -> int:
+    return sum(span.end - span.start for span in spans)
+
+
+def wrong(count: RangeCount) -> Iterator[str]:
+    """What doesn't close in the count of a range, each with its offsets; nothing where all sums close."""
+    name = f"{count.topic}-{count.partition} {count.start}..{count.end}"
+    width, skipped = count.end - count.start, sum(count.skipped.values())
+    if MISSING in count.skipped:
+        yield (
+            f"{name}: {count.skipped[MISSING]:,} of its {width:,} offsets gave no message and the fetch has no reason "
+            f"for it: {offsets(count.spans, MISSING)}"
+        )
+    if count.messages + skipped != width:
+        yield (
+            f"{name}: {width:,} offsets, but {count.messages:,} messages and {skipped:,} skipped: "
+            f"{abs(width - count.messages - skipped):,} {'not' if count.messages + skipped < width else 'twice'} "
+            f"accounted for"
+        )
+    for decoder, fate in count.decoders.items():
+        passed = sum(fate.passed_over.values())
+        if fate.read + fate.quarantined + passed != count.messages:
+            yield (
+                f"{name}: {count.messages:,} messages, but {decoder} read {fate.read:,}, quarantined "
+                f"{fate.quarantined:,} and passed {passed:,} over"
+            )
+    rowless = count.messages - count.with_rows
+    named = sum(span.end - span.start for span in count.spans)
+    if rowless < 0 or named + count.unnamed != skipped + rowless:
+        yield (
+            f"{name}: {skipped + rowless:,} offsets have no row, but {named:,} are named and {count.unnamed:,} counted"
+        )
+
+
+def offsets(spans: Iterable[Span], reason: str, most: int = 5) -> str:
+    """The offsets of one reason, for people: ``3..5, 9..10 and 7 more``, ends outside."""
+    found = [span for span in spans if span.reason == reason]
+    said = ", ".join(f"{span.start}..{span.end}" for span in found[:most])
+    return said + (f" and {len(found) - most} more stretches" if len(found) > most else "")
+
+
+def counted_rows(counts: Iterable[RangeCount]) -> Counter[tuple[str, int, str]]:
+    """Rows by topic, partition and table."""
+    found: Counter[tuple[str, int, str]] = Counter()
+    for count in counts:
+        for table, rows in count.rows.items():
+            found[count.topic, count.partition, table] += rows
+    return found

@@ -1,0 +1,202 @@
+"""What a task counts of its range: the messages that it was given, what came of each, and what the fetch skipped."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark.accounting import (
+    HIDDEN,
+    KINDS_MAX,
+    NO_ROW,
+    OTHER,
+    SPANS_MAX,
+    explained,
+    joined,
+    named,
+)
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Skips:
+    """What a fetch found of offsets that give no message. Filled while the range is read."""
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self._found = [(span.start, span.end, span.reason) for span in spans]
+
+    def add(self, reason: str, start: int, end: int) -> None:
+        """Offsets from ``start`` up to ``end``; none where they are the same."""
+        if start < end:
+            self._found.append((start, end, reason))
+
+    def add_between(self, reason: str, offsets: Numbers) -> None:
+        """What lies between these offsets, which grow."""
+        for at in np.flatnonzero(np.diff(offsets) > 1).tolist():
+            self.add(reason, int(offsets[at]) + 1, int(offsets[at + 1]))
+
+    def within(self, wanted: OffsetRange) -> list[Span]:
+        """What was found inside of a range, sorted; neighbours of one reason are joined."""
+        found = []
+        for start, end, reason in sorted(self._found):
+            start, end = max(start, wanted.start), min(end, wanted.end)
+            if start < end:
+                found.append(Span(start, end, reason))
+        return joined(found)
+
+
+@attrs.define
+class Fates:
+    """What became of the messages of a batch in one decoder."""
+
+    read: int
+    quarantined: int
+    passed_over: Counter[str]
+
+
+class Tally:
+    """Counts the messages of one range, batch after batch; how they are cut makes no difference."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic, self._partition = topic, partition
+        self._messages = self._with_rows = 0
+        self._first = self._last = -1
+        self._gaps: list[Span] = []
+        self._rowless: list[Span] = []
+        self._rowless_count = 0
+        self._rows: Counter[str] = Counter()
+        self._read: Counter[str] = Counter()
+        self._quarantined: Counter[str] = Counter()
+        self._passed_over: dict[str, Counter[str]] = {}
+        self._rows_crc = 0
+        self._content = (0, 0, 0)
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        has_row: npt.NDArray[np.bool_],
+        rows: Mapping[str, int],
+        fates: Mapping[str, Fates],
+    ) -> None:
+        """A batch of messages and what came of it.
+
+        :param has_row: of each message, whether some table has a row of it
+        :raises ArchiveError: a message came twice, or behind a later one
+        """
+        offsets = batch.column("offset").to_numpy()
+        if not len(offsets):
+            return
+        self._follow(offsets)
+        self._messages += len(offsets)
+        self._content = content_crc(batch, self._content)
+        there = offsets[has_row]
+        self._with_rows += len(there)
+        self._rows_crc = zlib.crc32(np.ascontiguousarray(there).view(np.uint8).data, self._rows_crc)
+        if len(there) < len(offsets):
+            self._without(offsets[~has_row])
+        self._rows.update(rows)
+        for name, fate in fates.items():
+            self._read[name] += fate.read
+            self._quarantined[name] += fate.quarantined
+            self._pass_over(self._passed_over.setdefault(name, Counter()), fate.passed_over)
+
+    def _follow(self, offsets: Numbers) -> None:
+        steps = np.diff(offsets, prepend=offsets[0] - 1 if self._last < 0 else self._last)
+        if (steps < 1).any():
+            at = int(np.flatnonzero(steps < 1)[0])
+            raise ArchiveError(
+                f"{self._topic}-{self._partition}: offset {offsets[at]} came behind "
+                f"{offsets[at - 1] if at else self._last}. Nothing was published; the batch is run again"
+            )
+        if self._first < 0:
+            self._first = int(offsets[0])
+        for at in np.flatnonzero(steps > 1).tolist():
+            self._gaps.append(Span(int(offsets[at] - steps[at]) + 1, int(offsets[at]), HIDDEN))
+        self._last = int(offsets[-1])
+
+    def _without(self, offsets: Numbers) -> None:
+        self._rowless_count += len(offsets)
+        if len(self._rowless) > SPANS_MAX:
+            return
+        cuts = np.flatnonzero(np.diff(offsets) > 1)
+        starts, ends = np.append(offsets[:1], offsets[cuts + 1]), np.append(offsets[cuts], offsets[-1:]) + 1
+        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+        self._rowless = joined([*self._rowless, *(Span(start, end, NO_ROW) for start, end in pairs)])
+
+    @staticmethod
+    def _pass_over(known: Counter[str], more: Mapping[str, int]) -> None:
+        for kind, count in more.items():
+            known[kind if kind in known or len(known) < KINDS_MAX else OTHER] += count
+
+    def count(self, wanted: OffsetRange | None = None, skips: Skips | None = None) -> RangeCount:
+        """What the range came to.
+
+        :param wanted: the range that was to be read; without it the count goes from the first message to the last
+        :param skips: what the fetch said of offsets that gave no message; without it they are ``hidden``
+        """
+        start, end = (wanted.start, wanted.end) if wanted else (max(self._first, 0), self._last + 1)
+        gaps = joined([*self._edges(start, end), *self._gaps])
+        if wanted is not None and skips is not None:
+            gaps = explained(gaps, skips.within(wanted), wanted, self._messages)
+        return RangeCount(
+            topic=self._topic,
+            partition=self._partition,
+            start=start,
+            end=end,
+            messages=self._messages,
+            with_rows=self._with_rows,
+            rows=dict(sorted(self._rows.items())),
+            decoders={
+                name: DecoderCount(
+                    read=self._read[name],
+                    quarantined=self._quarantined[name],
+                    passed_over=dict(sorted(self._passed_over[name].items())),
+                )
+                for name in sorted(self._passed_over)
+            },
+            rows_crc=self._rows_crc,
+            content_crc=self._content,
+            **named(gaps, self._rowless, self._rowless_count),
+        )
+
+    def _edges(self, start: int, end: int) -> Iterator[Span]:
+        if not self._messages:
+            yield Span(start, end, HIDDEN)
+            return
+        yield Span(start, self._first, HIDDEN)
+        yield Span(self._last + 1, end, HIDDEN)
+
+
+def content_crc(batch: pa.RecordBatch, before: tuple[int, int, int] = (0, 0, 0)) -> tuple[int, int, int]:
+    """``RangeCount.content_crc`` with a batch more. How messages are cut into batches makes no difference."""
+    keys, values, facts = before
+    columns = [batch.column("offset"), batch.column("timestamp").view(pa.int64()).fill_null(-1)]
+    columns += [
+        pc.binary_length(batch.column(name)).cast(pa.int64()).fill_null(-1) for name in ("key", "value")
+    ]
+    table = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+    return (
+        zlib.crc32(_data(batch.column("key")), keys),
+        zlib.crc32(_data(batch.column("value")), values),
+        zlib.crc32(np.ascontiguousarray(table).view(np.uint8).data, facts),
+    )
+
+
+def _data(column: pa.BinaryArray) -> memoryview:
+    """The bytes of all values, one after the other."""
+    if column.null_count:  # what lies under a null may be anything
+        column = column.drop_null()
+    _, bounds, data = column.buffers()
+    if not len(column) or bounds is None or data is None:
+        return memoryview(b"")
+    places = np.frombuffer(bounds, np.int32)
+    return memoryview(data)[places[column.offset] : places[column.offset + len(column)]]
