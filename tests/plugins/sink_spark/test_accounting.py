@@ -116,11 +116,15 @@ def test_kinds_beyond_the_most_are_counted_together() -> None:
 
 
 def test_the_content_s_crc_sees_what_was_changed_or_moved() -> None:
-    values = [b"a", None, b"bc", b""]
+    values: list[bytes | None] = [b"a", None, b"bc", b""]
     whole = rows_at(range(4), values)
     found = content_crc(whole)
     assert content_crc(whole.slice(2), content_crc(whole.slice(0, 2))) == found
-    others = [[b"a", b"", b"bc", b""], [b"a", None, b"b", b"c"], [b"a", None, b"bd", b""]]
+    others: list[list[bytes | None]] = [
+        [b"a", b"", b"bc", b""],
+        [b"a", None, b"b", b"c"],
+        [b"a", None, b"bd", b""],
+    ]
     assert len({found, *(content_crc(rows_at(range(4), each)) for each in others)}) == 4
     assert content_crc(rows_at([0, 1, 2, 4], values)) != found
 
