@@ -8,6 +8,7 @@ from contextlib import suppress
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
+from blumfeld_storage_local.directories.new_logs import NewLogs
 from blumfeld_storage_local.logs.cold_reads import ColdReads
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
@@ -48,6 +49,8 @@ class LogDirectory:
         self.open_files = OpenFiles(runtime, self.fail, open_files_max)
         """The budget of descriptors and maps of all its logs."""
         self.cold_reads = ColdReads(runtime)
+        self.new_logs = NewLogs(runtime, path, self.fail)
+        """Logs whose topic id is written and not yet synced."""
         self._tell_failed = failed
         self._space = (-1, -1)
         self._space_until_ms = 0.0
@@ -118,6 +121,7 @@ class LogDirectory:
     def close(self) -> None:
         """Remove nothing any more, and sync nothing because it is time."""
         self.syncs.stop()
+        self.new_logs.stop()
         for timer in self._removals.values():
             timer.cancel()
         self._removals.clear()

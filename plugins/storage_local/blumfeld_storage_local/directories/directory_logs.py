@@ -139,7 +139,11 @@ class DirectoryLogs:
     async def stop(self, logs: Sequence[LocalLog], broker_epoch: int) -> None:
         """Close these logs, checkpoint, and leave the clean-shutdown file if all went well. Raises ``OSError``."""
         home = self.home
-        home.close()
+        try:
+            if self.online:
+                await home.new_logs.settle()
+        finally:
+            home.close()
         try:
             for at in range(0, len(logs), FLUSHED_AT_ONCE):  # off the loop, and then no round runs
                 for flushing in [log.flush() for log in logs[at : at + FLUSHED_AT_ONCE] if self.online]:

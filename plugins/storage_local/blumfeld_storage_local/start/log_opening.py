@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from blumfeld.log.file_names import partition_dir
+from blumfeld.log.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
+from blumfeld_storage_local.directories.new_logs import write_topic_id
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
 from blumfeld_storage_local.logs.log_state import LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
@@ -18,6 +20,7 @@ from blumfeld_storage_local.segments.segment_list import SegmentList
 from blumfeld_storage_local.start.looking import Looked, look
 from blumfeld_storage_local.start.opening import Found
 from blumfeld_storage_local.start.recovering import Recovery
+from blumfeld_storage_local.sync.durability import FLUSH_UNASKED
 
 _ALL = 1 << 62
 """A flushed end beyond every log: all of it is flushed."""
@@ -41,9 +44,10 @@ async def open_partition(
     await at.last_sync(partition)
     clean = partition in at.clean
     at.clean.pop(partition, None)
-    looked = await _look(at, partition, directory, topic_id)
+    looked = await _look(at, partition, directory, topic_id, _asks_for_syncs(home, config))
     created = looked is None
     if looked is None:
+        home.new_logs.add(directory)
         looked = Looked(Found([], []), 0)
         if checkpoints.may_name(partition):
             # what a deleted log of this name left there would cost this one its records
@@ -111,19 +115,33 @@ def _segments_of(home: LogDirectory, directory: str, bases: list[int]) -> list[S
 
 
 async def _look(
-    at: DirectoryLogs, partition: TopicPartition, directory: str, topic_id: bytes
+    at: DirectoryLogs, partition: TopicPartition, directory: str, topic_id: bytes, sync: bool
 ) -> Looked | None:
-    """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already."""
+    """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already.
+
+    :param sync: whether a new log's topic id is on the device when this returns
+    """
     home = at.home
     looked = at.looked.pop(partition, None)
     if looked is not None and looked.topic_id == topic_id:
         await asyncio.sleep(0)  # thousands may be opened one after the other
         return looked
-    return await home.runtime.offload(_prepare_and_look, home, directory, topic_id)
+    try:
+        return await home.runtime.offload(_prepare_and_look, home, directory, topic_id, sync)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        home.open_files.give_way()
+        return await home.runtime.offload(_prepare_and_look, home, directory, topic_id, sync)
 
 
-def _prepare_and_look(home: LogDirectory, directory: str, topic_id: bytes) -> Looked | None:
-    return None if _prepare(home, directory, topic_id) else look(home.files, directory)
+def _asks_for_syncs(home: LogDirectory, config: TopicConfig) -> bool:
+    """Whether records of this log are synced without being asked: then its topic id is on the device before them."""
+    return home.durability.shares_rounds or config.flush_messages < FLUSH_UNASKED
+
+
+def _prepare_and_look(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) -> Looked | None:
+    return None if _prepare(home, directory, topic_id, sync) else look(home.files, directory)
 
 
 def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
@@ -140,11 +158,16 @@ def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
     return True
 
 
-def _prepare(home: LogDirectory, directory: str, topic_id: bytes) -> bool:
+def _prepare(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) -> bool:
     """Make the log's directory, or check that it is this topic's; whether it was made. Blocks."""
     created = not home.files.exists(directory)
     if created:
         home.files.make_dirs(directory)
+        if not sync:
+            write_topic_id(home.files, directory, topic_id)
+            # Here and not on the loop: a file system may let a creation wait for a sync that runs beside it.
+            home.files.open(f"{directory}/{segment_name(0, Suffix.LOG)}", create=True).close()
+            return True
     held = NO_TOPIC_ID if created else read_topic_id(home, directory)
     if held == NO_TOPIC_ID:
         home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
