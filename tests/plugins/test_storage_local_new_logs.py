@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 from blumfeld.log.checkpoints import PARTITION_METADATA
 from blumfeld.spi.storage import TopicPartition
@@ -32,7 +33,7 @@ def syncs(node: Node) -> int:
     return sum(node.runtime.disk.operations.get(name, 0) for name in SYNCS)
 
 
-def create(node: Node, count: int, **config: int) -> None:
+def create(node: Node, count: int, **config: Any) -> None:
     for number in range(count):
         node.open(TopicPartition("topic", number), **config)
 
@@ -77,8 +78,10 @@ def test_a_clean_stop_syncs_them() -> None:
 
 
 def test_where_an_ack_means_the_device_the_id_is_there_before_the_log_serves() -> None:
-    for node, config in ((new_node(Durability("every")), {}), (new_node(), {"flush_messages": 1})):
-        create(node, 1, **config)
+    every, asked = new_node(Durability("every")), new_node()
+    create(every, 1)
+    create(asked, 1, flush_messages=1)
+    for node in (every, asked):
         assert node.runtime.disk.tree.file(id_of(0)).is_synced
 
 
