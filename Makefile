@@ -22,7 +22,7 @@ WORKLOADS ?= ticks ticks-librdkafka firehose fanout connections catch-up replica
 SEEDS ?= 0-19
 HOURS ?= 1
 
-.PHONY: setup demo test test-all lint format bench compare transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
+.PHONY: setup demo test test-all lint format bench compare fairness transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
   mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean \
   archive archive-setup archive-jars archive-test archive-kills archive-oracle archive-round-trip archive-bad-input archive-bench
 
@@ -58,13 +58,18 @@ bench: setup  ## closed-loop produce, interleaved with the bare servers and Apac
 	  --variant "default --label epoll" --variant "default --set network.plugin=net_uring --label io_uring" \
 	  --floor $(REFERENCES)/floor/floor_epoll.py --small-floor $(REFERENCES)/floor/floor_ring.py $(if $(PEER),--peer $(PEER))
 
-compare: setup  ## every shipped workload, this build beside Apache Kafka; about an hour
+compare: setup  ## every shipped workload, this build beside Apache Kafka 4.3.1 and 4.4.0; over an hour
 	mkdir -p $(RESULTS)
 	for workload in $(WORKLOADS); do \
 	  $(BIN)/blumfeld bench "default --label blumfeld" \
-	    "kafka://127.0.0.1:0 --start '$(PEER) start {folder}/data {port}' --warm-up 25 --label kafka" \
+	    "kafka://127.0.0.1:0 --start '$(PEER) start {folder}/data {port}' --warm-up 25 --label 'Kafka 4.3.1'" \
+	    "kafka://127.0.0.1:0 --start 'env KAFKA_PEER_VERSION=4.4.0 $(PEER) start {folder}/data {port}' --warm-up 25 --label 'Kafka 4.4.0'" \
 	    --workload $$workload --out $(RESULTS)/$$workload.json || exit 1; \
 	done
+
+fairness: setup  ## does the bench favour a server? one load in four settings, with Kafka's own tool beside it; about 20 minutes
+	mkdir -p $(RESULTS)
+	$(BIN)/python -m blumfeld.bench.fairness --peer $(PEER) --out $(RESULTS)/fairness.json $(if $(ROUNDS),--rounds $(ROUNDS))
 
 transports: setup  ## epoll beside io_uring from 1 to 2,000 connections; sendfile beside copying
 	mkdir -p $(RESULTS)

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from blumfeld.bench.narrative import (
     ack_words,
     brief,
     cautions,
     ceiling_words,
+    late_words,
     load_words,
     mark_of,
     offered_words,
     run_words,
 )
 from blumfeld.bench.report.cells import cells_of
-from blumfeld.bench.result import Failure, Result
+from blumfeld.bench.result import Failure, Placement, Result
 from blumfeld.bench.workload import Consume, Produce, Step
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
 
@@ -136,6 +138,33 @@ def test_a_cell_says_its_marks_and_shares() -> None:
     assert offered_words(open_cells.cells[0]) == "100.0%"
     assert offered_words(closed_cells.cells[0]) == ""
     assert ceiling_words(open_cells.cells[0]) == "100%"
+    assert late_words(open_cells.cells[0]) == "20"
+    assert late_words(closed_cells.cells[0]) == ""
+
+
+def test_the_line_of_a_run_says_who_ran_where() -> None:
+    """Scheduler class and cores of both sides; a driver that goes first is a caution too."""
+    fair = Placement(policy="SCHED_OTHER", cores=(0, 1))
+    first = Placement(policy="SCHED_RR", cores=(1,))
+    result = synthetic_result(ceiling=1.0)
+    assert "SCHED" not in run_words(result)
+    measured = tuple(
+        replace(one, server_placement=fair, driver=replace(one.driver, placement=first))
+        for one in result.measured
+    )
+    placed = replace(result, measured=measured, driver_first=True)
+    assert "driver SCHED_RR on core 1, server SCHED_OTHER on cores 0, 1" in run_words(placed)
+    assert any("SCHED_RR" in line for line in cautions(placed, cells_of(placed)))
+    assert not any("SCHED_RR" in line for line in cautions(result, cells_of(result)))
+
+
+def test_a_driver_that_was_late_itself_is_a_caution() -> None:
+    """Its lateness is in the latencies that are shown."""
+    result = synthetic_result(ceiling=1.0)
+    late = tuple(replace(one, driver=replace(one.driver, late_us_p99=1e9)) for one in result.measured)
+    placed = replace(result, measured=late)
+    assert any("sent late" in line for line in cautions(placed, cells_of(placed)))
+    assert not any("sent late" in line for line in cautions(result, cells_of(result)))
 
 
 @pytest.mark.parametrize(

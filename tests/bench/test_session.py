@@ -15,6 +15,7 @@ from blumfeld.bench.result import Result, load_result, save_result
 from blumfeld.bench.servers import start_server
 from blumfeld.bench.session import Options, SessionError, run_session
 from blumfeld.bench.system_calls import missing
+from blumfeld.bench.usage import placement_of
 from blumfeld.bench.variants import VariantSpec, parse_variants, specs_of
 from blumfeld.bench.verdict import conclude
 from blumfeld.bench.workload import Consume, Produce, Step, Topic, Workload
@@ -41,7 +42,7 @@ def run(
     workload: Workload = WORKLOAD,
 ) -> tuple[Result, Heard]:
     heard = Heard()
-    result = run_session(specs or small("a", "b"), workload, lambda _: driver, options, heard)
+    result = run_session(specs or small("a", "b"), workload, lambda _workload, _first: driver, options, heard)
     return result, heard
 
 
@@ -207,3 +208,23 @@ def test_binding_keeps_the_driver_off_the_servers_core_and_is_undone() -> None:
     assert seen == [cores - {min(cores)}]
     assert os.sched_getaffinity(0) == cores
     assert result.pinned
+
+
+def test_nobody_goes_first_unless_asked() -> None:
+    """The server's scheduler class and cores are read from its process, and the result keeps them."""
+    result, _ = run(FakeDriver(), Options(rounds=1, system_calls=False), small("a"))
+    assert not result.driver_first
+    (measured,) = result.measured
+    assert measured.server_placement == placement_of()
+    assert measured.server_placement.policy == "SCHED_OTHER"
+
+
+def test_to_go_first_where_it_is_forbidden_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was asked for it and is made without it would be compared with the wrong ones."""
+
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    with pytest.raises(SessionError, match="CAP_SYS_NICE"):
+        run(FakeDriver(), Options(rounds=1, driver_first=True), small("a"))

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.rebalance.asking import GroupClient
-from blumfeld.bench.rebalance.crowd import Crowd, going_first
+from blumfeld.bench.rebalance.crowd import Crowd, undisturbed
 from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
 from blumfeld.bench.rebalance.ownership import Ownership
 from blumfeld.bench.usage import totals
@@ -278,7 +278,7 @@ def _run(broker: BrokerProcess, asked: argparse.Namespace) -> None:
     phases = {QUIET: Phase(), MEANWHILE: Phase()}
     crowd = Crowd(host, int(port))
     try:
-        with going_first():
+        with undisturbed(first=False):
             scene = Scene(crowd, broker, topics, asked.seed)
             scene.join(asked.members)
             took_s = scene.await_stable(each * asked.topics)

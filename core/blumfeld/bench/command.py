@@ -102,6 +102,13 @@ def run(
     pin: Annotated[
         bool, typer.Option("--pin", help="The server on the first core, the driver on the others.")
     ] = False,
+    driver_first: Annotated[
+        bool,
+        typer.Option(
+            "--driver-first",
+            help="Driver processes under SCHED_RR, before the server's. Favours a server with one thread; needs root.",
+        ),
+    ] = False,
     folder: Folder = None,
 ) -> None:
     """Measure variants in turn and say what differs. The verb may be left out."""
@@ -117,7 +124,13 @@ def run(
         refuse(str(error))
     path = result_path(out, loaded.name)
     options = Options(
-        rounds=rounds, quick=quick, seed=seed, system_calls=system_calls, pin=pin, folder=existing(folder)
+        rounds=rounds,
+        quick=quick,
+        seed=seed,
+        system_calls=system_calls,
+        pin=pin,
+        driver_first=driver_first,
+        folder=existing(folder),
     )
     _measure(loaded, specs, options, path)
 
@@ -163,6 +176,7 @@ def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
         seed=loaded.seed,
         system_calls=bool(loaded.system_calls),
         pin=loaded.pinned,
+        driver_first=loaded.driver_first,
         folder=existing(folder),
     )
     _measure(loaded.workload, specs, options, result_path(out, loaded.workload.name))

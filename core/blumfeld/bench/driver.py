@@ -91,5 +91,5 @@ class DriverError(Exception):
     """The step can't be run; the message says what the server answered."""
 
 
-MakeDriver = Callable[[Workload], Driver]
-"""``blumfeld.bench.drivers.make_driver``."""
+MakeDriver = Callable[[Workload, bool], Driver]
+"""``blumfeld.bench.drivers.make_driver``: the workload, and whether the driver's processes go first."""

@@ -8,17 +8,21 @@ from blumfeld.bench.report.cells import (
     BUSY_SHARE,
     CEILING_SHARE,
     CPU_PER_REQUEST,
+    PRODUCE_P99,
     RATE,
     REACHED_SHARE,
     Cell,
     StepCells,
 )
-from blumfeld.bench.result import Machine, Result, Variant
+from blumfeld.bench.result import Machine, Placement, Result, Variant
 from blumfeld.bench.workload import Consume, Produce, Step
 
 ROUNDS_FEW = 5
 LOADED_SHARE = 0.5
 """A load average above this share of the cores, before the run began, is a machine that others used."""
+
+LATE_SHARE = 0.5
+"""A driver that was late by more than this share of the latency shown measured itself, for a good part."""
 
 NOT_CLAIMED = (
     "A ratio holds for this machine, this workload and these versions: server and driver share its cores, and loopback "
@@ -35,10 +39,29 @@ def run_words(result: Result) -> str:
     order = ", interleaved" if len(result.variants) > 1 else ""
     order += ", server and driver on cores of their own" if result.pinned else ""
     order += ", the driver's processes first on a core" if result.driver_first else ""
+    placed = placement_words(result)
+    order += f", {placed}" if placed else ""
     return (
         f"{result.workload.name}: {rounds}{order}, {result.workload.driver} driver, seed {result.seed}{quick}, "
         f"{result.created}, blumfeld {result.blumfeld}"
     )
+
+
+def placement_words(result: Result) -> str:
+    """Scheduler class and cores of the driver and of the servers; empty for a result that doesn't have them."""
+    drivers = {one.driver.placement for one in result.measured} - {None}
+    servers = {one.server_placement for one in result.measured} - {None}
+    sides = (("driver", drivers), ("server", servers))
+    return ", ".join(
+        f"{side} {' or '.join(sorted(_placed(one) for one in found if one is not None))}"
+        for side, found in sides
+        if found
+    )
+
+
+def _placed(one: Placement) -> str:
+    cores = ", ".join(map(str, one.cores))
+    return f"{one.policy} on {'core' if len(one.cores) == 1 else 'cores'} {cores}"
 
 
 def machine_words(machine: Machine) -> str:
@@ -149,6 +172,11 @@ def ceiling_words(cell: Cell) -> str:
     return f"{share:.0%}" if share is not None else ""
 
 
+def late_words(cell: Cell) -> str:
+    """How late the driver itself was, which is in its latencies; empty in a closed loop."""
+    return f"{cell.late_us:,.0f}" if cell.late_us is not None else ""
+
+
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
     """What a reader should know before believing the figures, gravest first; empty if there is nothing."""
     found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]
@@ -169,6 +197,11 @@ def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
         if cell.errors
     ]
     found += _driver_cautions(steps)
+    found += _late_cautions(steps)
+    if result.driver_first:
+        found.append(
+            "The driver ran before the servers (SCHED_RR), which costs a server with many threads more."
+        )
     if result.system_calls_missing:
         found.append(f"System calls were not counted: {result.system_calls_missing}")
     closed = [cells.step.name for cells in steps if cells.cells and cells.cells[0].saturated]
@@ -229,6 +262,25 @@ def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:
             else f"its busiest process works {max(cell.busy for cell in limited):.0%} of the time"
         )
         found.append(f"{cells.step.name}: the driver's limit, not the broker's, for {labels} ({why}).")
+    return found
+
+
+def _late_cautions(steps: Sequence[StepCells]) -> list[str]:
+    """Steps in which the driver's own lateness is a large part of what is shown as latency."""
+    found = []
+    for cells in steps:
+        late = [
+            f"{cell.variant.label} {cell.late_us:,.0f} of {p99:,.0f} µs"
+            for cell in cells.cells
+            if cell.late_us is not None
+            and (p99 := cell.median(PRODUCE_P99)) is not None
+            and cell.late_us > LATE_SHARE * p99
+        ]
+        if late:
+            found.append(
+                f"{cells.step.name}: the driver itself sent late for want of a core (p99: {'; '.join(late)}). "
+                "That is in the latencies of the ack."
+            )
     return found
 
 

@@ -67,6 +67,15 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Of produce acks, or of end-to-end where nothing is produced; 0 where nothing was seen."""
 
 
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """How the kernel's scheduler treats a process, read from the process itself while the step ran."""
+
+    policy: str
+    """``SCHED_OTHER`` is what every process has; ``SCHED_RR`` runs before all of those."""
+    cores: tuple[int, ...]
+    """The process may run on these."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's processes used in the measured part of a step."""
 
@@ -88,6 +97,8 @@ class DriverUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Share of time (0 to 1) in which the busiest of its processes had something to do."""
     late_us_p99: float
     """How late requests left after their intended time for want of the driver's own time, p99."""
+    placement: Placement | None = None
+    """``None`` in results of earlier builds."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +132,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     server: Usage | None
     """None for a server that somebody else started: its processes aren't known."""
     driver: DriverUsage
+    server_placement: Placement | None = None
+    """Of its first process. ``None`` for a server that somebody else started."""
     ready_s: float = 0.0
     """From the start of the server's process to its first ApiVersions answer, in this round."""
 
@@ -183,9 +196,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool = False
     """The server was bound to one core and the driver to the others; otherwise the kernel placed both."""
     driver_first: bool = False
-    """The driver's processes ran before the server's whenever they had something to do (SCHED_RR), so that its
-    waiting for a core is not taken for the server's latency. Needs a privilege; without it the kernel is fair
-    to both.
+    """The run was asked for a driver that runs before the server whenever both want a core (SCHED_RR). On a machine
+    with few cores that favours a server with one thread: see docs/bench.md.
     """
 
 

@@ -22,7 +22,7 @@ import msgspec
 from blumfeld import __version__
 from blumfeld.bench import schedule, system_calls
 from blumfeld.bench.driver import Driver, DriverError, MakeDriver
-from blumfeld.bench.drivers.connecting import may_go_first
+from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
 from blumfeld.bench.machine import this_machine
 from blumfeld.bench.result import Ceiling, Failure, Machine, Measured, Result, SystemCalls
 from blumfeld.bench.servers import ServerError
@@ -53,6 +53,8 @@ class Options:
     """Bind the server to the first core and the driver to the others. Otherwise the kernel's scheduler places
     both, as it would in use; with few cores, binding makes rounds more alike and the result less like use.
     """
+    driver_first: bool = False
+    """The driver's processes run under SCHED_RR, before the server's. Otherwise the kernel is fair to both."""
     folder: Path | None = None
     """Where servers keep their data: on the disk to be measured. None: the system's folder for temporary files.
     """
@@ -71,15 +73,18 @@ def run_session(
 ) -> Result:
     """Run it all. The first variant is what the others are compared with.
 
-    :raises SessionError: no variant can run the workload, or ``pin`` with a single core
+    :raises SessionError: no variant can run the workload; ``pin`` with a single core; ``driver_first`` where it is
+        forbidden
     """
+    if options.driver_first and not may_go_first():
+        raise SessionError(NOT_FIRST)
     machine = this_machine()
     with (
-        _placed(options.pin) as server_cores,
+        placed(options.pin) as server_cores,
         tempfile.TemporaryDirectory(prefix="blumfeld-bench-", dir=options.folder) as folder,
     ):
         session = _Session(specs, workload, options, watcher, Path(folder), server_cores, machine)
-        driver = make_driver(workload)
+        driver = make_driver(workload, options.driver_first)
         try:
             return session.run(driver)
         finally:
@@ -284,12 +289,12 @@ class _Session:
             failures=tuple(self._failures),
             interrupted=self.interrupted,
             pinned=self._cores is not None,
-            driver_first=may_go_first(),
+            driver_first=self._options.driver_first,
         )
 
 
 @contextmanager
-def _placed(pin: bool) -> Iterator[frozenset[int] | None]:
+def placed(pin: bool) -> Iterator[frozenset[int] | None]:
     """With ``pin``, this process and what it starts keep off the server's core: that core."""
     if not pin:
         yield None

@@ -13,7 +13,7 @@ from blumfeld.bench import page_cache
 from blumfeld.bench.driver import Driver, DriverError, Marks, Outcome, Progress, Task
 from blumfeld.bench.result import Measured, Usage
 from blumfeld.bench.servers import Server, start_server
-from blumfeld.bench.usage import Totals, used
+from blumfeld.bench.usage import Totals, placement_of, used
 from blumfeld.bench.variants import MANIFEST_FILE, VariantSpec
 from blumfeld.bench.watching import Turn
 from blumfeld.bench.wire_client import WireClient
@@ -153,6 +153,7 @@ class Runner:
             series=outcome.series,
             server=marks.usage(),
             driver=outcome.usage,
+            server_placement=None if place.server is None else placement_of(place.server.process.pid),
             ready_s=place.server.ready_s if place.server is not None else 0.0,
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.result import Usage
+from blumfeld.bench.result import Placement, Usage
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
@@ -35,6 +35,25 @@ class Totals:
     """Since :func:`reset_peak`, or the beginning."""
     voluntary_switches: int
     involuntary_switches: int
+
+
+_POLICIES = {
+    getattr(os, name): name
+    for name in ("SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR")
+    if hasattr(os, name)
+}
+
+
+def placement_of(process_id: int = 0) -> Placement:
+    """The policy and the cores of a process; 0 for this one.
+
+    :raises ProcessLookupError: it has ended
+    """
+    policy = os.sched_getscheduler(process_id) & ~os.SCHED_RESET_ON_FORK
+    return Placement(
+        policy=_POLICIES.get(policy, f"policy {policy}"),
+        cores=tuple(sorted(os.sched_getaffinity(process_id))),
+    )
 
 
 def tree(leader: int) -> list[int]:

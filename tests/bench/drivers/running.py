@@ -40,10 +40,11 @@ def run(
     driver: Literal["wire", "librdkafka"] = "wire",
     processes: int = 1,
     watch: Watch | None = None,
+    goes_first: bool = False,
 ) -> Outcome:
     """One step against the server on this port of loopback."""
     watch = watch or Watch()
-    made = make_driver(workload(step, driver, processes))
+    made = make_driver(workload(step, driver, processes), goes_first)
     try:
         task = Task(host="127.0.0.1", port=port, topic=topic, step=step, seed=7)
         return made.run(task, watch, watch.seen.append)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from blumfeld.bench.driver import DriverError, Task
 from blumfeld.bench.drivers import make_driver
+from blumfeld.bench.drivers.connecting import may_go_first
 from blumfeld.bench.drivers.wire import null_server
+from blumfeld.bench.result import Placement
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.bench.workload import Consume, Produce, Step
 from blumfeld.testing.embedded import EmbeddedBroker
@@ -161,6 +165,19 @@ def test_idle_connections_stay_and_say_nothing() -> None:
         outcome = run(server.port, step)
         assert server.clients_max >= 201
     assert outcome.errors == 0
+
+
+@pytest.mark.parametrize("goes_first", [False, True])
+def test_a_driver_says_how_the_scheduler_treats_it(goes_first: bool) -> None:
+    """Read by the process itself: the ordinary policy unless the run asks for another."""
+    if goes_first and not may_go_first():
+        pytest.skip("SCHED_RR is forbidden here")
+    step = Step(name="x", produce=Produce(rate_per_s=100), warm_up_s=0, measure_s=0.2)
+    with ScriptedServer() as server:
+        placement = run(server.port, step, goes_first=goes_first).usage.placement
+    assert placement == Placement(
+        policy="SCHED_RR" if goes_first else "SCHED_OTHER", cores=tuple(sorted(os.sched_getaffinity(0)))
+    )
 
 
 @pytest.mark.slow

@@ -6,12 +6,15 @@ from blumfeld.bench.driver import Driver
 from blumfeld.bench.workload import Workload
 
 
-def make_driver(workload: Workload) -> Driver:
-    """The driver that the workload names."""
+def make_driver(workload: Workload, goes_first: bool = False) -> Driver:
+    """The driver that the workload names.
+
+    :param goes_first: its processes run before the server's (SCHED_RR)
+    """
     if workload.driver == "librdkafka":
         from blumfeld.bench.drivers.librdkafka import LibrdkafkaDriver
 
-        return LibrdkafkaDriver(workload)
+        return LibrdkafkaDriver(workload, goes_first=goes_first)
     from blumfeld.bench.drivers.wire import WireDriver
 
-    return WireDriver(workload)
+    return WireDriver(workload, goes_first=goes_first)

@@ -18,6 +18,7 @@ import msgspec
 from blumfeld.bench.driver import DriverError, Marks, Outcome, Progress
 from blumfeld.bench.drivers.gather import Gathered
 from blumfeld.bench.drivers.spec import Begin, Done, Failed, Lap, ProcessSpec, Ready, Said
+from blumfeld.bench.result import Placement
 
 LEAD_NS = 50_000_000
 """From the last ``Ready`` to the beginning: time for all to hear of it."""
@@ -37,6 +38,7 @@ class Children:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._rest: list[bytearray] = []
         self._selector = selectors.DefaultSelector()
+        self._placement: Placement | None = None
         for index, spec in enumerate(specs):
             process = subprocess.Popen(
                 [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
@@ -86,7 +88,9 @@ class Children:
             self._tell(index, msgspec.json.encode(begin))
         gathered = Gathered(self._step, begin, len(self._processes))
         self._hear_out(begin, gathered, marks, progress)
-        return gathered.outcome()
+        outcome = gathered.outcome()
+        usage = msgspec.structs.replace(outcome.usage, placement=self._placement)
+        return msgspec.structs.replace(outcome, usage=usage)
 
     def _await_ready(self) -> None:
         waiting = len(self._processes)
@@ -95,6 +99,7 @@ class Children:
             for _, said in self._heard(deadline - time.monotonic()):
                 if isinstance(said, Ready):
                     waiting -= 1
+                    self._placement = said.placement
             if time.monotonic() > deadline:
                 raise DriverError(f"a driver process did not connect within {CONNECT_TIMEOUT_S:.0f} s")
 

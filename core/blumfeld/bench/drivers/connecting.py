@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import itertools
@@ -20,12 +19,14 @@ import msgspec
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.bench.drivers.spec import Begin, Failed, ProcessSpec, Ready, Said, share
+from blumfeld.bench.usage import placement_of
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.headers import put_request_header
 
 CONNECT_TIMEOUT_S = 20.0
 AT_A_TIME = 32
 PR_SET_TIMERSLACK = 29
+NOT_FIRST = "the driver can't go first: SCHED_RR takes root, or CAP_SYS_NICE"
 
 
 class Load(Protocol):
@@ -63,14 +64,15 @@ def live(make_load: MakeLoad) -> None:
     lines, out = sys.stdin.buffer, sys.stdout.buffer
     raise_descriptor_limit()
     sleep_precisely()
-    go_first()
     spec = msgspec.json.decode(lines.readline(), type=ProcessSpec)
     try:
+        if spec.goes_first:
+            go_first()
         load = make_load(spec, out)
     except DriverError as error:
         say(out, Failed(message=str(error)))
         return
-    say(out, Ready())
+    say(out, Ready(placement=placement_of()))
     told = lines.readline()
     if told:
         gc.collect()
@@ -101,15 +103,18 @@ def sleep_precisely() -> None:
 
 
 def go_first() -> None:
-    """Run before the server's threads, where that is allowed: a client elsewhere would not wait for them to let go
-    of a core.
+    """Run before every process of the ordinary policy, the server's among them.
 
-    The server pays for what the driver really uses, which stands in the result. Without this the driver's own waiting
-    for a core would look like the latency of a server of many threads, and not of one with a single thread. Niceness
-    would not do: the kernel weighs it within one session's processes only.
+    The driver then never waits for a core, but the server waits for the driver. With as many cores as servers have
+    threads to run, that favours a server with one thread: so a run has to ask for it. Niceness would not do: the
+    kernel weighs it within one session's processes only.
+
+    :raises DriverError: this process may not (it takes root, or CAP_SYS_NICE)
     """
-    with contextlib.suppress(PermissionError):
+    try:
         _run_first()
+    except PermissionError as error:
+        raise DriverError(NOT_FIRST) from error
 
 
 def may_go_first() -> bool:

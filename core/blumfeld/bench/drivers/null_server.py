@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 
-from blumfeld.bench.drivers.connecting import go_first, raise_descriptor_limit
+from blumfeld.bench.drivers.connecting import raise_descriptor_limit
 from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.codec import decode, encode
@@ -291,7 +291,6 @@ def main() -> None:
     """Serve one topic."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise_descriptor_limit()
-    go_first()
     server = NullServer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     print(server.port, flush=True)
     server.serve(sys.stdin.fileno())

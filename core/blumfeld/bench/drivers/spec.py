@@ -13,6 +13,7 @@ from array import array
 
 import msgspec
 
+from blumfeld.bench.result import Placement
 from blumfeld.bench.workload import Step
 
 LAP_NS = 500_000_000
@@ -34,6 +35,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     requests_max: int = 0
     """Produce requests, after which it is over, whatever the step says; 0: no such end."""
+    goes_first: bool = False
+    """Run under SCHED_RR: before every process of the ordinary policy."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """All connections stand."""
+
+    placement: Placement | None = None
+    """How the scheduler treats the process that says so."""
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -32,8 +32,9 @@ class WireDriver:
     module = MODULE
     """What each of its processes runs."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, *, goes_first: bool = False) -> None:
         self._workload = workload
+        self._goes_first = goes_first
 
     def run(self, task: Task, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
         """One step, in fresh processes."""
@@ -107,6 +108,7 @@ class WireDriver:
                 seed=task.seed,
                 index=index,
                 processes=self._workload.processes,
+                goes_first=self._goes_first,
             )
             for index in range(self._workload.processes)
         ]

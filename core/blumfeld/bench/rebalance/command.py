@@ -55,12 +55,19 @@ def rebalance(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of heartbeat times, and of who is killed.")] = 1,
+    driver_first: Annotated[
+        bool,
+        typer.Option(
+            "--driver-first", help="The driver under SCHED_RR, before the server's threads; needs root."
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="The result file; bench-rebalance-TIME.json if not given.")
     ] = None,
     folder: Folder = None,
 ) -> None:
     """Measure what a rebalance costs in each group protocol: a member is killed, added, leaves; a tenth is added."""
+    from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
     from blumfeld.bench.rebalance.settings import PROTOCOLS, Settings
     from blumfeld.bench.variants import VariantError
 
@@ -82,7 +89,10 @@ def rebalance(
         specs = specs_with(variants, settings)
     except VariantError as error:
         refuse(str(error))
-    _measure(specs, settings, 1 if quick else rounds, existing(folder), result_path(out, "rebalance"))
+    if driver_first and not may_go_first():
+        refuse(NOT_FIRST)
+    measured_rounds = 1 if quick else rounds
+    _measure(specs, settings, measured_rounds, driver_first, existing(folder), result_path(out, "rebalance"))
 
 
 def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, ...]:
@@ -100,7 +110,12 @@ def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, .
 
 
 def _measure(
-    specs: Sequence[VariantSpec], settings: Settings, rounds: int, folder: Path | None, path: Path
+    specs: Sequence[VariantSpec],
+    settings: Settings,
+    rounds: int,
+    driver_first: bool,
+    folder: Path | None,
+    path: Path,
 ) -> None:
     """Run it, save it, show it; what an interrupted run measured is saved as well."""
     from blumfeld.bench.rebalance.result import save_rebalance
@@ -109,7 +124,12 @@ def _measure(
 
     console = make_console()
     result = Session(
-        specs, settings, rounds, folder, lambda line: console.print(line, highlight=False, style="dim")
+        specs,
+        settings,
+        rounds,
+        folder,
+        lambda line: console.print(line, highlight=False, style="dim"),
+        driver_first=driver_first,
     ).run()
     save_rebalance(result, path)
     console.print(rebalance_table(result))

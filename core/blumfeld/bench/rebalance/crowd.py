@@ -216,23 +216,24 @@ def _size(data: bytes | bytearray) -> int:
 
 
 @contextmanager
-def going_first() -> Iterator[None]:
-    """As every driver of the bench: before the server's threads, where that is allowed; no collector in between.
+def undisturbed(*, first: bool) -> Iterator[None]:
+    """No garbage collection while the block runs.
 
-    What is started meanwhile does not inherit it.
+    :param first: before the server's threads too (SCHED_RR), where that is allowed. What is started in the block
+        does not inherit it
     """
-    allowed = may_go_first()
+    first = first and may_go_first()
     gc.collect()
     gc.freeze()
     gc.disable()
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
-    if allowed:
-        first = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, first)
+    if first:
+        lowest = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, lowest)
     try:
         yield
     finally:
-        if allowed:
+        if first:
             os.sched_setscheduler(0, policy, priority)
         gc.enable()
         gc.unfreeze()

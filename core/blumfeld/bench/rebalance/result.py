@@ -101,6 +101,8 @@ class RebalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     settings: Settings
     rounds: int
+    driver_first: bool | None = None
+    """The driver ran before the server's threads (SCHED_RR). ``None`` in results of builds where it always did."""
     variants: tuple[Variant, ...]
     configs: dict[str, dict[str, str | None]]
     """By variant: what it answered when it was asked for its configuration."""

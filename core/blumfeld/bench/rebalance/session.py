@@ -20,7 +20,7 @@ from blumfeld.bench.drivers.connecting import raise_descriptor_limit
 from blumfeld.bench.machine import this_machine
 from blumfeld.bench.rebalance.asking import GroupClient
 from blumfeld.bench.rebalance.cell import Cell
-from blumfeld.bench.rebalance.crowd import Crowd, going_first
+from blumfeld.bench.rebalance.crowd import Crowd, undisturbed
 from blumfeld.bench.rebalance.member import Group
 from blumfeld.bench.rebalance.ownership import Ownership
 from blumfeld.bench.rebalance.place import HOST, WARM_UP_SIZE, Place, UnequalError, configured, place_of
@@ -39,11 +39,20 @@ class Session:
     """The books of one run.
 
     :param tell: is given a line now and then
+    :param driver_first: the driver runs before the server's threads (SCHED_RR), where that is allowed
     """
 
     def __init__(
-        self, specs: Sequence[VariantSpec], settings: Settings, rounds: int, folder: Path | None, tell: Tell
+        self,
+        specs: Sequence[VariantSpec],
+        settings: Settings,
+        rounds: int,
+        folder: Path | None,
+        tell: Tell,
+        *,
+        driver_first: bool = False,
     ) -> None:
+        self._driver_first = driver_first
         self._specs = [configured(spec, settings) for spec in specs]
         self._settings = settings
         self._rounds = rounds
@@ -72,6 +81,7 @@ class Session:
             machine=machine,
             settings=self._settings,
             rounds=self._rounds,
+            driver_first=self._driver_first,
             variants=tuple(spec.variant for spec in self._specs),
             configs=self._configs,
             samples=tuple(self._samples),
@@ -99,7 +109,7 @@ class Session:
         began, number = time.monotonic(), 0
         while not number or time.monotonic() - began < warm_up_s:
             for protocol in place.protocols:
-                with going_first():
+                with undisturbed(first=self._driver_first):
                     self._warm_up_once(place, protocol, f"warm-up-{number}-{protocol}")
             number += 1
         self._tell(f"round {turn.round + 1} {turn.variant}: warm after {time.monotonic() - began:.0f} s")
@@ -120,7 +130,7 @@ class Session:
         try:
             group = self._group(place, f"{protocol}-{size}", size, turn.round)
             cell = Cell(crowd, group, protocol, self._settings, place.look)
-            with going_first():
+            with undisturbed(first=self._driver_first):
                 formed_s = cell.form(size)
                 scenarios = self._settings.scenarios_of(size)
                 found = cell.run(turn.variant, turn.round, size, scenarios)

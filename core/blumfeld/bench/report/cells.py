@@ -99,6 +99,13 @@ class Cell:
         return statistics.median(one.measured.driver.busy for one in self.rounds) if self.rounds else 0.0
 
     @property
+    def late_us(self) -> float | None:
+        """How late the driver itself sent, p99, the median of rounds; ``None`` in a closed loop."""
+        if self.saturated or self.step.produce is None or not self.rounds:
+            return None
+        return statistics.median(one.measured.driver.late_us_p99 for one in self.rounds)
+
+    @property
     def is_the_drivers(self) -> bool:
         """What was measured is the driver's limit, not the server's."""
         return (self.ceiling_share or 0.0) > CEILING_SHARE or self.busy > BUSY_SHARE

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from blumfeld.bench.narrative import ceiling_words, durability_words, mark_of, offered_words
+from blumfeld.bench.narrative import ceiling_words, durability_words, late_words, mark_of, offered_words
 from blumfeld.bench.report.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P99,
@@ -47,6 +47,7 @@ class Row:
 WORDS: tuple[tuple[str, Callable[[Cell], str], bool], ...] = (
     ("of the offered rate", offered_words, True),
     ("of the driver's ceiling", ceiling_words, True),
+    ("driver late p99, µs", late_words, True),
     ("mark", mark_of, False),
     ("an ack is", durability_words, False),
     ("network", lambda cell: cell.variant.network, False),
