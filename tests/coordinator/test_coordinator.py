@@ -11,11 +11,12 @@ from blumfeld.coordinator.coordinator import RELOAD_DELAY_MAX_MS, RELOAD_DELAY_M
 from blumfeld.coordinator.host import REPLAY_SLICE_RECORDS
 from blumfeld.coordinator.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import Events, FakeLog, code_of
-from tests.coordinator.test_host import Notes, entry, note, read
+from tests.coordinator.test_host import Notes, entry, fail, note, read
 
 PARTITIONS = 2
 KEY = {0: "b", 1: "a"}
@@ -68,6 +69,24 @@ def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
     stage.runtime.advance(1)
     assert stage.submit(0, read).result() == ["kept"]
     assert [event for _, event, _ in stage.events.said] == ["coordinator shard dropped"]
+
+
+def test_a_defect_is_logged_once_with_its_command_and_then_counted() -> None:
+    """A client that sends it again and again writes two lines in ten seconds, and keeps its shard."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("kept")]))
+    for _ in range(200):
+        assert code_of(stage.submit(0, fail)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    stage.runtime.advance(INTERVAL_MS)
+    (level, event, first), (_, _, summary) = stage.events.said
+    assert (level, event) == ("error", "a coordinator's command met a defect")
+    assert first["partition"] == 0
+    assert first["command"] == "function"
+    assert isinstance(first["exc_info"], ZeroDivisionError)
+    assert summary["suppressed"] == 199
+    assert stage.coordinator.counts.commands_undecided == 200
+    assert stage.submit(0, read).result() == ["kept"]
+    assert stage.coordinator.counts.shards_dropped == 0
 
 
 def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:

@@ -29,6 +29,7 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.raft_log import RaftLog
 from tests.plugins.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
 
 
@@ -459,6 +460,70 @@ def test_a_decision_that_contradicts_the_image_never_reaches_the_log(
     kept = content(node.image)
     node.stop()
     assert content(KraftNode(disk, seed=1).start().image) == kept
+
+
+def test_a_defect_in_a_decision_costs_that_request_alone(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was placed: the controller leads on in its epoch. Records that can't be encoded are no different."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> ControllerDecision:
+        raise ZeroDivisionError
+
+    too_long = ControllerDecision([TopicRecord(name="x" * 40_000)], CreateTopicsResponse())
+    for command in (defect, defect, lambda *_: too_long):
+        with monkeypatch.context() as patch:
+            patch.setattr(Controller, "command", command)
+            assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.create(f"topic-{len(node.image.topics)}") == [0]
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 1
+    said = [event for level, event in node.parts.events.told if level == "error"]
+    assert said == ["a controller's command met a defect"] * 2, "one for each place"
+
+
+@pytest.mark.parametrize("where", ["replay", "append"])
+def test_a_defect_behind_the_decision_drops_the_controller(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """It is half changed: a new one is built from the log, in a new epoch."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        if where == "replay":
+            patch.setattr(Controller, "replay", defect)
+        else:
+            patch.setattr(RaftLog, "append", defect)
+        assert error_of(node.submit(creation("alpha"))) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.metadata.controller is None
+    node.runtime.advance(2_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("alpha") == [0]
+
+
+def test_a_defect_at_the_end_of_a_session_is_tried_again(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions of other brokers still end."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "fence_expired", defect)
+        node.runtime.advance(20_000)
+    assert node.metadata.controller is not None
+    node.runtime.advance(2_000)
+    assert ("warning", "a broker fell silent and is fenced") in node.parts.events.told
 
 
 def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:

@@ -17,6 +17,11 @@ _COUNTERS: tuple[tuple[str, str, Callable[[CoordinatorCounts], float]], ...] = (
     ("loads", "Group shards that were loaded", lambda c: c.loads_completed),
     ("loads_failed", "Loads of group shards that failed, and are tried again", lambda c: c.loads_failed),
     ("shards_dropped", "Group shards that were given up after a failure", lambda c: c.shards_dropped),
+    (
+        "commands_undecided",
+        "Group requests and timers that failed by a defect of the broker",
+        lambda c: c.commands_undecided,
+    ),
     ("rebalances", "Rebalances that ended in a new assignment", lambda c: c.rebalances_completed),
     ("offset_commits", "Offsets that were committed", lambda c: c.offset_commits),
     ("offsets_expired", "Offsets that were forgotten after their retention", lambda c: c.offsets_expired),

@@ -13,7 +13,9 @@ from blumfeld.coordinator.partitioning import partition_for
 from blumfeld.coordinator.shard_contract import CoordinatorLog, Shard
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
+from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -40,6 +42,7 @@ class Coordinator:
         """
         self._runtime = runtime
         self._events = events
+        self._defects = RepeatedEvents(runtime)
         self._new_shard = new_shard
         self._partition_count = partition_count
         self.counts = CoordinatorCounts()
@@ -68,9 +71,12 @@ class Coordinator:
         def dropped(error: BaseException) -> None:
             self._dropped(partition, log, error)
 
+        def undecided(command: Any, defect: Exception) -> None:
+            self._undecided(partition, command, defect)
+
         shard = self._new_shard(partition)
         host = ShardHost(
-            self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts
+            self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts, undecided
         )
         self._hosts[partition] = host
         log.written().when_done(lambda _: self._loads.begin(host))
@@ -136,6 +142,18 @@ class Coordinator:
         """Drop every shard."""
         for partition in sorted(self._hosts):
             self.resigned(partition)
+
+    def _undecided(self, partition: int, command: Any, defect: Exception) -> None:
+        """Log a defect with the command that met it: once for each place in the code, then by number."""
+        self.counts.commands_undecided += 1
+        self._defects.say(
+            self._events.error,
+            "a coordinator's command met a defect",
+            (partition, type(command), place_of(defect)),
+            partition=partition,
+            command=command_text(command),
+            exc_info=defect,
+        )
 
     def _dropped(self, partition: int, log: CoordinatorLog, error: BaseException) -> None:
         failed = self._hosts.get(partition)

@@ -7,6 +7,7 @@ class CoordinatorCounts:
     """Of all shards of one coordinator since the start of the node; a shard that is dropped takes nothing with it."""
 
     __slots__ = (
+        "commands_undecided",
         "load_last_ms",
         "load_max_ms",
         "loads_completed",
@@ -29,7 +30,9 @@ class CoordinatorCounts:
         """From the election to the first command that could be decided; waiting for other loads included."""
         self.load_max_ms = 0.0
         self.shards_dropped = 0
-        """After a failed append or commit, or a defect."""
+        """After a failed append or commit, or a defect while records were replayed."""
+        self.commands_undecided = 0
+        """Commands that failed alone, by a defect in deciding."""
         self.offset_commits = 0
         """Offsets, not requests."""
         self.offsets_expired = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blumfeld.spi.groups import GroupSummary
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import ErrorCode, cut
 from blumfeld.wire.messages.describe_groups import DescribedGroup
 from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -38,5 +38,5 @@ def not_described(group_id: str, version: int, *, exists: bool) -> DescribedGrou
     if version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         problem = "is not a classic group" if exists else "not found"
-        missing.error_message = f"Group {group_id} {problem}."
+        missing.error_message = cut(f"Group {group_id} {problem}.")
     return missing

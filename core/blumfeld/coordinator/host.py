@@ -5,6 +5,9 @@ Design rule 3. A reply, also of a read or an error, waits until everything that 
 committed, for it may have seen it. If an append fails or leadership goes, the shard is dropped and its
 waiters get NOT_COORDINATOR; there is no partial rollback.
 
+A defect in a decision costs that request alone: nothing was placed and nothing was replayed, so the state is still
+what the log says. A defect while records are appended or replayed drops the shard.
+
 A producer's transactional records are replayed as pending when they are placed; the marker that ends its transaction
 makes them count, or forgets them, in its place in the log.
 """
@@ -34,7 +37,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 REPLAY_SLICE_RECORDS = 2_000
 """Records replayed before other work gets its turn."""
 RETRY_MS = 500
-"""A timer's command whose records were too large comes again after so long (Kafka's ``retryBackoff``)."""
+"""Pause before a timer's command comes again, if its records were too large or a defect kept it from being decided
+(Kafka's ``retryBackoff``)."""
 
 
 class HostState(Enum):
@@ -56,8 +60,11 @@ class ShardHost:
         dropped: Callable[[BaseException], None],
         loaded: Callable[[], None] = lambda: None,
         counts: CoordinatorCounts | None = None,
+        undecided: Callable[[Any, Exception], None] = lambda command, defect: None,
     ) -> None:
-        """``loaded`` is called when the host takes commands, ``dropped`` when it has given up by itself."""
+        """``loaded`` is called when the host takes commands, ``dropped`` when it has given up by itself.
+        ``undecided`` is called with a command that a defect kept the shard from deciding, to log it.
+        """
         self.state = HostState.LOADING
         self.was_loaded = False
         """It has taken commands, or could have."""
@@ -66,6 +73,7 @@ class ShardHost:
         self._log = log
         self._on_dropped = dropped
         self._on_loaded = loaded
+        self._on_undecided = undecided
         self._counts = CoordinatorCounts() if counts is None else counts
         self._began_ms = runtime.monotonic_ms()
         self._replaying: Iterator[LogItem | Completion[Any]] | None = None
@@ -180,33 +188,42 @@ class ShardHost:
             self._end()
 
     def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> bool:
-        """Whether it was not refused for its size."""
+        """Returns whether the command was decided on, or refused by the rules; a timer's command that was not comes
+        again.
+        """
         try:
-            return self._decide(command, context, completion)
+            decision = self._decide(command, context, completion is not None)
+        except BrokerError as error:
+            self._fail(completion, error)
+            return True
         except Exception as defect:
-            self._drop(defect)  # half decided: what is in memory is not to be trusted any more
+            self._on_undecided(command, defect)
+            self._fail(completion, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return False
+        try:
+            return self._apply(decision, completion)
+        except Exception as defect:
+            self._drop(defect)  # half applied: the state in memory may differ from the log
             raise
 
-    def _decide(
-        self, command: Any, context: RequestContext | None, completion: Completion[Any] | None
-    ) -> bool:
-        try:
-            decision = self.shard.command(command, context, self._runtime.now_ms())
-            if decision.producer is not None:
-                self._log.check_producer(decision.producer)
-        except BrokerError as error:
-            if completion is not None:
-                self._held.append((self._placed, completion, None, error))
-                self._release()
-            return True
-        return self._apply(decision, completion)
+    def _decide(self, command: Any, context: RequestContext | None, is_request: bool) -> Decision:
+        """Ask the shard. Whatever this raises, nothing was placed and nothing was replayed."""
+        decision = self.shard.command(command, context, self._runtime.now_ms())
+        if decision.producer is not None:
+            self._log.check_producer(decision.producer)
+        if is_request and decision.deferred is None and decision.reply is None:
+            raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
+        return decision
+
+    def _fail(self, completion: Completion[Any] | None, error: BrokerError) -> None:
+        """Answer a request with an error, behind all that was placed before it: the decision may have seen that."""
+        if completion is not None:
+            self._held.append((self._placed, completion, None, error))
+            self._release()
 
     def _apply(self, decision: Decision, completion: Completion[Any] | None) -> bool:
-        if completion is not None:
-            if decision.deferred is not None:
-                self._waiting[decision.deferred] = completion
-            elif decision.reply is None:
-                raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
+        if completion is not None and decision.deferred is not None:
+            self._waiting[decision.deferred] = completion
         if decision.records:
             code = self._append(decision)
             if code is not None and self.state is HostState.ACTIVE:

@@ -38,6 +38,7 @@ from blumfeld.wire.messages.offset_fetch import (
 )
 
 TOPIC_IDS_SINCE_VERSION = 10
+INT64_MAX = 2**63 - 1
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 9
 """OffsetCommit with a generation to a group that isn't there: ILLEGAL_GENERATION before."""
 
@@ -104,7 +105,8 @@ class OffsetCommands:
         """Records for every partition that can be committed, and the answer for each."""
         expire_ms = RETENTION_OF_THE_BROKER
         if request.retention_time_ms != -1:
-            expire_ms = now_ms + request.retention_time_ms
+            # Kafka's sum wraps around, and such an offset is forgotten at the next look. Ours is kept as long as asked.
+            expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX)
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
         for asked in request.topics:

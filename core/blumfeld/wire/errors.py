@@ -231,6 +231,18 @@ def is_retriable(code: int) -> bool:
     return code in RETRIABLE
 
 
+MESSAGE_CHARACTERS_MAX = 4_000
+"""A longer message is cut. Messages quote names that a peer chose, and an answer's string ends at 32,767 bytes: what
+is longer has no form on the wire, and the connection would be closed instead of answered."""
+
+
+def cut(message: str) -> str:
+    """An error message that fits into an answer."""
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    return message[: MESSAGE_CHARACTERS_MAX - 1] + "…"
+
+
 class BrokerError(Exception):
     """The peer asked for something that is answered with an error code.
 
@@ -240,6 +252,8 @@ class BrokerError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None:
+            message = cut(message)
         super().__init__(code, message)
         self.code = code
         self.message = message

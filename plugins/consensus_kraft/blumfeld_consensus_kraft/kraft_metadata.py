@@ -3,6 +3,9 @@
 A command is decided on at once, its records are placed as one batch and replayed into the controller's image, so that
 the next command sees them. When the batch is written and flushed it is committed: it goes into the node's image,
 listeners are told, and the response goes out. A response that has no records waits likewise for what it may have seen.
+
+A defect in a decision costs that request alone (UNKNOWN_SERVER_ERROR): nothing was placed. A defect while records are
+replayed or appended drops the controller, which is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from blumfeld.metadata.checkpoint import metadata_batch
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import Moment
 from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_step import BrokenMetadata
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, Quorum
+from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -48,6 +52,7 @@ class KraftMetadata:
         self._runtime = composition.runtime
         self._config = composition.config
         self._events = composition.log("kraft")
+        self._defects = RepeatedEvents(composition.runtime)
         self._publisher = Publisher(MetadataImage())
         self._node_id = composition.node_id
         self._leading: ControllerId | None = None
@@ -175,7 +180,14 @@ class KraftMetadata:
     def _append(self, records: list[Message]) -> None:
         """Place records as one batch.
 
-        :raises BrokerError: POLICY_VIOLATION: more than one batch may hold; nothing was placed
+        :raises BrokerError: see :meth:`_encoded`
+        """
+        self._place(self._encoded(records), records)
+
+    def _encoded(self, records: Sequence[Message]) -> bytearray:
+        """The batch of a decision. Changes nothing.
+
+        :raises BrokerError: POLICY_VIOLATION: more than one batch may hold
         """
         assert self._leading is not None
         data = metadata_batch(
@@ -187,7 +199,7 @@ class KraftMetadata:
                 ErrorCode.POLICY_VIOLATION,
                 f"the change takes {len(data)} bytes of metadata at once, {bytes_max} are allowed",
             )
-        self._place(data, records)
+        return data
 
     def _place(self, data: bytearray, records: list[Message]) -> None:
         assert self._raft is not None
@@ -211,24 +223,26 @@ class KraftMetadata:
             return completion
         try:
             decision = controller.command(command, self._moment())
+            batch = self._encoded(decision.records) if decision.records else None
         except BrokerError as error:
             completion.fail(error)
             return completion
-        if decision.records:
-            try:
-                self._append(decision.records)
-            except BrokerError as error:
-                completion.fail(error)
-                return completion
-            except OSError as error:
-                self._failed(error, True)
-                completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
-                return completion
-            except BrokenMetadata as error:
-                self._contradicted(error)
-                completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-                return completion
-        controller.answered(command, decision.response, self._runtime.monotonic_ms())
+        except Exception as defect:
+            self._undecided(command, defect)
+            completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return completion
+        try:
+            if batch is not None:
+                self._place(batch, decision.records)
+            controller.answered(command, decision.response, self._runtime.monotonic_ms())
+        except OSError as error:
+            self._failed(error, True)
+            completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
+            return completion
+        except Exception as defect:
+            self._contradicted(defect)
+            completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return completion
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
             self._watch_sessions()
         if not self._publisher.uncommitted:
@@ -258,11 +272,21 @@ class KraftMetadata:
         if not for_good:
             self._lead_later()
 
-    def _contradicted(self, error: BrokenMetadata) -> None:
-        """A defect of ours: the controller is half changed. What is placed stands; it is rebuilt from that."""
+    def _undecided(self, command: object, defect: Exception) -> None:
+        """Log a defect with the command that met it: once for each place in the code, then by number."""
+        self._defects.say(
+            self._events.error,
+            "a controller's command met a defect",
+            (type(command), place_of(defect)),
+            command=command_text(command),
+            exc_info=defect,
+        )
+
+    def _contradicted(self, defect: Exception) -> None:
+        """Drop a controller that is half changed by a defect. The log stands, and it is rebuilt from that."""
         self._leading = None
         self._controller = None
-        self._events.error("a decision contradicts the metadata", error=str(error))
+        self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
         self._lead_later()
 
     def _lead_later(self) -> None:
@@ -277,6 +301,8 @@ class KraftMetadata:
             self._lead(self._voter.state.leader_epoch)
         except OSError as error:
             self._failed(error, False)
+        except Exception as defect:
+            self._contradicted(defect)
 
     # Brokers that fall silent
 
@@ -297,13 +323,22 @@ class KraftMetadata:
         if controller is None or self._leading is None:
             return
         while True:
-            fenced = controller.fence_expired(self._runtime.monotonic_ms())
-            if fenced is None:
+            try:
+                fenced = controller.fence_expired(self._runtime.monotonic_ms())
+                batch = None if fenced is None else self._encoded(fenced[1])
+            except Exception as defect:  # one too large is as bad: there is no client to refuse it to
+                self._undecided("the end of a broker's session", defect)
+                self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)
+                return
+            if fenced is None or batch is None:
                 break
             self._events.warning("a broker fell silent and is fenced", broker_id=fenced[0])
             try:
-                self._append(fenced[1])
+                self._place(batch, fenced[1])
             except OSError as error:
                 self._failed(error, True)
+                return
+            except Exception as defect:
+                self._contradicted(defect)
                 return
         self._watch_sessions()

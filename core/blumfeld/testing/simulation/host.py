@@ -181,6 +181,10 @@ class Machine:
         def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
             said = " ".join(f"{name}={value!r}" for name, value in values.items())
             trace.note(f"log {level} {logger}: {event} {said}")
+            defect = values.get("exc_info")
+            if isinstance(defect, BaseException) and self._runtime is not None and not self._runtime.dead:
+                # A broker answers UNKNOWN_SERVER_ERROR and serves on. Here a defect fails the run.
+                self._on_defect(f"{logger}: {event}", defect)
 
         return render
 
