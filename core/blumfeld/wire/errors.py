@@ -232,15 +232,16 @@ def is_retriable(code: int) -> bool:
 
 
 MESSAGE_CHARACTERS_MAX = 4_000
-"""A longer message is cut. Messages quote names that a peer chose, and an answer's string ends at 32,767 bytes: what
+"""A longer message loses its middle. Messages quote names that a peer chose, and an answer's string ends at 32,767 bytes: what
 is longer has no form on the wire, and the connection would be closed instead of answered."""
 
 
 def cut(message: str) -> str:
-    """An error message that fits into an answer."""
+    """An error message that fits into an answer: its beginning and its end, for a long value stands in the middle."""
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
-    return message[: MESSAGE_CHARACTERS_MAX - 1] + "…"
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{message[:half]} … {message[-half:]}"
 
 
 class BrokerError(Exception):
