@@ -232,8 +232,8 @@ def is_retriable(code: int) -> bool:
 
 
 MESSAGE_CHARACTERS_MAX = 4_000
-"""A longer message loses its middle. Messages quote names that a peer chose, and an answer's string ends at 32,767 bytes: what
-is longer has no form on the wire, and the connection would be closed instead of answered."""
+"""A longer message loses its middle. Messages quote names that a peer chose, and an answer's string ends at 32,767
+bytes: what is longer has no form on the wire, and the connection would be closed instead of answered."""
 
 
 def cut(message: str) -> str:
