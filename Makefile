@@ -22,7 +22,7 @@ WORKLOADS ?= ticks ticks-librdkafka firehose fanout connections catch-up replica
 SEEDS ?= 0-19
 HOURS ?= 1
 
-.PHONY: setup demo test test-all lint format bench compare fairness transports instructions codec engine compaction recovery startup clients bad-input connection-faults \
+.PHONY: setup demo test test-all lint format bench compare fairness transports instructions codec engine compaction recovery startup clients bad-input connection-faults stalls \
   mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean \
   archive archive-setup archive-jars archive-test archive-kills archive-oracle archive-round-trip archive-bad-input archive-bench
 
@@ -106,6 +106,10 @@ bad-input: setup  ## what the broker makes of nonsense: the table
 
 connection-faults: setup  ## clients killed, slow, half-closed, idle and too many: what leaks, who notices
 	$(BIN)/python -m blumfeld.testing.connection_faults $(if $(TRANSPORT),--set network.plugin=$(TRANSPORT))
+
+stalls: setup  ## the largest request of each API: how long other connections wait meanwhile, beside Apache Kafka; 20 minutes
+	mkdir -p $(RESULTS)
+	$(BIN)/python -m blumfeld.testing.stalls $(if $(PEER),--peer $(PEER)) --out $(RESULTS)/stalls.json
 
 mutants: setup  ## planted bugs, each of which must turn the tests red
 	$(BIN)/python tools/mutants.py

@@ -19,6 +19,7 @@ from blumfeld.broker.parking import PurgatoryParking
 from blumfeld.broker.partition_manager import PartitionManager
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.peer_client import TransportPeerClient
+from blumfeld.broker.slices import Slices
 from blumfeld.broker.upkeep import Upkeep
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
 from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
@@ -97,8 +98,9 @@ class Broker:
         self._upkeep = Upkeep(self)
         self._cleaner = Cleaner(self)
         self._config_warnings = ConfigWarnings(self)
+        slices = Slices(composition.runtime)
         self._dispatchers = {
-            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics)
+            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, slices)
             for kind in LISTENER_KINDS
         }
         self._groups: GroupCoordination | None = None

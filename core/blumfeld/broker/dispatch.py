@@ -7,27 +7,42 @@ header or body that is none. Only ApiVersions in a version that we don't have is
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
 from blumfeld.broker.request import ConnectionState, Request
+from blumfeld.broker.slices import Slices, waited
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, NoAnswer
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.transport import Connection, Exchange, Listener
+from blumfeld.spi.steps import STEP_ELEMENTS, Steps, let_go
+from blumfeld.spi.transport import OWNED_FRAME_BYTES, Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
-from blumfeld.wire.codec import Decoder, decoder, encode_parts
+from blumfeld.wire.codec import (
+    Decoder,
+    StepDecoder,
+    decoder,
+    encode_parts,
+    encode_parts_in_steps,
+    step_decoder,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
-from blumfeld.wire.schema import Message
+from blumfeld.wire.schema import Message, Struct
 
 _HEADER = struct.Struct(">hhih")
 HEADER_BYTES = _HEADER.size
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+STRAIGHT_BYTES_MAX = 4_096
+"""A larger frame is decoded with an eye on its elements. One below has at most as many as it has bytes."""
+STRAIGHT_STEPS_MAX = 4
+"""A request that is decoded in so many steps is served at once: it has up to 256 elements, and bytes as it likes."""
 
 
 class ApiCounts(Protocol):
@@ -84,8 +99,11 @@ class Dispatcher:
         events: EventLog,
         authorizer: Authorizer | None = None,
         metrics: RequestMetrics | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self.kind = kind
+        self.slices = Slices(runtime) if slices is None else slices
+        """Serves what is too large for one turn, of all listeners together."""
         self.events = events
         self.metrics = metrics
         self.authorizer = authorizer
@@ -163,6 +181,7 @@ class Dispatcher:
         if self.metrics is not None:
             self.metrics.closed(connection.listener)
         state: ConnectionState = connection.state
+        state.gone = True
         if state.when_gone is not None:
             when_gone, state.when_gone = state.when_gone, None
             when_gone()
@@ -189,7 +208,15 @@ class Dispatcher:
 class Route:
     """The general way: the generated decoder, a handler, the generated encoder."""
 
-    __slots__ = ("_decode", "_dispatcher", "_handler", "_header_flexible", "flexible", "version")
+    __slots__ = (
+        "_decode",
+        "_decode_in_steps",
+        "_dispatcher",
+        "_handler",
+        "_header_flexible",
+        "flexible",
+        "version",
+    )
 
     def __init__(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> None:
         self.version = version
@@ -198,19 +225,23 @@ class Route:
         self._dispatcher = dispatcher
         self._handler = handler
         self._decode: Decoder[Any] | None = None
+        self._decode_in_steps: StepDecoder[Any] | None = None
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
-        """Decode, have it handled, answer when the handler does."""
+        """Decode, have it handled, answer when the handler does; in slices if it has many elements."""
         dispatcher = self._dispatcher
         decode = self._decode
+        request: Any
         try:
-            if decode is None:
-                decode = self._decode = decoder(request_class(self._handler.key), self.version)
             client_id = client_id_of(frame, exchange.connection.state)
-            request, _ = decode(frame, position)
+            if len(frame) > STRAIGHT_BYTES_MAX:
+                request = self._begun(frame, position)
+            else:
+                if decode is None:
+                    decode = self._decode = decoder(request_class(self._handler.key), self.version)
+                request, _ = decode(frame, position)
         except DecodeError as error:
-            name = API_BY_KEY[self._handler.key].name
-            dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
+            self._refuse_unreadable(exchange, error)
             return
         context = Request(
             exchange,
@@ -221,6 +252,9 @@ class Route:
             dispatcher.monotonic_ms(),
             dispatcher.authorizer,
         )
+        if request is None:
+            self._serve_large(context, frame, position)
+            return
         try:
             answer = self._handler.handle(request, context)
         except Exception as error:
@@ -231,6 +265,52 @@ class Route:
             answer.when_done(lambda done: self._completed(context, request, done, frame_bytes))
         else:
             self._answer(context, request, answer, len(frame))
+
+    def _begun(self, frame: memoryview, position: int) -> Message | None:
+        """The request of a frame of some kB, if it has few elements: it may be one record batch. Else ``None``.
+
+        :raises DecodeError: it can't be read
+        """
+        steps = self._steps_of(frame, position)
+        try:
+            for _ in range(STRAIGHT_STEPS_MAX):
+                next(steps)
+        except StopIteration as end:
+            request: Message = end.value[0]
+            return request
+        return None
+
+    def _steps_of(self, frame: memoryview, position: int) -> Generator[None, None, tuple[Any, int]]:
+        decode = self._decode_in_steps
+        if decode is None:
+            decode = self._decode_in_steps = step_decoder(request_class(self._handler.key), self.version)
+        return decode(frame, position)
+
+    def _refuse_unreadable(self, exchange: Exchange, error: DecodeError) -> None:
+        name = API_BY_KEY[self._handler.key].name
+        self._dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
+
+    def _serve_large(self, context: Request, frame: memoryview, position: int) -> None:
+        """Serve a request with many elements in slices. The connection's next one waits, as always, for the answer."""
+        if len(frame) <= OWNED_FRAME_BYTES:
+            frame = memoryview(bytearray(frame))  # or the next turn's frames would be received over it
+        exchange = context.exchange
+        state: ConnectionState = exchange.connection.state
+        large = LargeRequest(self, context)
+
+        def finished(_: None, error: BaseException | None) -> None:
+            if isinstance(error, DecodeError) and large.request is None:
+                self._refuse_unreadable(exchange, error)
+            elif error is not None:
+                self._defect(exchange, error)
+            elif not large.answered:  # its connection has gone
+                exchange.no_answer()
+
+        self._dispatcher.slices.run(
+            large.steps(self._steps_of(frame, position), len(frame)),
+            finished,
+            lambda: large.must_end or not state.gone,
+        )
 
     def _completed(self, context: Request, request: Message, done: Completion[Any], frame_bytes: int) -> None:
         if done.error is not None:
@@ -269,17 +349,20 @@ class Route:
     def _answer_error(
         self, context: Request, request: Message, error: BaseException, frame_bytes: int
     ) -> None:
+        try:
+            answer = self._error_answer(request, error)
+        except Exception as unanswerable:
+            self._defect(context.exchange, unanswerable)
+            return
+        self._answer(context, request, answer, frame_bytes)
+
+    def _error_answer(self, request: Message, error: BaseException) -> Message:
         if isinstance(error, BrokerError):
             code, message = error.code, error.message
         else:
             self._log_defect(error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        try:
-            answer = self._handler.error_response(request, int(code), message)
-        except Exception as unanswerable:
-            self._defect(context.exchange, unanswerable)
-            return
-        self._answer(context, request, answer, frame_bytes)
+        return self._handler.error_response(request, int(code), message)
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
         """The answer with its header."""
@@ -300,6 +383,74 @@ class Route:
     def _log_defect(self, error: BaseException) -> None:
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)
+
+
+class LargeRequest:
+    """One request of many elements, on its way through decoding, serving and encoding."""
+
+    def __init__(self, route: Route, context: Request) -> None:
+        self.request: Message | None = None
+        self.must_end = context.api_key == PRODUCE
+        """Whether it is served to its end when its connection has gone. Records that were received are written: their
+        producer may not wait for an answer. And an answer may hold files: it is sent, or released."""
+        self.answered = False
+        self._route = route
+        self._context = context
+
+    def steps(self, decoding: Generator[None, None, tuple[Any, int]], frame_bytes: int) -> Steps[None]:
+        """From the frame to the answer in its place."""
+        route, context = self._route, self._context
+        handler = route._handler
+        self.request, _ = yield from decoding
+        del decoding  # the frame with it: only the request's records need it
+        self.must_end |= context.api_key == FETCH
+        in_steps: Steps[Any] | None = None
+        try:
+            if handler.in_steps is not None:
+                in_steps = handler.in_steps(self.request, context)
+            if in_steps is not None:
+                answer = yield from in_steps
+            else:
+                answer = handler.handle(self.request, context)
+            if isinstance(answer, Completion):
+                answer = yield from waited(answer)
+        except Exception as error:
+            in_steps = None
+            answer = route._error_answer(self.request, error)
+        self.must_end = True
+        exchange = context.exchange
+        if context.close_reason is not None:
+            self.answered = True
+            route._dispatcher.refuse(exchange, context.close_reason)
+            return
+        if context.throttle_ms:
+            route._throttle(context, answer)
+        size = 0
+        if isinstance(answer, NoAnswer):
+            self.answered = True
+            exchange.no_answer()
+        else:
+            prefix = response_header(context.correlation_id, route._header_flexible)
+            parts: Any = yield from encode_parts_in_steps(answer, route.version, prefix)
+            self.answered = True
+            size = size_of(parts)
+            exchange.answer(parts)
+        route._count(context, frame_bytes, size)
+        if in_steps is not None:
+            yield from let_go(_long_lists(answer))
+
+
+def _long_lists(value: Any) -> Iterator[list[Any]]:
+    """The lists of a message that are too long to be freed at once."""
+    for name in value.__struct_fields__:
+        items = getattr(value, name)
+        if type(items) is not list or not items:
+            continue
+        if len(items) > STEP_ELEMENTS:
+            yield items
+        elif isinstance(items[0], Struct):
+            for item in items:
+                yield from _long_lists(item)
 
 
 def client_id_of(frame: memoryview, state: ConnectionState) -> str:

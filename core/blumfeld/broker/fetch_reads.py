@@ -196,26 +196,32 @@ class PartitionRead:
 class FetchAttempt:
     """One try at all partitions of a plan. It is either taken for the answer or released, once."""
 
-    __slots__ = ("decided", "reads", "size_bytes")
+    __slots__ = ("_left", "decided", "reads", "size_bytes")
 
-    def __init__(self, reader: Reader, plan: FetchPlan) -> None:
+    def __init__(self, reader: Reader, plan: FetchPlan, *, read: bool = True) -> None:
+        """``read=False`` leaves it to the caller to :meth:`add` the plan's partitions, in their order."""
         self.reads: list[PartitionRead] = []
         self.size_bytes = 0
         self.decided = False
         """There is something that can't wait: an error, or histories that part."""
-        left = reader.bytes_max
-        for asked in plan.partitions:
-            one = PartitionRead(asked)
-            self.reads.append(one)
-            one.run(reader, left, minimum_one_batch=not self.size_bytes)
-            if one.read is not None:
-                size = one.read.size_bytes
-            else:
-                size = 0 if one.cold is None else min(left, asked.partition_bytes_max)
-            self.size_bytes += size
-            left -= size
-            if one.error or one.diverging is not None:
-                self.decided = True
+        self._left = reader.bytes_max
+        if read:
+            for asked in plan.partitions:
+                self.add(reader, asked)
+
+    def add(self, reader: Reader, asked: FetchPartition) -> None:
+        """Read the next partition, under what the limits leave for it."""
+        one = PartitionRead(asked)
+        self.reads.append(one)
+        one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
+        if one.read is not None:
+            size = one.read.size_bytes
+        else:
+            size = 0 if one.cold is None else min(self._left, asked.partition_bytes_max)
+        self.size_bytes += size
+        self._left -= size
+        if one.error or one.diverging is not None:
+            self.decided = True
 
     def enough(self, reader: Reader) -> bool:
         """Whether it can be answered without waiting."""

@@ -7,7 +7,7 @@ gets back only those where something changed. The time is an argument; the sourc
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeAlias
 
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -18,6 +18,9 @@ EPOCH_FINAL = -1
 EPOCH_MAX = 0x7FFFFFFF
 SLOTS_MAX = 1000
 """``max.incremental.fetch.session.cache.slots``."""
+SESSION_PARTITIONS_MAX = 10_000
+"""Partitions of one session. Each fetch of a session looks at all of them, so more would hold up other connections.
+A full fetch of more gets no session, which is always allowed (KIP-227); a session that would grow beyond ends."""
 EVICTION_MS = 120_000
 """Idle for that long, a session may go; that old, a larger or a follower's one may push it out."""
 
@@ -168,6 +171,11 @@ class FetchSessions:
                 uses_topic_ids=uses_topic_ids,
             )
         session = self._continued(session_id, epoch, uses_topic_ids)
+        if len(session.partitions) + len(asked) > SESSION_PARTITIONS_MAX:
+            new = sum(one.key not in session.partitions for one in asked[: 2 * SESSION_PARTITIONS_MAX])
+            if len(session.partitions) + new > SESSION_PARTITIONS_MAX:
+                del self._sessions[session_id]
+                raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         for partition in asked:
             known = session.partitions.get(partition.key)
             if known is None:
@@ -184,6 +192,11 @@ class FetchSessions:
         session.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return FetchPlan(list(session.partitions.values()), session)
 
+    def partitions_of(self, session_id: int) -> Container[PartitionKey]:
+        """The partitions of a session; none of one that isn't there."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.partitions
+
     def _continued(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession:
         session = self._sessions.get(session_id)
         if session is None:
@@ -199,6 +212,8 @@ class FetchSessions:
 
         The plan's partitions become the session's; what they were told (``changed``) was this answer.
         """
+        if len(plan.partitions) > SESSION_PARTITIONS_MAX:
+            return SESSION_NONE
         if not plan.makes_session or not plan.partitions or not self._make_room(plan, now_ms):
             return SESSION_NONE
         session_id = self._random_id()

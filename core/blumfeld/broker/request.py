@@ -12,13 +12,15 @@ from blumfeld.spi.transport import Exchange, Listener
 class ConnectionState:
     """What the broker keeps of a connection, in ``Connection.state``."""
 
-    __slots__ = ("client_id", "client_id_bytes", "principal", "when_gone")
+    __slots__ = ("client_id", "client_id_bytes", "gone", "principal", "when_gone")
 
     def __init__(self) -> None:
         self.principal: Principal = ANONYMOUS
         self.client_id = ""
         self.client_id_bytes = b""
         """Of the last request: clients send the same with each."""
+        self.gone = False
+        """Whether the connection has gone: nobody waits for its answers."""
         self.when_gone: Callable[[], None] | None = None
         """What to call when the connection goes: its last request waits."""
 

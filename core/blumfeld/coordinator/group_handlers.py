@@ -26,11 +26,12 @@ from blumfeld.coordinator.group_errors import (
     txn_commit_refused,
 )
 from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup, TypeCommand
-from blumfeld.coordinator.offset_fetch import OffsetFetch
+from blumfeld.coordinator.offset_fetch import GROUPS_SINCE_VERSION, OffsetFetch
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
 from blumfeld.spi.groups import GroupProtocol, Submit
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, Steps, by_elements
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import (
@@ -84,10 +85,18 @@ def group_handlers(
     ]
     if transactions:
         shared.append((ApiKey.TXN_OFFSET_COMMIT, 0, 5, groups.commit_in_transaction, txn_commit_error))
-    handlers = [
-        ApiHandler(key=key, min_version=low, max_version=high, handle=handle, error_response=error)
-        for key, low, high, handle, error in shared
-    ]
+    handlers: list[ApiHandler] = []
+    for key, low, high, handle, error in shared:
+        handlers.append(
+            ApiHandler(
+                key=key,
+                min_version=low,
+                max_version=high,
+                handle=handle,
+                error_response=error,
+                in_steps=_in_steps(key, handle, error, groups),
+            )
+        )
     taken: set[int] = set()
     for protocol in protocols:
         handlers += protocol.handlers(groups.submit_to(protocol.name))
@@ -101,9 +110,46 @@ def group_handlers(
                         max_version=high,
                         handle=groups.of_type,
                         error_response=protocol.error_response,
+                        in_steps=_in_steps(api, groups.of_type, protocol.error_response, groups),
                     )
                 )
     return handlers
+
+
+_TOPICS = ("topics", "partitions")
+_ARRAYS: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ApiKey.OFFSET_COMMIT: (_TOPICS, _TOPICS),
+    ApiKey.TXN_OFFSET_COMMIT: (_TOPICS, _TOPICS),
+    ApiKey.OFFSET_DELETE: (_TOPICS, _TOPICS),
+    ApiKey.DESCRIBE_GROUPS: (("groups",), ("groups",)),
+    ApiKey.DELETE_GROUPS: (("groups_names",), ("results",)),
+    ApiKey.LEAVE_GROUP: (("members",), ("members",)),
+}
+"""The arrays of a request whose elements are answered one for one, and those of its response."""
+_FETCHED_GROUPS = (("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
+_FETCHED_TOPICS = (("topics", "partition_indexes"), ("topics", "partitions"))
+
+
+def _in_steps(
+    key: int, handle: Handle, error_response: ErrorResponse, groups: GroupApis
+) -> Callable[[Any, RequestContext], Steps[Any] | None] | None:
+    """How an API is served for many elements; ``None``: it has no arrays that grow."""
+    part = ApiHandler(key=key, min_version=0, max_version=0, handle=handle, error_response=error_response)
+    if key == ApiKey.LIST_GROUPS:
+        return groups.list_in_steps
+    if key == ApiKey.OFFSET_FETCH:
+        of_groups = by_elements(lambda: part, *_FETCHED_GROUPS)
+        of_topics = by_elements(lambda: part, *_FETCHED_TOPICS)
+        return lambda request, context: (
+            of_groups if context.api_version >= GROUPS_SINCE_VERSION else of_topics
+        )(request, context)
+    if key not in _ARRAYS:
+        return None
+    once = (lambda group: group) if key == ApiKey.DELETE_GROUPS else None
+    serve = by_elements(lambda: part, *_ARRAYS[key], once=once)
+    if key == ApiKey.LEAVE_GROUP:
+        return lambda request, context: serve(request, context) if request.members else None
+    return serve
 
 
 class GroupApis:
@@ -232,6 +278,23 @@ class GroupApis:
             return response
 
         return merged(self._coordinator.submit_to_all(request, context), merge)
+
+    def list_in_steps(self, request: ListGroupsRequest, context: RequestContext) -> Steps[Any]:
+        """ListGroups with long filters: they are lowered once, not by each shard."""
+        filters: list[Buckets] = []
+        for name in ("states_filter", "types_filter"):
+            filters.append(Buckets())
+            for number, value in enumerate(getattr(request, name)):
+                filters[-1].of(lowered := value.lower())[lowered] = True
+                if not number % STEP_ELEMENTS:
+                    yield None
+            setattr(request, name, filters[-1])
+        listed = self.list(request, context)
+        if not listed.done:
+            yield listed
+        for one in filters:
+            yield from one.let_go()
+        return listed
 
     def delete(self, request: DeleteGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DeleteGroups: each group on its own, once."""

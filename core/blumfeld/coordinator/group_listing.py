@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from blumfeld.spi.groups import GroupSummary
+from blumfeld.spi.steps import Buckets
 from blumfeld.wire.errors import ErrorCode, cut
 from blumfeld.wire.messages.describe_groups import DescribedGroup
 from blumfeld.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -15,8 +16,7 @@ GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
 
 def listed(request: ListGroupsRequest, summaries: Iterable[GroupSummary]) -> ListGroupsResponse:
     """Those that the filters let through. They ignore case, and what they don't know matches nothing."""
-    states = {state.lower() for state in request.states_filter}
-    types = {name.lower() for name in request.types_filter}
+    states, types = _lowered(request.states_filter), _lowered(request.types_filter)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -30,6 +30,11 @@ def listed(request: ListGroupsRequest, summaries: Iterable[GroupSummary]) -> Lis
             and (not types or summary.group_type.lower() in types)
         ]
     )
+
+
+def _lowered(names: Sequence[str] | Buckets) -> Container[str]:
+    """Buckets are a long filter that its handler has lowered already."""
+    return names if isinstance(names, Buckets) else {name.lower() for name in names}
 
 
 def not_described(group_id: str, version: int, *, exists: bool) -> DescribedGroup:

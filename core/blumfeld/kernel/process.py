@@ -28,6 +28,9 @@ That takes about a millisecond; with all that was imported it took forty.
 """
 COLLECT_AFTER_OBJECTS = 20_000
 """Young objects between two collections (CPython's 700 is for small programs): requests leave few cycles."""
+COLLECT_MIDDLE_AFTER = 5
+"""Collections of young objects between two of the middle-aged. After 20 of them a large request's objects are
+400,000, and to look at these takes 50 ms."""
 SWITCH_INTERVAL_S = 0.0005
 """How long a worker thread may keep the interpreter when the loop wants it back, once the node serves. A turn
 gives it up at each of its system calls; CPython's 5 ms would then be added to each. While recovery works it
@@ -152,7 +155,7 @@ def _offload_by(runtime: AsyncioRuntime) -> Callable[[Prepare, Callable[[Render]
 def spare_the_collector() -> None:
     """What was imported stays for good: it is never looked at again, and young objects are collected seldom."""
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, COLLECT_MIDDLE_AFTER, 200)
 
 
 def settle() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.steps import Steps
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.schema import Message
 
@@ -98,6 +99,9 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     error_response: Callable[[Any, int, str | None], Message]
     """(request, error code, message) → the response that says so for everything asked."""
     listeners: tuple[str, ...] = ("broker",)
+    in_steps: Callable[[Any, RequestContext], Steps[Any] | None] | None = None
+    """Serves a request of more than some hundred elements in steps (:mod:`blumfeld.spi.steps`), with the same response
+    as ``handle`` gives. ``None``, or steps that are ``None``: ``handle`` serves these too, at once."""
     advertised_min: int | None = None
     """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
 

@@ -14,6 +14,10 @@ import msgspec
 
 from blumfeld.spi.parts import Parts
 
+OWNED_FRAME_BYTES = 17 << 20
+"""A frame larger than this lies in memory of its own, which the transport never writes to again. No transport receives
+that much at once, so such a frame has come in pieces."""
+
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """A named place to listen on, as the manifest has it."""
@@ -144,7 +148,8 @@ class ConnectionHandler(Protocol):
         """One frame, without its size field.
 
         ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have
-        run); who needs bytes for longer copies them. The next request of the connection is not started until
+        run), and one above ``OWNED_FRAME_BYTES`` for as long as it is held; who needs bytes of a smaller one for longer
+        copies them. The next request of the connection is not started until
         this one is answered, has no answer, or called ``let_next_start``.
         """
         ...

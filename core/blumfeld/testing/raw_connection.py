@@ -66,6 +66,17 @@ class RawConnection:
             raise ConnectionEnded(f"a frame of {size} bytes is none")
         return self._receive(size)
 
+    def discard_frame(self) -> int:
+        """Read the next frame, however large, and keep nothing of it: its size in bytes.
+
+        :raises ConnectionEnded: there is none, or it breaks off
+        """
+        (size,) = struct.unpack(">i", self._receive(4))
+        left = size
+        while left > 0:
+            left -= len(self._receive(min(left, 1 << 20)))
+        return int(size)
+
     def ends(self) -> bool:
         """Whether the broker hangs up without another byte, before the time is over."""
         try:

@@ -9,7 +9,7 @@ skipped.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from blumfeld.wire.generate_decoder import decoder_source
@@ -22,6 +22,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Decoder: TypeAlias = Callable[[memoryview, int], tuple[M, int]]
 Encoder: TypeAlias = Callable[[M, "list[bytes]", "list[Part]"], None]
 
+StepDecoder: TypeAlias = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
+StepEncoder: TypeAlias = Callable[[M, "list[bytes]", "list[Part]"], Generator[None, None, None]]
+
+_STEP_DECODERS: dict[tuple[type[Message], int], StepDecoder[Any]] = {}
+_STEP_ENCODERS: dict[tuple[type[Message], int], StepEncoder[Any]] = {}
 _DECODERS: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _ENCODERS: dict[tuple[type[Message], int], Encoder[Any]] = {}
 _ENCODING_ERRORS = (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
@@ -68,6 +73,34 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     text = source.text("def encode(message, out, parts):")
     made: Encoder[M] = _compiled(text, source.names, f"encode {cls.__name__} v{version}")["encode"]
     _ENCODERS[cls, version] = made
+    return made
+
+
+def step_decoder(cls: type[M], version: int) -> StepDecoder[M]:
+    """:func:`decoder` as a generator: it yields after some elements, and returns what the plain one returns.
+
+    :raises DecodeError: the class has no such version
+    """
+    made: StepDecoder[M] | None = _STEP_DECODERS.get((cls, version))
+    if made is None:
+        if version not in cls.meta.valid:
+            raise DecodeError(_unknown(cls, version))
+        source = decoder_source(cls, version, version in cls.meta.flexible, in_steps=True)
+        text = source.text("def decode(buf, pos):")
+        made = _compiled(text, source.names, f"decode {cls.__name__} v{version} in steps")["decode"]
+        _STEP_DECODERS[cls, version] = made
+    return made
+
+
+def _step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
+    made: StepEncoder[M] | None = _STEP_ENCODERS.get((cls, version))
+    if made is None:
+        if version not in cls.meta.valid:
+            raise EncodeError(_unknown(cls, version))
+        source = encoder_source(cls, version, version in cls.meta.flexible, in_steps=True)
+        text = source.text("def encode(message, out, parts):")
+        made = _compiled(text, source.names, f"encode {cls.__name__} v{version} in steps")["encode"]
+        _STEP_ENCODERS[cls, version] = made
     return made
 
 
@@ -137,6 +170,26 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Pa
     write = _ENCODERS.get((type(message), version)) or encoder(type(message), version)
     try:
         write(message, out, parts)
+    except _ENCODING_ERRORS as error:
+        raise _explained(message, version, error) from error
+    if out:
+        parts.append(b"".join(out))
+    return parts
+
+
+def encode_parts_in_steps(
+    message: Message, version: int, prefix: bytes = b""
+) -> Generator[None, None, list[Part]]:
+    """:func:`encode_parts` as a generator: it yields after some elements. Large answers have more parts, with the same
+    bytes in them.
+
+    :raises EncodeError: the message has no form in this version
+    """
+    out = [prefix]
+    parts: list[Part] = []
+    write = _step_encoder(type(message), version)
+    try:
+        yield from write(message, out, parts)
     except _ENCODING_ERRORS as error:
         raise _explained(message, version, error) from error
     if out:

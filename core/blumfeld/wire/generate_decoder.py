@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.wire.generate import Source, StructClass, element_min_size
+from blumfeld.wire.generate import STEP_NUMBERS, Source, StructClass, element_min_size
 from blumfeld.wire.primitives import NESTING_DEPTH_MAX
 from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 
 
-def decoder_source(cls: StructClass, version: int, flexible: bool) -> Source:
-    """The source of the decoder; its function is called ``decode``."""
-    source = Source(cls, version, flexible)
+def decoder_source(cls: StructClass, version: int, flexible: bool, in_steps: bool = False) -> Source:
+    """The source of the decoder; its function is called ``decode``.
+
+    ``in_steps`` makes it a generator that yields after each ``STEP_ELEMENTS`` elements and returns what the plain one
+    returns.
+    """
+    source = Source(cls, version, flexible, in_steps)
     source.names["StructError"] = struct.error
     source.line("end = len(buf)")
+    source.begin_steps()
     source.line("try:")
     source.depth += 1
     writer = _Writer(source)
@@ -223,18 +228,38 @@ class _Writer:
         """Read ``count`` elements into a new list."""
         source = self.source
         if kind.kind == "uuid":
+            if source.in_steps:
+                source.line(f"{value} = []")
+                source.line(f"for _ in range({count}):")
+                source.depth += 1
+                source.count_step()
+                source.line(f"{value}.append(bytes(buf[pos : pos + 16]))")
+                source.line("pos += 16")
+                source.depth -= 1
+                return
             source.line(f"{value} = [bytes(buf[i : i + 16]) for i in range(pos, pos + 16 * {count}, 16)]")
             source.line(f"pos += 16 * {count}")
             return
         if kind.kind in FIXED_FORMATS:
             fmt = FIXED_FORMATS[kind.kind]
             source.names["unpack_from"] = struct.unpack_from
+            if source.in_steps:
+                block, size = source.fresh("block"), struct.calcsize(">" + fmt)
+                source.line(f"{value} = []")
+                source.line(f"while {count} > 0:")
+                source.line(f"    {block} = min({count}, {STEP_NUMBERS})")
+                source.line(f"    {value} += unpack_from(f'>{{{block}}}{fmt}', buf, pos)")
+                source.line(f"    pos += {size} * {block}")
+                source.line(f"    {count} -= {block}")
+                source.line("    yield")
+                return
             source.line(f"{value} = list(unpack_from(f'>{{{count}}}{fmt}', buf, pos)) if {count} else []")
             source.line(f"pos += {struct.calcsize('>' + fmt)} * {count}")
             return
         source.line(f"{value} = []")
         source.line(f"for _ in range({count}):")
         source.depth += 1
+        source.count_step()
         if kind.struct is not None:
             expression = self.struct(kind.struct, depth + 1)
         else:

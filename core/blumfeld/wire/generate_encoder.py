@@ -10,18 +10,23 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from blumfeld.wire.generate import Source, StructClass
+from blumfeld.wire.generate import STEP_PIECES, Source, StructClass
 from blumfeld.wire.primitives import SMALL_PART_BYTES
 from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 
 ONE_BYTE = tuple(bytes((i,)) for i in range(128))
 
 
-def encoder_source(cls: StructClass, version: int, flexible: bool) -> Source:
-    """The source of the encoder; its function is called ``encode``."""
-    source = Source(cls, version, flexible)
+def encoder_source(cls: StructClass, version: int, flexible: bool, in_steps: bool = False) -> Source:
+    """The source of the encoder; its function is called ``encode``.
+
+    ``in_steps`` makes it a generator that yields after each ``STEP_ELEMENTS`` elements. It joins what it wrote as it
+    goes on: there are more parts, with the same bytes in them.
+    """
+    source = Source(cls, version, flexible, in_steps)
     source.names["ONE_BYTE"] = ONE_BYTE
     source.line("append = out.append")
+    source.begin_steps()
     writer = _Writer(source)
     writer.struct(cls, "message")
     writer.flush()
@@ -227,6 +232,11 @@ class _Writer:
         element = source.fresh("element")
         source.line(f"for {element} in {items}:")
         source.depth += 1
+        # Within a tag the pieces are another list's, which is joined when the tag is complete.
+        outermost = self.append == "append"
+        source.count_step(
+            f"if len(out) > {STEP_PIECES}: parts.append(b''.join(out)); out.clear()" if outermost else ""
+        )
         if kind.struct is not None:
             self.struct(kind.struct, element)
         else:

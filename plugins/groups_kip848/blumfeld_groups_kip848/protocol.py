@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupShard, Submit, Surroundings
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
@@ -49,15 +50,15 @@ class ConsumerGroupProtocol:
 
             return DescribeApi(submit)
 
-        return (
-            ApiHandler(
-                key=ApiKey.CONSUMER_GROUP_DESCRIBE,
-                min_version=0,
-                max_version=1,
-                handle=lambda request, context: api().describe(request, context),
-                error_response=lambda request, code, message: api().failed(request, code, message),
-            ),
+        handler = ApiHandler(
+            key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+            min_version=0,
+            max_version=1,
+            handle=lambda request, context: api().describe(request, context),
+            error_response=lambda request, code, message: api().failed(request, code, message),
+            in_steps=by_elements(lambda: handler, ("group_ids",), ("groups",)),
         )
+        return (handler,)
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The heartbeat's; what guests ask is answered by the type that brings their APIs."""

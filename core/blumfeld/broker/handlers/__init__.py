@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import Steps
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class LazyHandler:
             advertised_min=row.advertised_min,
             handle=self._handle,
             error_response=self._error_response,
+            in_steps=self._in_steps,
         )
 
     def _load(self) -> ApiHandler:
@@ -94,6 +96,10 @@ class LazyHandler:
 
     def _handle(self, request: Any, context: RequestContext) -> Any:
         return self._load().handle(request, context)
+
+    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
+        in_steps = self._load().in_steps
+        return None if in_steps is None else in_steps(request, context)
 
     def _error_response(self, request: Any, code: int, message: str | None) -> Message:
         return self._load().error_response(request, code, message)

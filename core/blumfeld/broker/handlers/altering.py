@@ -23,6 +23,11 @@ _REFUSALS = {
 }
 
 
+def resource_key(resource: Any) -> tuple[int, str]:
+    """What may be named once in a request."""
+    return resource.resource_type, resource.resource_name
+
+
 class Altering:
     """Handles one of the two requests: they differ in their classes and in how the controller reads them."""
 

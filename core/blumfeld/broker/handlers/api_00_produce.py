@@ -13,7 +13,7 @@ Requests of one batch take the way of :mod:`blumfeld.broker.produce_fast`, with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.append_rules import check_codec
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal, leader_for
@@ -21,6 +21,7 @@ from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, NoAnswer, RequestContext
 from blumfeld.spi.runtime import Phase
+from blumfeld.spi.steps import CHUNK_ELEMENTS, Steps
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -52,14 +53,16 @@ _WITHOUT_LOG_START = (
 
 def handlers(broker: Broker) -> list[ApiHandler]:
     """Produce."""
+    produce = Produce(broker)
     return [
         ApiHandler(
             key=0,
             min_version=3,
             max_version=13,
             advertised_min=0,
-            handle=Produce(broker).handle,
+            handle=produce.handle,
             error_response=failed,
+            in_steps=produce.in_steps,
         )
     ]
 
@@ -93,36 +96,82 @@ class Produce:
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch; the rest of the answer comes at the end of the turn, or with acks=all later."""
         pending = PendingProduce(self._broker, request, context)
-        code = self._refuse_all(request, context)
+        code = self._refuse_all(request)
         for topic in request.topic_data:
             answers = pending.add_topic(topic)
             for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index)
-                answers.append(answer)
-                try:
-                    if code:
-                        raise BrokerError(code)
-                    self._append(request, topic, data, context, PartitionAppend(pending, answer))
-                except BrokerError as error:
-                    _refuse(answer, error.code, error.message)
+                self._place(request, topic, data, context, pending, answers, code)
         pending.all_placed()
         context.let_next_start()
         return pending.completion
 
-    def _refuse_all(self, request: ProduceRequest, context: RequestContext) -> ErrorCode:
+    def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. The connection's next request waits until all are placed, as always."""
+        pending = PendingProduce(self._broker, request, context)
+        code = ErrorCode.NONE if request.acks in (ACKS_ALL, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
+        producers: set[int] = set()
+        seen = 0
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                code = code or self._refuse_all_for(data, producers)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partition_data:
+                yield None
+        for topic in request.topic_data:
+            answers = pending.add_topic(topic)
+            for data in topic.partition_data:
+                self._place(request, topic, data, context, pending, answers, code)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partition_data:
+                yield None
+        pending.all_placed()
+        context.let_next_start()
+        return pending.completion
+
+    def _place(
+        self,
+        request: ProduceRequest,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        context: RequestContext,
+        pending: PendingProduce,
+        answers: list[PartitionProduceResponse],
+        code: ErrorCode,
+    ) -> None:
+        answer = PartitionProduceResponse(index=data.index)
+        answers.append(answer)
+        try:
+            if code:
+                raise BrokerError(code)
+            self._append(request, topic, data, context, PartitionAppend(pending, answer))
+        except BrokerError as error:
+            _refuse(answer, error.code, error.message)
+
+    def _refuse_all(self, request: ProduceRequest) -> ErrorCode:
         if request.acks not in (ACKS_ALL, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
         producers: set[int] = set()
         for topic in request.topic_data:
             for data in topic.partition_data:
-                try:
-                    batch = one_batch(data)
-                except BrokerError:
-                    continue  # that partition's own error
-                if batch.is_transactional:
-                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                if batch.has_producer_id:
-                    producers.add(batch.producer_id)
+                code = self._refuse_all_for(data, producers)
+                if code:
+                    return code
+        return ErrorCode.NONE
+
+    def _refuse_all_for(self, data: PartitionProduceData, producers: set[int]) -> ErrorCode:
+        """The error that one partition's batch gives to all; ``producers`` are those seen so far."""
+        try:
+            batch = one_batch(data)
+        except BrokerError:
+            return ErrorCode.NONE  # that partition's own error
+        if batch.is_transactional:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if batch.has_producer_id:
+            producers.add(batch.producer_id)
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
 
     def _append(

@@ -7,14 +7,15 @@ Left out: reading from followers (preferred replica), throttling.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.fetch_reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
-from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan
+from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.handlers.common import leader_for
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, Steps, drained, let_go
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
     AbortedTransaction,
@@ -22,10 +23,12 @@ from blumfeld.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
+from blumfeld.wire.messages.fetch import FetchPartition as AskedPartition
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
@@ -41,7 +44,16 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 def handlers(broker: Broker) -> list[ApiHandler]:
     """Fetch."""
     fetch = Fetch(broker)
-    return [ApiHandler(key=1, min_version=4, max_version=18, handle=fetch.handle, error_response=failed)]
+    return [
+        ApiHandler(
+            key=1,
+            min_version=4,
+            max_version=18,
+            handle=fetch.handle,
+            error_response=failed,
+            in_steps=fetch.in_steps,
+        )
+    ]
 
 
 def failed(request: FetchRequest, code: int, _message: str | None) -> FetchResponse:
@@ -65,6 +77,18 @@ def _refused(index: int, code: int) -> PartitionData:
     )
 
 
+def _asked(topic: FetchTopic, p: AskedPartition, by_id: bool) -> FetchPartition:
+    return FetchPartition(
+        topic.topic_id if by_id else topic.topic,
+        p.partition,
+        p.fetch_offset,
+        p.partition_max_bytes,
+        p.current_leader_epoch,
+        p.last_fetched_epoch,
+        p.log_start_offset,
+    )
+
+
 class Fetch:
     """Answers fetches of consumers, and of followers."""
 
@@ -77,37 +101,91 @@ class Fetch:
         """At once if there is enough, an error, or no time to wait; else when there is (design rule 6)."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
-        asked = [
-            FetchPartition(
-                topic.topic_id if by_id else topic.topic,
-                p.partition,
-                p.fetch_offset,
-                p.partition_max_bytes,
-                p.current_leader_epoch,
-                p.last_fetched_epoch,
-                p.log_start_offset,
-            )
-            for topic in request.topics
-            for p in topic.partitions
-        ]
+        asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]
         forgotten = [
             (topic.topic_id if by_id else topic.topic, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
         try:
-            plan = self._broker.fetch_sessions.begin(
-                request.session_id,
-                request.session_epoch,
-                asked,
-                forgotten,
-                uses_topic_ids=by_id,
-                privileged=reader.follower,
-                now_ms=context.received_ms,
-            )
+            plan = self._plan(request, reader, asked, forgotten)
         except BrokerError as error:
             return FetchResponse(error_code=int(error.code))
         return self._serve(reader, plan, request.max_wait_ms)
+
+    def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. One that is named again is fetched once, as it was named last (as in Kafka)."""
+        by_id = context.api_version >= TOPIC_ID_FROM
+        reader = self._reader(request, context)
+        named = Buckets()
+        asked: list[FetchPartition] = []
+        seen = 0
+        for topic in request.topics:
+            for p in topic.partitions:
+                one = _asked(topic, p, by_id)
+                known_as = named.of(one.key).setdefault(one.key, one)
+                if known_as is one:
+                    asked.append(one)
+                else:
+                    known_as.ask_again(one)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partitions:
+                yield None
+        yield from named.let_go()
+        forgotten: list[PartitionKey] = []
+        known = self._broker.fetch_sessions.partitions_of(request.session_id)
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                key = (gone.topic_id if by_id else gone.topic, index)
+                if key in known:
+                    forgotten.append(key)
+                seen += 1
+                if not seen % STEP_ELEMENTS:
+                    yield None
+            if not gone.partitions:
+                yield None
+        try:
+            plan = self._plan(request, reader, asked, forgotten)
+        except BrokerError as error:
+            return FetchResponse(error_code=int(error.code))
+        attempt = FetchAttempt(reader, plan, read=False)
+        for number, one in enumerate(plan.partitions):
+            attempt.add(reader, one)
+            if not number % CHUNK_ELEMENTS:
+                yield None
+        if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
+            # No partition had an error, so all of them are led here: they are few.
+            attempt.release()
+            return self._serve(reader, plan, request.max_wait_ms)
+        for number, read in enumerate(attempt.reads):
+            if read.cold is not None and not read.cold.done:
+                yield read.cold
+            read.settle()
+            if not number % STEP_ELEMENTS:
+                yield None
+        response = yield from self._answer_in_steps(reader, plan, attempt)
+        if not response.session_id:
+            yield from let_go([attempt.reads, asked])
+        return response
+
+    def _plan(
+        self,
+        request: FetchRequest,
+        reader: Reader,
+        asked: Sequence[FetchPartition],
+        forgotten: Sequence[PartitionKey],
+    ) -> FetchPlan:
+        return self._broker.fetch_sessions.begin(
+            request.session_id,
+            request.session_epoch,
+            asked,
+            forgotten,
+            uses_topic_ids=reader.context.api_version >= TOPIC_ID_FROM,
+            privileged=reader.follower,
+            now_ms=reader.context.received_ms,
+        )
 
     def _reader(self, request: FetchRequest, context: RequestContext) -> Reader:
         new = context.api_version >= REPLICA_STATE_FROM
@@ -164,11 +242,18 @@ class Fetch:
         return answered
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
+        return drained(self._answer_in_steps(reader, plan, attempt))
+
+    def _answer_in_steps(
+        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
+    ) -> Steps[FetchResponse]:
         sessions = self._broker.fetch_sessions
         by_id = reader.context.api_version >= TOPIC_ID_FROM
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         response = FetchResponse()
-        for one in attempt.reads:
+        for number, one in enumerate(attempt.reads):
+            if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
+                yield None
             asked = one.asked
             changed = asked.changed(one.high_watermark, one.log_start_offset)
             if plan.session is not None:

@@ -7,12 +7,13 @@ pending upload. Without tiered storage -4 is -2, and -5 and -6 find nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.partitions import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, Steps, by_elements
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.list_offsets import (
@@ -39,8 +40,17 @@ Found = TimestampOffset | None
 
 def handlers(broker: Broker) -> list[ApiHandler]:
     """ListOffsets."""
-    handle = ListOffsets(broker).handle
-    return [ApiHandler(key=2, min_version=1, max_version=11, handle=handle, error_response=failed)]
+    looking = ListOffsets(broker)
+    return [
+        ApiHandler(
+            key=2,
+            min_version=1,
+            max_version=11,
+            handle=looking.handle,
+            error_response=failed,
+            in_steps=looking.in_steps,
+        )
+    ]
 
 
 def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> ListOffsetsResponse:
@@ -69,9 +79,32 @@ class ListOffsets:
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
         """At once, unless a look-up by time has to wait for cold bytes."""
+        seen: set[tuple[str, int]] = set()
+        twice: set[tuple[str, int]] = set()
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                (twice if key in seen else seen).add(key)
+        return self._handle(request, context, twice)
+
+    def in_steps(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. What is named twice is known before the first is looked up."""
+        twice = yield from _named_twice(request)
+        handler = ApiHandler(
+            key=2,
+            min_version=1,
+            max_version=11,
+            handle=lambda part, context: self._handle(part, context, twice),
+            error_response=failed,
+        )
+        path = ("topics", "partitions")
+        return (yield from by_elements(lambda: handler, path, path)(request, context))
+
+    def _handle(
+        self, request: ListOffsetsRequest, context: RequestContext, twice: Collection[tuple[str, int]]
+    ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
         response = ListOffsetsResponse()
         waiting: list[tuple[Completion[Found], Callable[[Completion[Found]], None]]] = []
-        twice = _named_twice(request)
         for topic in request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             response.topics.append(answers)
@@ -91,13 +124,24 @@ class ListOffsets:
         return _when_all(waiting, response) if waiting else response
 
 
-def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
-    seen: set[tuple[str, int]] = set()
+def _named_twice(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
+    seen = Buckets()
+    number = 0
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
         for asked in topic.partitions:
             key = (topic.name, asked.partition_index)
-            (twice if key in seen else seen).add(key)
+            bucket = seen.of(key)
+            if key in bucket:
+                twice.add(key)
+            bucket[key] = True
+            number += 1
+            if not number % STEP_ELEMENTS:
+                yield None
+        number += 1
+        if not number % STEP_ELEMENTS:
+            yield None
+    yield from seen.let_go()
     return twice
 
 

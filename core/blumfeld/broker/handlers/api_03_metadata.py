@@ -9,12 +9,13 @@ v13 a top-level error code.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import (
     CLUSTER_NAME,
     NO_OPERATIONS,
+    TOPICS_AT_ONCE,
     authorized_operations,
     controller_id,
     is_internal,
@@ -23,9 +24,11 @@ from blumfeld.broker.handlers.common import (
     live_brokers,
     offline_replicas,
 )
+from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
@@ -46,9 +49,15 @@ ASKED_BY_ID_FROM = 12
 
 def handlers(broker: Broker) -> list[ApiHandler]:
     """Metadata."""
+    metadata = Metadata(broker)
     return [
         ApiHandler(
-            key=3, min_version=0, max_version=13, handle=Metadata(broker).handle, error_response=failed
+            key=3,
+            min_version=0,
+            max_version=13,
+            handle=metadata.handle,
+            error_response=failed,
+            in_steps=metadata.in_steps,
         )
     ]
 
@@ -62,6 +71,10 @@ def failed(request: MetadataRequest, code: int, _message: str | None) -> Metadat
             for topic in request.topics or ()
         ],
     )
+
+
+def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
+    return context.api_version < 4 or request.allow_auto_topic_creation
 
 
 class Metadata:
@@ -79,6 +92,11 @@ class Metadata:
 
         :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
         """
+        return self._handle(request, context, _may_create(request, context))
+
+    def _handle(
+        self, request: MetadataRequest, context: RequestContext, may_create: bool
+    ) -> MetadataResponse | Completion[MetadataResponse]:
         asked = request.topics
         if context.api_version < ASKED_BY_ID_FROM and any(
             topic.name is None or topic.topic_id != ZERO_UUID for topic in asked or ()
@@ -87,12 +105,46 @@ class Metadata:
         if asked is None or (not asked and context.api_version == 0):
             asked = None
         if not self._opening(asked):
-            return self._answer(request, asked, context)
+            return self._answer(request, asked, context, may_create)
         answered: Completion[MetadataResponse] = Completion()
         self._broker.partitions.settled().when_done(
-            lambda _: answered.complete(self._answer(request, asked, context))
+            lambda _: answered.complete(self._answer(request, asked, context, may_create))
         )
         return answered
+
+    def in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many topics, each once. Topics are made a part at a time, up to Kafka's bound for a request.
+
+        :raises BrokerError: as :meth:`handle`
+        """
+        made = 0
+        for number, topic in enumerate(request.topics or ()):
+            if context.api_version < ASKED_BY_ID_FROM and (topic.name is None or topic.topic_id != ZERO_UUID):
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is asked for by id from version 12 on")
+            if not number % STEP_ELEMENTS:
+                yield None
+
+        def handle(part: MetadataRequest, context: RequestContext) -> Any:
+            nonlocal made
+            answered = self._handle(part, context, may_create and made < NEW_PARTITIONS_MAX)
+            in_flight = self._auto_create.in_flight()
+            if in_flight is None or isinstance(answered, Completion):
+                return answered
+            made += TOPICS_AT_ONCE
+            whole: Completion[Any] = Completion()
+            in_flight.when_done(lambda _: whole.complete(answered))
+            return whole
+
+        part = ApiHandler(key=3, min_version=0, max_version=13, handle=handle, error_response=failed)
+        may_create = _may_create(request, context)
+        serve = by_elements(
+            lambda: part,
+            ("topics",),
+            ("topics",),
+            chunk=TOPICS_AT_ONCE if may_create else CHUNK_ELEMENTS,
+            once=lambda topic: topic.topic_id if topic.name is None else topic.name,
+        )
+        return (yield from serve(request, context))
 
     def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
         broker = self._broker
@@ -107,7 +159,11 @@ class Metadata:
         )
 
     def _answer(
-        self, request: MetadataRequest, asked: list[MetadataRequestTopic] | None, context: RequestContext
+        self,
+        request: MetadataRequest,
+        asked: list[MetadataRequestTopic] | None,
+        context: RequestContext,
+        may_create: bool,
     ) -> MetadataResponse:
         broker, listener = self._broker, context.listener.name
         endpoints = ((b, b.endpoint(listener)) for b in live_brokers(broker.image))
@@ -123,7 +179,9 @@ class Metadata:
             if request.include_cluster_authorized_operations
             else NO_OPERATIONS,
             topics=list(
-                self._all(request, context) if asked is None else self._named(asked, request, context)
+                self._all(request, context)
+                if asked is None
+                else self._named(asked, request, context, may_create)
             ),
         )
 
@@ -136,10 +194,13 @@ class Metadata:
         )
 
     def _named(
-        self, asked: list[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
+        self,
+        asked: list[MetadataRequestTopic],
+        request: MetadataRequest,
+        context: RequestContext,
+        may_create: bool,
     ) -> list[MetadataResponseTopic]:
         image = self._broker.image
-        may_create = context.api_version < 4 or request.allow_auto_topic_creation
         answers: dict[object, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in asked:

@@ -13,6 +13,7 @@ from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import leader_for
 from blumfeld.coordinator.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
     Coordinator,
@@ -30,8 +31,15 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 def handlers(broker: Broker) -> list[ApiHandler]:
     """FindCoordinator."""
-    handle = FindCoordinator(broker).handle
-    return [ApiHandler(key=10, min_version=0, max_version=6, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=10,
+        min_version=0,
+        max_version=6,
+        handle=FindCoordinator(broker).handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("coordinator_keys",), ("coordinators",)),
+    )
+    return [handler]
 
 
 def failed(request: FindCoordinatorRequest, code: int, message: str | None) -> FindCoordinatorResponse:

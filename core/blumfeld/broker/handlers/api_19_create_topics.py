@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, Steps, by_elements
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -23,6 +28,9 @@ from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
+
+TOO_MANY = "Excessively large number of partitions per request."
+"""As the controller says it."""
 
 
 def handlers(broker: Broker) -> list[ApiHandler]:
@@ -39,7 +47,33 @@ def handlers(broker: Broker) -> list[ApiHandler]:
 
         return forward(broker, request, request.timeout_ms, complete)
 
-    return [ApiHandler(key=19, min_version=2, max_version=7, handle=handle, error_response=failed)]
+    def in_steps(request: CreateTopicsRequest, context: RequestContext) -> Steps[Message]:
+        partitions = 0
+        for number, topic in enumerate(request.topics):
+            partitions += len(topic.assignments) or max(topic.num_partitions, 1)
+            if not number % STEP_ELEMENTS:
+                yield None
+        serve = too_many if partitions > NEW_PARTITIONS_MAX else in_parts
+        answer: Message = yield from serve(request, context)
+        return answer
+
+    def refuse(request: CreateTopicsRequest, _context: RequestContext) -> Message:
+        return failed(request, ErrorCode.POLICY_VIOLATION, TOO_MANY)
+
+    handler = ApiHandler(
+        key=19,
+        min_version=2,
+        max_version=7,
+        handle=handle,
+        error_response=failed,
+        in_steps=in_steps,
+    )
+    path, answered = ("topics",), ("topics",)
+    in_parts = by_elements(
+        lambda: handler, path, answered, chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name
+    )
+    too_many = by_elements(lambda: msgspec.structs.replace(handler, handle=refuse), path, answered)
+    return [handler]
 
 
 def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Message:

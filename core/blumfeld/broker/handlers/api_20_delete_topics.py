@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -29,7 +30,21 @@ BY_ID_SINCE_VERSION = 6
 def handlers(broker: Broker) -> list[ApiHandler]:
     """DeleteTopics."""
     deleting = DeleteTopics(broker)
-    return [ApiHandler(key=20, min_version=1, max_version=6, handle=deleting.handle, error_response=failed)]
+    handler = ApiHandler(
+        key=20,
+        min_version=1,
+        max_version=6,
+        handle=deleting.handle,
+        error_response=failed,
+        in_steps=lambda request, context: (
+            by_name if context.api_version < BY_ID_SINCE_VERSION else by_either
+        )(request, context),
+    )
+    by_name = by_elements(lambda: handler, ("topic_names",), ("responses",), once=lambda name: name)
+    by_either = by_elements(
+        lambda: handler, ("topics",), ("responses",), once=lambda topic: (topic.name, topic.topic_id)
+    )
+    return [handler]
 
 
 def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Message:

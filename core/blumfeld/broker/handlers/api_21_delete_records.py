@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import is_internal
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -33,7 +34,15 @@ NO_LOW_WATERMARK = -1
 def handlers(broker: Broker) -> list[ApiHandler]:
     """DeleteRecords."""
     deleting = DeleteRecords(broker)
-    return [ApiHandler(key=21, min_version=0, max_version=2, handle=deleting.handle, error_response=failed)]
+    handler = ApiHandler(
+        key=21,
+        min_version=0,
+        max_version=2,
+        handle=deleting.handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("topics", "partitions")),
+    )
+    return [handler]
 
 
 def failed(request: DeleteRecordsRequest, code: int, _message: str | None) -> Message:

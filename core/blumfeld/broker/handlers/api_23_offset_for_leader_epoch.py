@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -35,7 +36,15 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             ]
         )
 
-    return [ApiHandler(key=23, min_version=2, max_version=4, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=23,
+        min_version=2,
+        max_version=4,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("topics", "partitions")),
+    )
+    return [handler]
 
 
 def failed(

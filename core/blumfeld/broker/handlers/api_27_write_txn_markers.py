@@ -18,6 +18,7 @@ from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.control_records import build_transaction_marker
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
@@ -40,7 +41,17 @@ OFFSETS_TOPIC = "__consumer_offsets"
 def handlers(broker: Broker) -> list[ApiHandler]:
     """WriteTxnMarkers."""
     handle = WriteTxnMarkers(broker).handle
-    return [ApiHandler(key=27, min_version=1, max_version=2, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=27,
+        min_version=1,
+        max_version=2,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(
+            lambda: handler, ("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")
+        ),
+    )
+    return [handler]
 
 
 def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> WriteTxnMarkersResponse:

@@ -6,7 +6,7 @@ v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker logger
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -20,6 +20,7 @@ from blumfeld.spi.config_defs import (
     usable,
 )
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -34,6 +35,10 @@ from blumfeld.wire.schema import Message
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
+RESOURCES_AT_ONCE = 8
+"""Resources described before others have their turn: a broker has 300 keys, which take a millisecond."""
+MANY_KEYS = 64
+"""So many keys asked for are looked up in a set."""
 Described = tuple[ConfigDef, tuple[Synonym, ...]]
 """A key, and where its value comes from: the first holds."""
 
@@ -41,7 +46,15 @@ Described = tuple[ConfigDef, tuple[Synonym, ...]]
 def handlers(broker: Broker) -> list[ApiHandler]:
     """DescribeConfigs."""
     describing = DescribeConfigs(broker)
-    return [ApiHandler(key=32, min_version=1, max_version=4, handle=describing.handle, error_response=failed)]
+    handler = ApiHandler(
+        key=32,
+        min_version=1,
+        max_version=4,
+        handle=describing.handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("resources",), ("results",), chunk=RESOURCES_AT_ONCE),
+    )
+    return [handler]
 
 
 def failed(request: DescribeConfigsRequest, code: int, message: str | None) -> Message:
@@ -73,7 +86,9 @@ class DescribeConfigs:
             except BrokerError as error:
                 results.append(_refused(resource, error.code, error.message))
                 continue
-            keys = resource.configuration_keys
+            keys: Collection[str] | None = resource.configuration_keys
+            if keys is not None and len(keys) > MANY_KEYS:
+                keys = frozenset(keys)
             wanted = described if keys is None else [item for item in described if item[0].name in keys]
             results.append(
                 DescribeConfigsResult(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.handlers.altering import Altering
+from blumfeld.broker.handlers.altering import Altering, resource_key
 from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 def handlers(broker: Broker) -> list[ApiHandler]:
     """AlterConfigs."""
     altering = Altering(broker, AlterConfigsResponse, AlterConfigsResourceResponse)
-    return [
-        ApiHandler(
-            key=33,
-            min_version=0,
-            max_version=2,
-            handle=altering.handle,
-            error_response=altering.failed,
-        )
-    ]
+    handler = ApiHandler(
+        key=33,
+        min_version=0,
+        max_version=2,
+        handle=altering.handle,
+        error_response=altering.failed,
+        in_steps=by_elements(lambda: handler, ("resources",), ("responses",), once=resource_key),
+    )
+    return [handler]

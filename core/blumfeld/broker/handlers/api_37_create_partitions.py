@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,7 +39,17 @@ def handlers(broker: Broker) -> list[ApiHandler]:
 
         return forward(broker, request, request.timeout_ms, complete)
 
-    return [ApiHandler(key=37, min_version=0, max_version=3, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=37,
+        min_version=0,
+        max_version=3,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(
+            lambda: handler, ("topics",), ("results",), chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name
+        ),
+    )
+    return [handler]
 
 
 def failed(request: CreatePartitionsRequest, code: int, message: str | None) -> Message:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.broker.handlers.altering import Altering
+from blumfeld.broker.handlers.altering import Altering, resource_key
 from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 def handlers(broker: Broker) -> list[ApiHandler]:
     """IncrementalAlterConfigs."""
     altering = Altering(broker, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
-    return [
-        ApiHandler(
-            key=44,
-            min_version=0,
-            max_version=1,
-            handle=altering.handle,
-            error_response=altering.failed,
-        )
-    ]
+    handler = ApiHandler(
+        key=44,
+        min_version=0,
+        max_version=1,
+        handle=altering.handle,
+        error_response=altering.failed,
+        in_steps=by_elements(lambda: handler, ("resources",), ("responses",), once=resource_key),
+    )
+    return [handler]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -32,7 +33,15 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         return forward(broker, request, request.timeout_ms, lambda answer: answer)
 
-    return [ApiHandler(key=45, min_version=0, max_version=1, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=45,
+        min_version=0,
+        max_version=1,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("responses", "partitions")),
+    )
+    return [handler]
 
 
 def failed(_request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:

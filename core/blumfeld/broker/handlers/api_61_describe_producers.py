@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.handlers.common import is_legal_topic
 from blumfeld.log.producer_snapshot import ProducerEntry
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
 def handlers(broker: Broker) -> list[ApiHandler]:
     """DescribeProducers."""
     handle = DescribeProducers(broker).handle
-    return [ApiHandler(key=61, min_version=0, max_version=0, handle=handle, error_response=failed)]
+    handler = ApiHandler(
+        key=61,
+        min_version=0,
+        max_version=0,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("topics", "partition_indexes"), ("topics", "partitions")),
+    )
+    return [handler]
 
 
 def failed(request: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:

@@ -31,6 +31,7 @@ class AutoCreate:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._in_flight: set[str] = set()
+        self._made: Completion[None] = Completion.of(None)
 
     def wanted(self, names: Iterable[str], context: RequestContext) -> dict[str, ErrorCode]:
         """Have topics made that a client asked for, and what to tell it of each now.
@@ -56,18 +57,26 @@ class AutoCreate:
             self.create(make)
         return told
 
+    def in_flight(self) -> Completion[None] | None:
+        """Done once the controller has answered for all topics that are being made; ``None`` if there are none."""
+        return None if self._made.done else self._made
+
     def create(self, names: list[str]) -> None:
         """Ask the controller for these topics; nobody waits for the answer."""
         fresh = [name for name in names if name not in self._in_flight]
         if not fresh:
             return
         self._in_flight.update(fresh)
+        if self._made.done:
+            self._made = Completion()
         request = CreateTopicsRequest(
             topics=[self._topic(name) for name in fresh], timeout_ms=CREATE_TIMEOUT_MS
         )
 
         def made(done: Completion[Message]) -> None:
             self._in_flight.difference_update(fresh)
+            if not self._in_flight:
+                self._made.complete(None)
             if done.error is not None:
                 self._broker.events.warning("topics not created", topics=fresh, error=str(done.error))
                 return

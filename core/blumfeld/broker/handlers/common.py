@@ -45,6 +45,8 @@ OPERATIONS_OF = {
     ),
 }
 CLUSTER_NAME = "kafka-cluster"
+TOPICS_AT_ONCE = 16
+"""Topics that a large request changes in one command of the controller: each may have many partitions."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -1,0 +1,182 @@
+"""Serving by elements: parts of a bounded size, and the same answer as of the whole request."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import ServeInSteps, by_elements, drained, let_go, parts_of
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_CONTEXT = cast("RequestContext", None)
+ASKED = ("groups", "topics", "partition_indexes")
+ANSWERED = ("groups", "topics", "partitions")
+
+topics = st.lists(st.integers(0, 40), max_size=4).map(
+    lambda counts: [
+        OffsetFetchRequestTopics(name=f"t{n}", partition_indexes=list(range(count)))
+        for n, count in enumerate(counts)
+    ]
+)
+requests = st.lists(topics | st.none(), max_size=6).map(
+    lambda groups: OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=f"g{n}", topics=found) for n, found in enumerate(groups)]
+    )
+)
+
+
+def fetched(request: OffsetFetchRequest, _context: RequestContext) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        groups=[
+            OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=[
+                    OffsetFetchResponseTopics(
+                        name=topic.name,
+                        partitions=[
+                            OffsetFetchResponsePartitions(partition_index=index, committed_offset=index)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in group.topics or ()
+                ],
+            )
+            for group in request.groups
+        ]
+    )
+
+
+def refused(request: OffsetFetchRequest, code: int, _message: str | None) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id=g.group_id, error_code=code) for g in request.groups]
+    )
+
+
+def served(handle: Any, error_response: Any = refused, chunk: int = 7) -> ServeInSteps:
+    handler = ApiHandler(key=9, min_version=8, max_version=10, handle=handle, error_response=error_response)
+    return by_elements(lambda: handler, ASKED, ANSWERED, chunk=chunk)
+
+
+@given(requests, st.integers(1, 30))
+@settings(max_examples=300, deadline=None)
+def test_the_answer_is_that_of_the_whole(request: OffsetFetchRequest, chunk: int) -> None:
+    expected = fetched(deepcopy(request), NO_CONTEXT)
+    assert drained(served(fetched, chunk=chunk)(request, NO_CONTEXT)) == expected
+
+
+@given(requests, st.integers(1, 30))
+@settings(max_examples=200, deadline=None)
+def test_a_part_is_bounded(request: OffsetFetchRequest, size: int) -> None:
+    def weight(group: OffsetFetchRequestGroup) -> int:
+        return 1 + sum(1 + len(topic.partition_indexes) for topic in group.topics or ())
+
+    for part, _ in parts_of(request.groups, ASKED[1:], size):
+        # A piece of a topic comes with the structs around it.
+        assert sum(weight(group) for group in part) <= size + 2
+    assert all(group is None for group in request.groups), "its memory goes with the parts"
+
+
+def test_it_waits_for_each_part_and_yields_between() -> None:
+    open_ones: list[Completion[Any]] = []
+
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> Completion[Any]:
+        open_ones.append(Completion())
+        return open_ones[-1]
+
+    groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
+    steps = served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT)
+    assert next(steps) is open_ones[0]
+    open_ones[0].complete(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="first")]))
+    assert next(steps) is None, "others have their turn"
+    assert next(steps) is open_ones[1]
+    open_ones[1].complete(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="second")]))
+    assert [g.group_id for g in drained(steps).groups] == ["first", "second"]
+
+
+def test_an_error_of_one_part_is_told_where_the_others_have_their_answers() -> None:
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        if any(group.group_id == "g9" for group in request.groups):
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        return fetched(request, context)
+
+    groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
+    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT))
+    assert [g.error_code for g in answer.groups] == [0] * 7 + [ErrorCode.NOT_COORDINATOR] * 7
+
+
+def test_an_error_at_the_top_of_a_part_is_the_wholes() -> None:
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED if request.groups[0].group_id == "g7" else ErrorCode.NONE
+        return OffsetFetchResponse(error_code=code)
+
+    groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
+    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT))
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def nothing(_request: object, _code: int, _message: str | None) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse()
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=40), st.integers(2, 10))
+@settings(max_examples=200, deadline=None)
+def test_equal_elements_come_in_the_same_part(names: list[str], chunk: int) -> None:
+    """A handler that refuses what is named twice refuses it here too, and answers it once."""
+
+    def handle(request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
+        asked = request.groups_names
+        return DeleteGroupsResponse(
+            results=[
+                DeletableGroupResult(group_id=name, error_code=42 if asked.count(name) > 1 else 0)
+                for name in dict.fromkeys(asked)
+            ]
+        )
+
+    handler = ApiHandler(
+        key=42,
+        min_version=0,
+        max_version=2,
+        handle=handle,
+        error_response=nothing,
+    )
+    serve = by_elements(lambda: handler, ("groups_names",), ("results",), chunk=chunk, once=lambda name: name)
+    expected = handle(DeleteGroupsRequest(groups_names=list(names)), NO_CONTEXT)
+    assert drained(serve(DeleteGroupsRequest(groups_names=list(names)), NO_CONTEXT)) == expected
+
+
+def test_no_array_at_all_goes_straight() -> None:
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        return OffsetFetchResponse(error_code=1)
+
+    request = OffsetFetchRequest()
+    request.groups = None  # type: ignore[assignment]
+    assert drained(served(handle)(request, NO_CONTEXT)).error_code == 1
+    assert drained(served(handle)(OffsetFetchRequest(), NO_CONTEXT)).error_code == 1
+
+
+def test_long_lists_are_let_go_piece_by_piece() -> None:
+    items = list(range(5_000))
+    steps = let_go([items])
+    next(steps)
+    assert 4_000 < len(items) < 5_000
+    drained(steps)
+    assert not items
