@@ -7,38 +7,36 @@ header or body that is none. Only ApiVersions in a version that we don't have is
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any, Protocol
 
+from blumfeld.broker.large_requests import LargeRequest, lasting
 from blumfeld.broker.request import ConnectionState, Request
-from blumfeld.broker.slices import Slices, waited
+from blumfeld.broker.slices import Slices
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, NoAnswer
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.steps import STEP_ELEMENTS, Steps, let_go
-from blumfeld.spi.transport import OWNED_FRAME_BYTES, Connection, Exchange, Listener
+from blumfeld.spi.transport import Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
 from blumfeld.wire.codec import (
     Decoder,
     StepDecoder,
     decoder,
     encode_parts,
-    encode_parts_in_steps,
     step_decoder,
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
-from blumfeld.wire.schema import Message, Struct
+from blumfeld.wire.schema import Message
 
 _HEADER = struct.Struct(">hhih")
 HEADER_BYTES = _HEADER.size
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 STRAIGHT_BYTES_MAX = 4_096
 """A larger frame is decoded with an eye on its elements. One below has at most as many as it has bytes."""
 STRAIGHT_STEPS_MAX = 4
@@ -241,7 +239,7 @@ class Route:
                     decode = self._decode = decoder(request_class(self._handler.key), self.version)
                 request, _ = decode(frame, position)
         except DecodeError as error:
-            self._refuse_unreadable(exchange, error)
+            self.unreadable(exchange, error)
             return
         context = Request(
             exchange,
@@ -253,7 +251,9 @@ class Route:
             dispatcher.authorizer,
         )
         if request is None:
-            self._serve_large(context, frame, position)
+            frame = lasting(frame)
+            large = LargeRequest(self, self._handler, context, len(frame))
+            dispatcher.slices.run(large.steps(self._steps_of(frame, position)), large.finished, large.wanted)
             return
         try:
             answer = self._handler.handle(request, context)
@@ -286,31 +286,10 @@ class Route:
             decode = self._decode_in_steps = step_decoder(request_class(self._handler.key), self.version)
         return decode(frame, position)
 
-    def _refuse_unreadable(self, exchange: Exchange, error: DecodeError) -> None:
+    def unreadable(self, exchange: Exchange, error: DecodeError) -> None:
+        """Close the connection: the request's bytes are none."""
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
-
-    def _serve_large(self, context: Request, frame: memoryview, position: int) -> None:
-        """Serve a request with many elements in slices. The connection's next one waits, as always, for the answer."""
-        if len(frame) <= OWNED_FRAME_BYTES:
-            frame = memoryview(bytearray(frame))  # or the next turn's frames would be received over it
-        exchange = context.exchange
-        state: ConnectionState = exchange.connection.state
-        large = LargeRequest(self, context)
-
-        def finished(_: None, error: BaseException | None) -> None:
-            if isinstance(error, DecodeError) and large.request is None:
-                self._refuse_unreadable(exchange, error)
-            elif error is not None:
-                self._defect(exchange, error)
-            elif not large.answered:  # its connection has gone
-                exchange.no_answer()
-
-        self._dispatcher.slices.run(
-            large.steps(self._steps_of(frame, position), len(frame)),
-            finished,
-            lambda: large.must_end or not state.gone,
-        )
 
     def _completed(self, context: Request, request: Message, done: Completion[Any], frame_bytes: int) -> None:
         if done.error is not None:
@@ -323,24 +302,35 @@ class Route:
     ) -> None:
         exchange = context.exchange
         if context.close_reason is not None:
-            self._dispatcher.refuse(exchange, context.close_reason)
+            self.refuse(exchange, context.close_reason)
             return
         if context.throttle_ms:
-            self._throttle(context, answer)
-        size = 0
+            self.throttle(context, answer)
         if isinstance(answer, NoAnswer):
-            exchange.no_answer()
+            self.answered(context, None, frame_bytes)
+            return
+        try:
+            parts = self.encode(answer, context.correlation_id)
+        except Exception as error:
+            self.defect(exchange, error)
+            return
+        self.answered(context, parts, frame_bytes)
+
+    def refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection: no answer is possible."""
+        self._dispatcher.refuse(exchange, reason)
+
+    def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
+        """Put the answer in its place, none if it is ``None``, and count it."""
+        size = 0
+        if parts is None:
+            context.exchange.no_answer()
         else:
-            try:
-                parts = self.encode(answer, context.correlation_id)
-            except Exception as error:
-                self._defect(exchange, error)
-                return
-            exchange.answer(parts)
+            context.exchange.answer(parts)
             size = size_of(parts) if self._dispatcher.metrics is not None else 0
         self._count(context, frame_bytes, size)
 
-    def _throttle(self, context: Request, answer: Message | NoAnswer) -> None:
+    def throttle(self, context: Request, answer: Message | NoAnswer) -> None:
         """Tell the client where the message has a place for it, and read no more from it meanwhile."""
         if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = int(context.throttle_ms)
@@ -350,13 +340,14 @@ class Route:
         self, context: Request, request: Message, error: BaseException, frame_bytes: int
     ) -> None:
         try:
-            answer = self._error_answer(request, error)
+            answer = self.error_answer(request, error)
         except Exception as unanswerable:
-            self._defect(context.exchange, unanswerable)
+            self.defect(context.exchange, unanswerable)
             return
         self._answer(context, request, answer, frame_bytes)
 
-    def _error_answer(self, request: Message, error: BaseException) -> Message:
+    def error_answer(self, request: Message, error: BaseException) -> Message:
+        """The response that says the error for everything asked. An error that is not Kafka's is logged."""
         if isinstance(error, BrokerError):
             code, message = error.code, error.message
         else:
@@ -366,8 +357,11 @@ class Route:
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
         """The answer with its header."""
-        prefix = response_header(correlation_id, self._header_flexible)
-        return encode_parts(answer, self.version, prefix)  # type: ignore[return-value]
+        return encode_parts(answer, self.version, self.prefix(correlation_id))  # type: ignore[return-value]
+
+    def prefix(self, correlation_id: int) -> bytes:
+        """The header of an answer."""
+        return response_header(correlation_id, self._header_flexible)
 
     def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
         metrics = self._dispatcher.metrics
@@ -375,7 +369,8 @@ class Route:
             elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
             metrics.served(context.api_key, self.version, request_bytes, response_bytes, elapsed_ms)
 
-    def _defect(self, exchange: Exchange, error: BaseException) -> None:
+    def defect(self, exchange: Exchange, error: BaseException) -> None:
+        """Close the connection for a mistake of ours."""
         self._log_defect(error)
         exchange.no_answer()
         exchange.connection.close("internal error")
@@ -383,74 +378,6 @@ class Route:
     def _log_defect(self, error: BaseException) -> None:
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)
-
-
-class LargeRequest:
-    """One request of many elements, on its way through decoding, serving and encoding."""
-
-    def __init__(self, route: Route, context: Request) -> None:
-        self.request: Message | None = None
-        self.must_end = context.api_key == PRODUCE
-        """Whether it is served to its end when its connection has gone. Records that were received are written: their
-        producer may not wait for an answer. And an answer may hold files: it is sent, or released."""
-        self.answered = False
-        self._route = route
-        self._context = context
-
-    def steps(self, decoding: Generator[None, None, tuple[Any, int]], frame_bytes: int) -> Steps[None]:
-        """From the frame to the answer in its place."""
-        route, context = self._route, self._context
-        handler = route._handler
-        self.request, _ = yield from decoding
-        del decoding  # the frame with it: only the request's records need it
-        self.must_end |= context.api_key == FETCH
-        in_steps: Steps[Any] | None = None
-        try:
-            if handler.in_steps is not None:
-                in_steps = handler.in_steps(self.request, context)
-            if in_steps is not None:
-                answer = yield from in_steps
-            else:
-                answer = handler.handle(self.request, context)
-            if isinstance(answer, Completion):
-                answer = yield from waited(answer)
-        except Exception as error:
-            in_steps = None
-            answer = route._error_answer(self.request, error)
-        self.must_end = True
-        exchange = context.exchange
-        if context.close_reason is not None:
-            self.answered = True
-            route._dispatcher.refuse(exchange, context.close_reason)
-            return
-        if context.throttle_ms:
-            route._throttle(context, answer)
-        size = 0
-        if isinstance(answer, NoAnswer):
-            self.answered = True
-            exchange.no_answer()
-        else:
-            prefix = response_header(context.correlation_id, route._header_flexible)
-            parts: Any = yield from encode_parts_in_steps(answer, route.version, prefix)
-            self.answered = True
-            size = size_of(parts)
-            exchange.answer(parts)
-        route._count(context, frame_bytes, size)
-        if in_steps is not None:
-            yield from let_go(_long_lists(answer))
-
-
-def _long_lists(value: Any) -> Iterator[list[Any]]:
-    """The lists of a message that are too long to be freed at once."""
-    for name in value.__struct_fields__:
-        items = getattr(value, name)
-        if type(items) is not list or not items:
-            continue
-        if len(items) > STEP_ELEMENTS:
-            yield items
-        elif isinstance(items[0], Struct):
-            for item in items:
-                yield from _long_lists(item)
 
 
 def client_id_of(frame: memoryview, state: ConnectionState) -> str:
