@@ -6,6 +6,7 @@ import pytest
 
 from blumfeld.spi.cluster import GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from blumfeld.wire.messages.list_config_resources import ListConfigResourcesRequest
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -18,10 +19,9 @@ from tests.broker.harness import BrokerHarness
 from tests.broker.test_reassignment_requests import Nobody
 
 
-@pytest.mark.parametrize(("version", "code"), [(0, 0), (1, 0), (2, ErrorCode.INVALID_UPDATE_VERSION)])
-def test_the_controller_decides_on_features_and_old_clients_find_errors_at_the_feature(
-    version: int, code: int
-) -> None:
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_controllers_refusal_of_a_feature_reaches_every_version(version: int) -> None:
+    """Its error stands at the top: an old client that saw 0 there believed that all was done."""
     broker = BrokerHarness()
     asked: list[UpdateFeaturesRequest] = []
 
@@ -35,11 +35,22 @@ def test_the_controller_decides_on_features_and_old_clients_find_errors_at_the_f
     broker.metadata._decide = decide  # type: ignore[method-assign]
     update = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=version == 0)
     answer = broker.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
-    assert answer.error_code == code
-    at_feature = [result.error_code for result in answer.results]
-    assert at_feature == ([] if version == 2 else [ErrorCode.INVALID_UPDATE_VERSION])
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, "no")
+    assert len(answer.results) == (0 if version == 2 else 1)
     (sent,) = asked[0].feature_updates
     assert (sent.upgrade_type, sent.allow_downgrade) == (2 if version == 0 else 1, False)
+
+
+@pytest.mark.parametrize(("version", "code"), [(0, 0), (1, 31), (2, 31)])
+def test_an_election_without_permission(version: int, code: int) -> None:
+    """Version 0 has no error of the whole: each partition has it."""
+    broker = BrokerHarness(authorizer=Nobody())
+    asked = TopicPartitions(topic="t", partitions=[0, 1])
+    answer = broker.ask(ElectLeadersRequest(topic_partitions=[asked]), version)
+    assert answer.error_code == code
+    (topic,) = answer.replica_election_results
+    codes = [one.error_code for one in topic.partition_result]
+    assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
 
 
 def test_groups_with_a_configuration_of_their_own_are_listed() -> None:

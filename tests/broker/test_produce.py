@@ -12,6 +12,7 @@ from blumfeld.broker.produce_fast import FastProduce
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
 from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import (
@@ -21,6 +22,7 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
 )
 from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness, FakeExchange
 
@@ -277,6 +279,44 @@ def test_a_compacted_topic_wants_keys(broker: BrokerHarness) -> None:
     broker.create_topic("compacted", cleanup_policy="compact")
     assert code(broker, produce(batch(key=None), topic="compacted")) == ErrorCode.INVALID_RECORD
     assert code(broker, produce(batch(), topic="compacted")) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("version", [7, 8, 13])
+def test_records_without_a_key_are_named(broker: BrokerHarness, version: int, codec: Codec) -> None:
+    """As Kafka 4.3.1: the 10 of 100 that are wrong, from version 8 on; clients tell the others that it wasn't them."""
+    topic_id = broker.create_topic("compacted", cleanup_policy="compact")
+    sent = build_batch(
+        [
+            Record(offset=at, timestamp=EPOCH_MS, key=None if at % 10 == 3 else b"k", value=b"v")
+            for at in range(100)
+        ],
+        codec=codec,
+    )
+    request = produce(sent, topic="" if version == 13 else "compacted")
+    request.topic_data[0].topic_id = topic_id
+    answer = one(broker, request, version)
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (
+        ErrorCode.INVALID_RECORD,
+        -1,
+        0,
+    )
+    named = [(error.batch_index, error.batch_index_error_message) for error in answer.record_errors]
+    message = "a record of a compacted topic needs a key"
+    assert named == ([] if version == 7 else [(at, message) for at in range(3, 100, 10)])
+    assert broker.log_of("compacted").written_end_offset == 0
+
+
+def test_of_very_many_records_without_a_key_some_are_named(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blumfeld.wire.records.NULL_KEYS_NAMED_MAX", 2)
+    broker.create_topic("compacted", cleanup_policy="compact")
+    answer = one(broker, produce(batch(b"a", b"b", b"c", key=None), topic="compacted"))
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert answer.error_message == (
+        "3 of 3 records have no key, the first is record 0; every record of a compacted topic needs one"
+    )
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])

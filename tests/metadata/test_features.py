@@ -57,6 +57,22 @@ def test_levels_that_cannot_be() -> None:
     assert update(driven, "group.version", 1, upgrade_type=9) == ErrorCode.INVALID_REQUEST
 
 
+def test_one_that_cannot_be_keeps_all_from_being_updated() -> None:
+    """As Kafka 4.3.1: the error is the answer's, and no feature has a result (KIP-1022)."""
+    driven = Driven(features=[GROUPS])
+    keys = [
+        FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=1)
+        for name in ("group.version", "made.up")
+    ]
+    answer = driven.do(UpdateFeaturesRequest(feature_updates=keys), UpdateFeaturesResponse)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert answer.error_message == (
+        "nothing was updated: the controller does not support the feature made.up"
+    )
+    assert answer.results == []
+    assert "group.version" not in driven.image.features
+
+
 def test_a_broker_that_does_not_do_a_level_holds_it_back() -> None:
     driven = Driven(features=[GROUPS])
     driven.join(1)

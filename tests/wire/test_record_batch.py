@@ -363,7 +363,7 @@ def test_a_batch_that_holds_too_much_is_refused(codec: Codec) -> None:
 def test_validation_tells_what_a_topic_asks() -> None:
     """Null keys, times, order: without making a record."""
     checked = validate_records(view(PLAIN))
-    assert (checked.offsets_in_order, checked.null_keys, checked.first_null_key) == (True, 1, 1)
+    assert (checked.offsets_in_order, checked.null_keys, checked.null_key_indexes) == (True, 1, [1])
     assert (checked.min_timestamp, checked.max_timestamp) == (T - 10, T + 100)
 
 

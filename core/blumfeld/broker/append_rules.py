@@ -6,6 +6,8 @@ What Kafka checks in each record beyond that stands in docs/not-implemented.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crc32c import crc32c
 
 from blumfeld.spi.config import TopicConfig
@@ -24,6 +26,19 @@ _REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
 _CODEC_AND_REFUSED_BITS = CODEC_MASK | _REFUSED_BITS
 """Greater than the last codec's number if the codec is none, or one of the bits is set: they are higher."""
 ZSTD = Codec.ZSTD.value
+
+
+class RejectedRecords(InvalidRecord):
+    """A batch that is refused for some of its records: they have ``recordErrors`` in the answer (KIP-467).
+
+    A producer tells the others that they were refused because of these.
+    """
+
+    def __init__(self, message: str, indexes: Sequence[int], record_message: str) -> None:
+        super().__init__(message)
+        self.indexes = indexes
+        """Where the records stand in their batch."""
+        self.record_message = record_message
 
 
 class AppendRules:

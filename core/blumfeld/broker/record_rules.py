@@ -5,10 +5,10 @@ Off the path of most topics (design rule 4): imported when the first such topic 
 
 from __future__ import annotations
 
+from blumfeld.broker.append_rules import RejectedRecords
 from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
-from blumfeld.wire.errors import InvalidRecord
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import records, validate_records
 
@@ -29,8 +29,11 @@ def conformed(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
     """
     checked = validate_records(batch)
     if config.compacts and checked.null_keys:
-        raise InvalidRecord(
-            f"record {checked.first_null_key} has no key, which every record of a compacted topic needs"
+        raise RejectedRecords(
+            f"{checked.null_keys} of {batch.record_count} records have no key, the first is record "
+            f"{checked.null_key_indexes[0]}; every record of a compacted topic needs one",
+            checked.null_key_indexes,
+            "a record of a compacted topic needs a key",
         )
     codec = _CODECS.get(config.compression_type, batch.codec)
     if codec is batch.codec and checked.offsets_in_order:

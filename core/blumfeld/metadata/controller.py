@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "UpdateFeaturesRequest": ("features", "update_features"),
     "AlterPartitionRequest": ("isr", "alter_partition"),
     "AlterPartitionReassignmentsRequest": ("reassignments", "alter_partition_reassignments"),
+    "ElectLeadersRequest": ("elections", "elect_leaders"),
     "AssignReplicasToDirsRequest": ("replica_directories", "assign_replicas_to_dirs"),
 }
 """Request → module of this package and function. A family is imported with its first command: a start needs two."""

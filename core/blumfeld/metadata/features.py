@@ -22,34 +22,26 @@ def update_features(
     """Raise or lower finalized levels: all or none of them.
 
     Errors: INVALID_UPDATE_VERSION for a level that this build or a registered broker can't do, or a downgrade that
-    was not asked for; INVALID_REQUEST. The first error is the answer's own, as version 2 has nowhere else for it.
+    was not asked for; INVALID_REQUEST. The first error is the answer's own in every version, and no feature has a
+    result then: none was updated (KIP-1022).
     """
     records: list[Message] = []
-    results = []
-    failed: BrokerError | None = None
     seen: set[str] = set()
     for update in request.feature_updates:
-        error = None
         try:
             if update.feature in seen:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{update.feature} is given twice")
             seen.add(update.feature)
             records += _update(state, update)
-        except BrokerError as refused:
-            error = refused
-            failed = failed or refused
-        results.append(
-            UpdatableFeatureResult(
-                feature=update.feature,
-                error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else error.message,
+        except BrokerError as error:
+            message = f"nothing was updated: {error.message or message_of(error.code)}"
+            return ControllerDecision(
+                [], UpdateFeaturesResponse(error_code=error.code, error_message=message)
             )
-        )
-    if failed is not None:
-        response = UpdateFeaturesResponse(
-            error_code=failed.code, error_message=failed.message or message_of(failed.code), results=results
-        )
-        return ControllerDecision([], response)
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message=None)
+        for update in request.feature_updates
+    ]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     return ControllerDecision([] if request.validate_only else records, response)
 

@@ -3,7 +3,7 @@
 A command is a request message of the wire protocol and its result the response message, in KRaft as in
 ZooKeeper mode: CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, AlterConfigs,
 BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AlterPartition,
-AlterPartitionReassignments, AssignReplicasToDirs, UpdateFeatures….
+AlterPartitionReassignments, AssignReplicasToDirs, ElectLeaders, UpdateFeatures….
 """
 
 from __future__ import annotations

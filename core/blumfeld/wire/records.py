@@ -42,6 +42,12 @@ Span = tuple[int, int, int, int, int, int, int, int]
 length, value at, value length, headers at, header count. A plain tuple, as one is made for each record."""
 
 
+NULL_KEYS_NAMED_MAX = 10_000
+"""Records without a key that a check names: an answer lists them, each with some 50 bytes, and a batch that unpacks to
+100 MB may have millions.
+"""
+
+
 class Checked(NamedTuple):
     """What :func:`validate_records` saw on its way."""
 
@@ -49,8 +55,8 @@ class Checked(NamedTuple):
     """The deltas are 0, 1, 2…; if not, the batch must be written anew before it is stored."""
     null_keys: int
     """How many records have no key: none may, in a compacted topic."""
-    first_null_key: int
-    """The index in the batch of the first record without a key; -1: there is none."""
+    null_key_indexes: list[int]
+    """Where these stand in the batch, the first :data:`NULL_KEYS_NAMED_MAX` of them."""
     max_timestamp: int
     """Over all records, by their deltas; -1 for an empty batch."""
     min_timestamp: int
@@ -84,7 +90,8 @@ def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRES
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
     """
     data = _plain(batch, decompressed_bytes_max)
-    in_order, null_keys, first_null_key = True, 0, -1
+    in_order, null_keys = True, 0
+    keyless: list[int] = []
     deltas: list[int] = []
     for index, span in enumerate(spans(data, batch.record_count)):
         deltas.append(span[0])
@@ -92,12 +99,12 @@ def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRES
             in_order = False
         if span[3] < 0:
             null_keys += 1
-            if first_null_key < 0:
-                first_null_key = index
+            if null_keys <= NULL_KEYS_NAMED_MAX:
+                keyless.append(index)
     return Checked(
         in_order,
         null_keys,
-        first_null_key,
+        keyless,
         batch.base_timestamp + max(deltas) if deltas else NO_TIMESTAMP,
         batch.base_timestamp + min(deltas) if deltas else NO_TIMESTAMP,
         len(data),

@@ -48,6 +48,7 @@ TABLE = (
     Row("api_34_alter_replica_log_dirs", 34, 1, 2),
     Row("api_35_describe_log_dirs", 35, 1, 5),
     Row("api_37_create_partitions", 37, 0, 3),
+    Row("api_43_elect_leaders", 43, 0, 2),
     Row("api_44_incremental_alter_configs", 44, 0, 1),
     Row("api_45_alter_partition_reassignments", 45, 0, 1),
     Row("api_46_list_partition_reassignments", 46, 0, 0),

@@ -7,7 +7,8 @@ v9  flexible.
 v10 NOT_LEADER_OR_FOLLOWER says who leads (KIP-951).
 v13 topics by id.
 Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), throttling, records checked one by one
-(docs/not-implemented.md); record errors stay empty, the message says what is wrong with the batch.
+(docs/not-implemented.md). Record errors name records without a key on a compacted topic; any other error is the
+batch's, and its message says what is wrong.
 Requests of one batch take the way of :mod:`blumfeld.broker.produce_fast`, with the same answers.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blumfeld.broker.append_rules import check_codec
+from blumfeld.broker.append_rules import RejectedRecords, check_codec
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal, leader_for
 from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
@@ -24,6 +25,7 @@ from blumfeld.spi.runtime import Phase
 from blumfeld.spi.steps import CHUNK_ELEMENTS, Steps
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -195,6 +197,11 @@ class Produce:
         except BrokerError as error:
             waiter.pending.open -= 1
             _refuse(answer, error.code, error.message)
+            if isinstance(error, RejectedRecords):
+                answer.record_errors = [
+                    BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=error.record_message)
+                    for at in error.indexes
+                ]
             if error.code not in _WITHOUT_LOG_START:
                 answer.log_start_offset = partition.log.log_start_offset
             return

@@ -1,6 +1,7 @@
 """UpdateFeatures (key 57), v0-2: finalize other feature levels (KIP-584).
 
-v1  kind of downgrade, validate only.  v2  one error for all features instead of one for each (KIP-1022).
+v1  kind of downgrade, validate only.  v2  no results of single features (KIP-1022). A refusal is the answer's own
+error in every version, without results.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.update_features import (
-    UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -22,7 +22,6 @@ from blumfeld.wire.schema import Message
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
 
-ONE_ERROR_SINCE_VERSION = 2
 DOWNGRADE = 2
 """A safe one: what ``allow_downgrade`` of version 0 stands for."""
 
@@ -36,23 +35,11 @@ def handlers(broker: Broker) -> list[ApiHandler]:
         for update in request.feature_updates:
             if update.allow_downgrade:
                 update.upgrade_type, update.allow_downgrade = DOWNGRADE, False
-
-        def complete(answer: Message) -> Message:
-            assert isinstance(answer, UpdateFeaturesResponse)
-            before = context.api_version < ONE_ERROR_SINCE_VERSION
-            if before and answer.results:  # an error of one feature stands at that feature
-                answer.error_code, answer.error_message = ErrorCode.NONE, None
-            return answer
-
-        return forward(broker, request, request.timeout_ms, complete)
+        return forward(broker, request, request.timeout_ms, lambda answer: answer)
 
     return [ApiHandler(key=57, min_version=0, max_version=2, handle=handle, error_response=failed)]
 
 
-def failed(request: UpdateFeaturesRequest, code: int, message: str | None) -> Message:
-    """The answer as a whole has the error, and so has each feature."""
-    results = [
-        UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)
-        for update in request.feature_updates
-    ]
-    return UpdateFeaturesResponse(error_code=code, error_message=message, results=results)
+def failed(_request: UpdateFeaturesRequest, code: int, message: str | None) -> Message:
+    """The answer as a whole has the error."""
+    return UpdateFeaturesResponse(error_code=code, error_message=message)
