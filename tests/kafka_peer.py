@@ -4,6 +4,7 @@ isn't there.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -38,15 +39,24 @@ def tool(peer: str, *args: str) -> str:
 
 
 @contextmanager
-def kafka_on(peer: str, directory: Path, *settings: str, kill: bool = False) -> Iterator[str]:
+def kafka_on(
+    peer: str,
+    directory: Path,
+    *settings: str,
+    kill: bool = False,
+    port: int | None = None,
+    version: str = "4.3.1",
+) -> Iterator[str]:
     """Kafka on ``directory/data``, once it answers; its address. Stopped in order, or by ``kill -9``.
 
     :param settings: ``key=value``, laid over its configuration
+    :param port: its own, for a restart at the same address; the controller's is the one after it
     """
-    port, log = _free_pair(), directory / "kafka.log"
+    port, log = port or free_pair(), directory / "kafka.log"
     with log.open("w") as out:
         command = [peer, "start", str(directory), str(port), *settings]
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+        environment = {**os.environ, "KAFKA_PEER_VERSION": version}
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
         try:
             deadline = time.monotonic() + START_SECONDS_MAX
             while "Kafka Server started" not in log.read_text():
@@ -63,7 +73,7 @@ def kafka_on(peer: str, directory: Path, *settings: str, kill: bool = False) -> 
                 process.wait(10)
 
 
-def _free_pair() -> int:
+def free_pair() -> int:
     """A port that was free a moment ago, as was the one after it: the controller's."""
     while True:
         port = free_port()

@@ -10,7 +10,17 @@ from blumfeld_sink_spark.commands.times import position
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings, load
-from blumfeld_sink_spark.spark.progress import BatchDone, Notice, ProgressFile, Totals, Waiting, batch_done
+from blumfeld_sink_spark.spark.progress import (
+    Back,
+    BatchDone,
+    Event,
+    Notice,
+    ProgressFile,
+    Step,
+    Totals,
+    Waiting,
+    batch_done,
+)
 
 RECORD = CommitRecord(
     query="q-1",
@@ -43,6 +53,25 @@ def test_a_batch_is_told_in_a_line_with_rate_ratio_lag_and_findings() -> None:
     assert live.line_of(Notice(text="mind")) == "mind"
     waiting = Waiting(text="b:9092 doesn't answer", away_s=65.2, next_s=8.0)
     assert live.line_of(waiting) == "waiting, away for 65 s, asking again in 8 s: b:9092 doesn't answer"
+    waiting = Waiting(text="b:9092 doesn't answer", away_s=0, next_s=0)
+    assert live.line_of(waiting) == "waiting: b:9092 doesn't answer"
+    assert live.line_of(Step(text="starting Spark")) == "starting Spark…"
+
+
+@pytest.mark.parametrize("view", [live._LineView, live._JsonView, live._LiveView])
+def test_an_outage_is_told_once_and_so_is_its_end(
+    view: type[live._JsonView], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The driver tells of it at each try, thirty seconds apart: a day of that would fill the log."""
+    away = [Waiting(text="gone", away_s=second, next_s=1) for second in range(5)]
+    outages: list[Event] = [*away, Back(away_s=5), *away, Back(away_s=5), *away]
+    with view() as shown:
+        for event in outages:
+            shown.show(event)
+    told = capsys.readouterr()
+    text = told.out + told.err
+    assert text.count("gone") - 3 in ((0, 1) if view is live._LiveView else (0,))  # what it draws last stays
+    assert text.count("works again") == 2 or text.count('"back"') == 2
 
 
 def test_partitions_that_are_furthest_behind_come_first() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.spark.beginning import behind, uncovered
+from blumfeld_sink_spark.spark.beginning import behind, nothing_behind, uncovered
+from blumfeld_sink_spark.spark.client import TopicState
 from blumfeld_sink_spark.spark.progress import Event, Notice
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -48,6 +49,32 @@ def test_a_backfill_of_what_is_archived_reads_nothing() -> None:
 def test_a_backfill_with_something_archived_in_its_middle_is_refused() -> None:
     with pytest.raises(LedgerConflictError, match=r"10\.\.20, 30\.\.50"):
         uncovered({P0: 10}, {P0: 50}, {P0: [(20, 30)]}, lambda event: None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "latest", "nothing"),
+    [
+        ({P0: 7}, {P0: 7}, True),
+        ({P0: 7}, {P0: 8}, False),
+        ({P0: 7, P1: 3}, {P0: 7}, True),
+        ({P0: 7}, {P0: 7, P1: 2}, True),
+        ({P0: 7}, {P0: 7, P1: 3}, False),
+        ({P0: 7}, {P0: 6}, False),
+    ],
+    ids=["same", "more", "a partition is gone", "a new one is empty", "a new one has something", "made anew"],
+)
+def test_there_is_nothing_new_only_where_no_offset_and_no_fault_is(
+    ends: dict[tuple[str, int], int], latest: dict[tuple[str, int], int], nothing: bool
+) -> None:
+    state = TopicState(earliest=dict.fromkeys(latest, 2), latest=latest)
+    assert nothing_behind(ends, state) == nothing
+
+
+def test_a_backfill_has_nothing_left_where_it_ends() -> None:
+    state = TopicState(earliest={P0: 0, P1: 0}, latest={P0: 9, P1: 9})
+    assert nothing_behind({P0: 5}, state, {P0: 5})
+    assert not nothing_behind({P0: 4}, state, {P0: 5})
+    assert not nothing_behind({P0: 8}, state, {P0: 12})
 
 
 def test_an_end_before_the_start_reads_nothing() -> None:

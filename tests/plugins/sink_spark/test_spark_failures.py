@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from blumfeld.wire.errors import ErrorCode
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
-from blumfeld_sink_spark.spark.failures import as_archive_error
+from blumfeld_sink_spark.spark.failures import as_archive_error, java_exception
+from tests.kafka_facts import error_codes
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -58,6 +62,17 @@ def test_the_connectors_failures_are_explained(sign: str, told: str) -> None:
 )
 def test_what_can_pass_is_told_from_what_cant(line: str) -> None:
     assert isinstance(as_archive_error(WORKER.format(line=line)), AwayError)
+
+
+@pytest.mark.parametrize("fact", error_codes(), ids=lambda fact: fact["name"])
+def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
+    """The reader jvm: its exceptions are named in the query's message, and pass where Kafka's table says so."""
+    if fact["exception"] is None:
+        return
+    name = f"org.apache.kafka.common.errors.{fact['exception']}"
+    assert isinstance(as_archive_error(WORKER.format(line=f"{name}: x")), AwayError) == fact["retriable"]
+    if fact["retriable"]:
+        assert java_exception(ErrorCode(fact["code"])) == name
 
 
 def test_another_failure_is_its_last_cause_in_one_line() -> None:

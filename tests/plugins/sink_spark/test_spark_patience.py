@@ -34,3 +34,14 @@ def test_a_broker_that_answered_counts_from_the_start() -> None:
     assert patience.away_s(103.0) == 3.0
     assert patience.worked(103.5) == 3.5
     assert (patience.pause_s(5000.0), patience.away_s(5001.0)) == (1, 1.0)
+
+
+def test_an_outage_counts_from_when_it_was_found() -> None:
+    """Not from when the query gave up, up to a minute later."""
+    patience = Patience(10_000)
+    assert patience.found_away(100.0)
+    assert not patience.found_away(101.0)
+    assert patience.pause_s(108.5) == 1
+    assert patience.pause_s(109.5) == 0.5
+    assert patience.worked(112.0) == 12.0
+    assert patience.found_away(113.0)

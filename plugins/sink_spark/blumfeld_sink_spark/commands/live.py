@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
+from blumfeld_sink_spark.spark.progress import Back, BatchDone, Notice, Step, Waiting
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.driver import Mode
-    from blumfeld_sink_spark.spark.progress import BatchDone, Event, Totals
+    from blumfeld_sink_spark.spark.progress import Event, Totals
 
 SHOWN_PARTITIONS = 12
 
@@ -28,11 +30,12 @@ def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
     """Archives, shows progress, and says at the end what it came to. Stopped by SIGTERM it ends well, by Ctrl-C with
     :class:`KeyboardInterrupt` after the batch at hand.
     """
-    from blumfeld_sink_spark.spark.driver import archive
-
     with _signals() as (stop, caught):
         view = _JsonView() if as_json else (_LiveView() if sys.stderr.isatty() else _LineView())
         with view:
+            view.show(Step(text="loading PySpark and Arrow"))
+            from blumfeld_sink_spark.spark.driver import archive  # takes most of a second
+
             totals = archive(settings, mode, stop, view.show)
         view.end(totals)  # behind what is drawn, which goes with the view
     if signal.SIGINT in caught:
@@ -58,7 +61,9 @@ def _signals() -> Iterator[tuple[StopEvent, list[int]]]:
 
 
 class _JsonView:
-    """JSON lines on stdout, for scripts: notices, batches, totals."""
+    """JSON lines on stdout, for scripts: steps, notices, outages, batches, totals."""
+
+    _away = False
 
     def __enter__(self) -> _JsonView:
         return self
@@ -67,7 +72,14 @@ class _JsonView:
         pass
 
     def show(self, event: Event) -> None:
-        typer.echo(msgspec.json.encode({type(event).__name__.lower(): event}))
+        if self._begins(event) or not isinstance(event, Waiting):
+            typer.echo(msgspec.json.encode({type(event).__name__.lower(): event}))
+
+    def _begins(self, event: Event) -> bool:
+        """Whether an outage begins with this event: the driver tells of it again and again, a log needs it once."""
+        begins = isinstance(event, Waiting) and not self._away
+        self._away = isinstance(event, Waiting) or (self._away and not isinstance(event, Back))
+        return begins
 
     def end(self, totals: Totals) -> None:
         typer.echo(msgspec.json.encode({"totals": totals}))
@@ -77,7 +89,8 @@ class _LineView(_JsonView):
     """A line each, for logs."""
 
     def show(self, event: Event) -> None:
-        typer.echo(line_of(event), err=True)
+        if self._begins(event) or not isinstance(event, Waiting):
+            typer.echo(line_of(event), err=True)
 
     def end(self, totals: Totals) -> None:
         typer.echo(summary(totals))
@@ -91,8 +104,7 @@ class _LiveView(_LineView):
         from rich.live import Live
 
         self._console = Console(stderr=True)
-        start = "starting Spark…"
-        self._live = Live(start, console=self._console, refresh_per_second=4, transient=True)
+        self._live = Live("", console=self._console, refresh_per_second=4, transient=True)
         self._live.start()
         self._since = time.monotonic()
         self._messages = self._bytes = self._out = self._files = self._gaps = self._quarantined = 0
@@ -104,13 +116,12 @@ class _LiveView(_LineView):
     def show(self, event: Event) -> None:
         from rich.text import Text
 
-        from blumfeld_sink_spark.spark.progress import Notice, Waiting
-
-        if isinstance(event, Notice):
-            self._console.print(event.text, highlight=False, markup=False)
-            return
-        if isinstance(event, Waiting):
+        begins = self._begins(event)
+        if isinstance(event, Step | Waiting):
             self._live.update(Text(line_of(event)))
+        if begins or isinstance(event, Notice | Back):
+            self._console.print(line_of(event), highlight=False, markup=False)
+        if not isinstance(event, BatchDone):
             return
         self._messages += event.messages
         self._bytes += event.bytes_in
@@ -152,11 +163,15 @@ def lags(done: BatchDone) -> list[tuple[str, int]]:
 
 def line_of(event: Event) -> str:
     """A notice, or a batch in one line."""
-    from blumfeld_sink_spark.spark.progress import Notice, Waiting
-
     if isinstance(event, Notice):
         return event.text
+    if isinstance(event, Step):
+        return f"{event.text}…"
+    if isinstance(event, Back):
+        return f"it works again, after {event.away_s:,.0f} s"
     if isinstance(event, Waiting):
+        if not event.next_s:
+            return f"waiting: {event.text}"
         return f"waiting, away for {event.away_s:,.0f} s, asking again in {event.next_s:.0f} s: {event.text}"
     behind = sum(each for _, each in lags(event))
     rate = event.bytes_in / event.seconds / 1e6 if event.seconds else 0.0

@@ -16,7 +16,7 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint, Identity
-from blumfeld_sink_spark.spark.client import Topics
+from blumfeld_sink_spark.spark.client import Topics, TopicState
 from blumfeld_sink_spark.spark.planning import Offsets, Place
 from blumfeld_sink_spark.spark.progress import Event, Notice
 
@@ -33,6 +33,8 @@ class Beginning:
     """The last that is in the ledger; -1 if none is."""
     ends: Offsets
     """The next offset of each partition."""
+    nothing_new: bool = False
+    """Every batch that was planned is published, and the topics have no offset behind ``ends``."""
 
 
 def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Topics, tell: Tell) -> Beginning:
@@ -63,7 +65,32 @@ def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Top
     last = ledger.last(identity.query)
     batch = last.batch if last is not None else -1
     check_state(checkpoint, batch, identity.query)
-    return Beginning(identity=identity, last_batch=batch, ends=checkpoint.offsets(checkpoint.last_planned()))
+    planned = checkpoint.last_planned()
+    ends = checkpoint.offsets(planned)
+    ending = planning.from_json(identity.ending) if identity.ending is not None else None
+    return Beginning(
+        identity=identity,
+        last_batch=batch,
+        ends=ends,
+        nothing_new=planned == batch and nothing_behind(ends, state, ending),
+    )
+
+
+def nothing_behind(ends: Offsets, state: TopicState, ending: Offsets | None = None) -> bool:
+    """Whether a query that goes on at ``ends`` has no offset to read and no fault to find.
+
+    A topic that ends before ``ends`` was made anew, which the query tells: that is not nothing. A partition that is
+    new since the query began counts as empty where it has no offset at all.
+
+    :param ending: where a backfill ends
+    """
+    for place, latest in state.latest.items():
+        if ending is not None and place not in ending:
+            continue
+        end = latest if ending is None else min(latest, ending[place])
+        if ends.get(place, state.earliest[place]) != end:
+            return False
+    return True
 
 
 def check_state(checkpoint: Checkpoint, committed: int, query: str) -> None:

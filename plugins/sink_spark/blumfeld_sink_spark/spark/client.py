@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from blumfeld.wire.errors import is_retriable
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
@@ -16,6 +17,9 @@ from blumfeld_sink_spark.spark.planning import Offsets, Place, Position
 
 START_PATIENCE_S = 15.0
 """How long a broker may be away when an archive starts."""
+
+RETRY_S = 0.2
+"""Pause before the same is asked again."""
 
 JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
 """Settings that librdkafka doesn't have, and those that are ours."""
@@ -62,13 +66,14 @@ class Topics:
         self._settings = settings
         self._patience_s = patience_s
         try:
-            self._admin = AdminClient(client_config(settings))
+            # librdkafka's own bound is 10 s: an archive would go on that much later than the broker.
+            self._admin = AdminClient({"reconnect.backoff.max.ms": 1000, **client_config(settings)})
         except KafkaException as error:
             raise SettingsError(f"archive.kafka: {error.args[0].str()}") from error
 
     def places(self) -> list[Place]:
         """All partitions of the topics, sorted. A topic by name must be there; a pattern may match none."""
-        listed = self._patiently(lambda left: self._admin.list_topics(timeout=left))
+        listed = self._patiently(self._listed)
         names = self._settings.topics or _matching(self._settings.topic_pattern, listed.topics)
         missing = [name for name in names if name not in listed.topics or listed.topics[name].error]
         if missing:
@@ -121,7 +126,7 @@ class Topics:
 
     def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
         """The offset at each of these times, which may be ``EARLIEST`` or ``LATEST``."""
-        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
         committed = self._settings.isolation == "read_committed"
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -134,11 +139,27 @@ class Topics:
                 isolation_level=isolation,
                 request_timeout=left,
             )
-            return {
+            found = {
                 (place.topic, place.partition): future.result().offset for place, future in futures.items()
             }
+            unanswered = [place for place, offset in found.items() if offset == OFFSET_INVALID]
+            if unanswered:  # librdkafka lost the connection, and gives this offset in place of an error
+                told = ", ".join(f"{topic}-{partition}" for topic, partition in unanswered)
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer for {told}"))
+            return found
 
         return dict(sorted(self._patiently(ask).items()))
+
+    def _listed(self, left: float) -> Any:
+        """The topics of the cluster. A topic of ours that has no leader yet is an error; one that is missing is not."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        listed = self._admin.list_topics(timeout=left)
+        for name in self._settings.topics:
+            error = listed.topics[name].error if name in listed.topics else None
+            if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART and passing(error):
+                raise KafkaException(error)
+        return listed
 
     def _patiently(self, ask: Any) -> Any:
         """The answer, asked for again while the broker is away or has no leader."""
@@ -150,13 +171,13 @@ class Topics:
             try:
                 return ask(max(0.5, min(5.0, left)))
             except KafkaException as error:
-                if time.monotonic() + 0.2 < until and _passing(error.args[0]):
-                    time.sleep(0.2)
+                if time.monotonic() + RETRY_S < until and passing(error.args[0]):
+                    time.sleep(RETRY_S)
                     continue
                 raise self._told(error.args[0]) from error
 
     def _told(self, error: Any) -> ArchiveError:
-        if _passing(error):
+        if passing(error):
             return AwayError(
                 f"{self._settings.bootstrap} doesn't answer ({error.str()}); waited {self._patience_s:g} s. "
                 "Is the broker up, and is this its address?"
@@ -181,17 +202,20 @@ def _matching(pattern: str, names: Mapping[str, Any]) -> list[str]:
     return [name for name in names if wanted.fullmatch(name) and not name.startswith("__")]
 
 
-def _passing(error: Any) -> bool:
+def passing(error: Any) -> bool:
+    """Whether the same question may get an answer later: Kafka's table says so, or librdkafka had no broker to ask.
+
+    :param error: a ``KafkaError``, of the protocol (a code above 0) or of librdkafka itself (below 0)
+    """
     from confluent_kafka import KafkaError
 
+    if error.code() > 0:
+        return is_retriable(error.code())
     return error.retriable() or error.code() in {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._RESOLVE,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._NOENT,  # "No leaders found": all brokers are away, or the partition has no leader
     }

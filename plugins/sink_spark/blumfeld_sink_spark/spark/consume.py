@@ -21,7 +21,7 @@ from blumfeld_sink_spark.fetching.batches import BATCH_ROWS
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.client import client_config, patience_s
+from blumfeld_sink_spark.spark.client import client_config, passing, patience_s
 from blumfeld_sink_spark.spark.lost import first_left
 from blumfeld_sink_spark.tally import Skips
 
@@ -135,10 +135,8 @@ class _Range:
             self._skip(LOST, first)
             if first < self._wanted.end:
                 self._consumer.assign([TopicPartition(self._wanted.topic, self._wanted.partition, first)])
-        elif error.code() in (
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
+        elif (error.code() > 0 and not passing(error)) or error.code() in (
             KafkaError._UNKNOWN_PARTITION,
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
             KafkaError._AUTHENTICATION,
             KafkaError._BAD_MSG,
         ):

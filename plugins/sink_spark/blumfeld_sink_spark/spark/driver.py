@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 import msgspec
+import pyspark
 
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
@@ -22,12 +23,22 @@ from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import failures, planning
 from blumfeld_sink_spark.spark.beginning import Beginning, begin
-from blumfeld_sink_spark.spark.client import Topics
+from blumfeld_sink_spark.spark.client import START_PATIENCE_S, Topics
 from blumfeld_sink_spark.spark.patience import Patience
-from blumfeld_sink_spark.spark.progress import Event, Notice, ProgressFile, Totals, Waiting, batch_done
+from blumfeld_sink_spark.spark.progress import (
+    Back,
+    Event,
+    Notice,
+    ProgressFile,
+    Step,
+    Totals,
+    Waiting,
+    batch_done,
+)
 from blumfeld_sink_spark.spark.readers import Choice, choose, stream
 from blumfeld_sink_spark.spark.session import Session, open_session
 from blumfeld_sink_spark.spark.sink import SINK, ArchiveSink
+from blumfeld_sink_spark.spark.watchman import ANSWER_S, Watchman
 
 Mode = Literal["run", "once", "backfill"]
 OnProgress = Callable[[Event], None]
@@ -54,8 +65,11 @@ def archive(
     patience. ``run`` then waits for it, tells so, and goes on behind what is published; for ``reconnect_timeout_ms`` at
     most, and with the lease in hand. At the start it must be there: a wrong address looks like a broker that is away.
 
-    Starts and stops Spark, unless a ``session`` is given, which stays open. To be called outside of an event
-    loop; takes about 5 s before the first batch.
+    An outage is told within seconds of its begin, again while it lasts, and at its end.
+
+    Starts and stops Spark, unless a ``session`` is given, which stays open. Where the topics have nothing new,
+    ``once`` and ``backfill`` end without Spark. To be called outside of an event loop; takes about 5 s before the
+    first batch.
 
     :raises SettingsError: the settings are wrong. Nothing was opened
     :raises LedgerConflictError: another writer holds the archive, or a commit would overlap or leave a hole
@@ -71,6 +85,7 @@ def archive(
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
     store = open_store(settings.root)
     topics = Topics(settings)
+    tell(Step(text=f"asking {settings.bootstrap} for its topics, for {START_PATIENCE_S:g} s at most"))
     for topic in sorted({topic for topic, _ in topics.places()}):
         apply.decoders_for(topic, settings)
     lease = Lease(store, settings.name)
@@ -105,6 +120,9 @@ class _Run:
     _session: Session = attrs.field(init=False)
     _renewed: float = attrs.field(factory=time.monotonic)
     _patience: Patience = attrs.field(init=False)
+    _probe: Topics | None = None
+    _latest: tuple[str, str] = ("", "")
+    """Run and time of the trigger that was seen last."""
 
     def run(self) -> Totals:
         self.totals.query = self.beginning.identity.query
@@ -114,6 +132,11 @@ class _Run:
         self._file = ProgressFile(self.settings)
         self._seen = self.beginning.last_batch
         self._patience = Patience(self.settings.reconnect_timeout_ms)
+        if self.mode != "run" and self.given is None and self.beginning.nothing_new:
+            self.tell(Notice(text="nothing is new behind what is archived: ended without Spark"))
+            return self.totals
+        if self.given is None:
+            self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first"))
         self._session = self.given or open_session(self.settings, self.choice.jars)
         self.lease.renew()  # on a busy machine that took long
         try:
@@ -128,8 +151,9 @@ class _Run:
     def _worked_until_away(self) -> bool:
         """A query until its end. True: the broker went away and is back, so that another can go on."""
         try:
-            with _spoken():
-                self._watch(self._start(self._session.spark))
+            with _spoken(self._session), Watchman(self._ask) as watchman:
+                self.tell(Step(text="Spark plans the first batch and starts its Python workers"))
+                self._watch(self._start(self._session.spark), watchman)
         except AwayError as error:
             if self.mode != "run" or not self.settings.reconnect_timeout_ms:
                 raise
@@ -188,14 +212,27 @@ class _Run:
             return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
         return writer.trigger(availableNow=True).start()
 
-    def _watch(self, query: Any) -> None:
-        """Until the query ends or is to be stopped: tells what is done, keeps the lease."""
+    def _ask(self) -> None:
+        if self._probe is None:
+            self._probe = Topics(self.settings, ANSWER_S)
+        self._probe.latest(list(self.beginning.ends))
+
+    def _watch(self, query: Any, watchman: Watchman) -> None:
+        """Until the query ends or is to be stopped: tells what is done and whether the broker answers, keeps the
+        lease.
+        """
+        failed_before = 0
         while query.isActive:
             if self.stop.wait(POLL_S):
                 self._stop(query)
                 return
             self._tell_done(query)
             self._tell_said()
+            if watchman.failed > failed_before:
+                failed_before = watchman.failed
+                self._tell_away(watchman.trouble)
+            elif not watchman.trouble and not self._patience.tries:
+                self._tell_back()  # a query that failed meanwhile ends its outage by a batch, not by an answer
             self._renew()
         failed = query.exception()
         self._tell_done(query)
@@ -228,9 +265,9 @@ class _Run:
 
     def _tell_done(self, query: Any) -> None:
         recent = query.recentProgress
-        away_s = self._patience.worked(time.monotonic()) if recent else None
-        if away_s is not None:
-            self.tell(Notice(text=f"it works again, after {away_s:.0f} s"))
+        if recent and (latest := (recent[-1]["runId"], recent[-1]["timestamp"])) != self._latest:
+            self._latest = latest
+            self._tell_back()
         for progress in recent:
             batch = progress["batchId"]
             if batch <= self._seen:
@@ -244,6 +281,16 @@ class _Run:
             self._file.add(done)
             self.tell(done)
 
+    def _tell_away(self, text: str) -> None:
+        if text:
+            self._patience.found_away(time.monotonic())
+            self.tell(Waiting(text=text, away_s=self._patience.away_s(time.monotonic()), next_s=0))
+
+    def _tell_back(self) -> None:
+        away_s = self._patience.worked(time.monotonic())
+        if away_s is not None:
+            self.tell(Back(away_s=away_s))
+
     def _tell_said(self) -> None:
         for line in self._session.said():
             self.tell(Notice(text=line))
@@ -255,18 +302,21 @@ class _Run:
 
 
 @contextmanager
-def _spoken() -> Iterator[None]:
-    """Spark's exceptions as ours."""
+def _spoken(session: Session) -> Iterator[None]:
+    """Spark's exceptions as ours. A JVM that ended is the cause, whatever the exception says."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
-        raise failures.as_archive_error(str(error)) from error
-    except (Py4JNetworkError, ConnectionError) as error:
-        raise ArchiveError(
-            "Spark's JVM ended unexpectedly (killed, or out of memory?); nothing is lost, start again"
-        ) from error
-    except Py4JError as error:
+    except (PySparkException, Py4JError, OSError) as error:
+        ended = session.ended()
+        if ended:
+            raise ArchiveError(f"{ended}. Nothing is lost: start again, and it goes on") from error
+        if isinstance(error, (Py4JNetworkError, ConnectionError)):
+            raise ArchiveError(
+                f"the connection to Spark's JVM broke ({error}). Nothing is lost: start again, and it goes on"
+            ) from error
+        if isinstance(error, OSError):
+            raise
         raise failures.as_archive_error(str(error)) from error

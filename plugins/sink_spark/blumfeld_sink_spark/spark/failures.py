@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from blumfeld.wire.errors import RETRIABLE, ErrorCode, message_of
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 
 _OURS = re.compile(
@@ -12,7 +13,6 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 _KAFKA = {
-    "UnknownTopicOrPartitionException": "a topic is missing on the broker",
     "Some data may have been lost": (
         "records that were to be read are gone (retention, or a topic made anew); to go on without them set "
         "archive.fail_on_data_loss = false"
@@ -23,11 +23,20 @@ _KAFKA = {
     "java.lang.OutOfMemoryError": "Spark's memory is full; give spark.driver.memory more",
 }
 _AWAY = {
+    "UnknownTopicOrPartitionException": "a topic is missing on the broker",
     "Cannot fetch record for offset": "the broker didn't give records that were planned. Is it up?",
     "org.apache.kafka.common.errors.TimeoutException": "the broker doesn't answer. Is it up?",
     "org.apache.kafka.common.errors.DisconnectException": "the broker let go of the connection. Is it up?",
 }
-"""What can pass by itself."""
+"""What can pass by itself, beside the errors of Kafka's table."""
+_OTHERWISE = {
+    ErrorCode.CORRUPT_MESSAGE: "CorruptRecord",
+    ErrorCode.REQUEST_TIMED_OUT: "Timeout",
+    ErrorCode.NETWORK_EXCEPTION: "Network",
+    ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorage",
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicId",
+}
+"""Exceptions of Kafka's Java client that have another name than their error."""
 _KINDS: dict[str, type[ArchiveError]] = {
     "AwayError": AwayError,
     "LedgerConflictError": LedgerConflictError,
@@ -49,7 +58,16 @@ def as_archive_error(text: str) -> ArchiveError:
     for sign, meaning in _AWAY.items():
         if sign in text:
             return AwayError(f"{meaning} ({_last_cause(text)})")
+    for code in sorted(RETRIABLE):
+        if java_exception(code) in text:
+            return AwayError(f"{message_of(code)} ({_last_cause(text)})")
     return ArchiveError(f"the query failed: {_last_cause(text)}")
+
+
+def java_exception(code: ErrorCode) -> str:
+    """The class by which Kafka's Java client tells this error."""
+    name = _OTHERWISE.get(code) or "".join(part.capitalize() for part in code.name.split("_"))
+    return f"org.apache.kafka.common.errors.{name}Exception"
 
 
 def _last_cause(text: str) -> str:

@@ -28,8 +28,7 @@ class Patience:
 
         The last pause is cut so that the broker is asked once more when the time is up.
         """
-        if self.since_s is None:
-            self.since_s = now_s
+        self.found_away(now_s)
         pause = min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(self.tries, 16))
         if self.timeout_ms != FOREVER:
             left = self.timeout_ms / 1000 - self.away_s(now_s)
@@ -38,6 +37,13 @@ class Patience:
             pause = min(pause, left)
         self.tries += 1
         return pause
+
+    def found_away(self, now_s: float) -> bool:
+        """Note that the broker didn't answer. Returns True where it did until now: an outage begins."""
+        begins = self.since_s is None
+        if begins:
+            self.since_s = now_s
+        return begins
 
     def away_s(self, now_s: float) -> float:
         """Since when it is away; 0 while it works."""

@@ -19,15 +19,29 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may take seconds begins. The next event ends it."""
+
+    text: str
+
+
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker is away; what is published stays, and the archive goes on behind it when it is back."""
+    """The broker is away; what is published stays, and the archive goes on behind it when it is back. Told again and
+    again until :class:`Back` is.
+    """
 
     text: str
     """What was asked in vain."""
     away_s: float
     """So far."""
     next_s: float
-    """Until the broker is asked again."""
+    """Until the broker is asked again; 0 while the query at work asks without a pause."""
+
+
+class Back(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker answers again: the end of an outage."""
+
+    away_s: float
 
 
 class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +76,7 @@ class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes_in / self.bytes_out if self.bytes_out else 0.0
 
 
-Event = Notice | Waiting | BatchDone
+Event = Notice | Step | Waiting | Back | BatchDone
 
 
 class Totals(msgspec.Struct, kw_only=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,9 @@ from blumfeld_sink_spark.spark.python import worker_python
 
 END_S = 20.0
 """How long a JVM may take to end."""
+
+DEAD_S = 2.0
+"""How long after a lost connection the JVM may take to be seen as ended."""
 
 DUMP_S = 120.0
 """How long it may take to write its classes."""
@@ -90,13 +96,26 @@ class Session:
         )
         # A session of its own: a signal to our process group is ours to take, between two batches.
         popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
+        logging.getLogger().addFilter(_not_py4j)
         gateway = launch_gateway(conf, popen)
         self._process = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
+        with suppress(AttributeError):  # Spark's own; it prints a traceback when the JVM is killed
+            context._accumulatorServer.handle_error = lambda *given: None
         context.setLogLevel("OFF")
         if not is_local(settings.master):
             ship(context)
         return SparkSession(context)
+
+    def ended(self) -> str:
+        """How the JVM ended that should be running, in words; empty while it runs."""
+        try:
+            status = self._process.wait(DEAD_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        told = re.findall(r".*(?:Error|Exception|memory|fatal).*", self._tail())
+        return f"Spark's JVM (process {self._process.pid}) ended {how}" + (f" ({told[0]})" if told else "")
 
     def said(self) -> list[str]:
         """Remarks of ours that workers printed since the last call."""
@@ -112,6 +131,7 @@ class Session:
         with suppress(Exception):
             self.spark.stop()
         _end_jvm(self._process, patience_s)
+        logging.getLogger().removeFilter(_not_py4j)
         self._output.close()
 
     _read = 0
@@ -127,6 +147,11 @@ class Session:
 def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
     """A session for an archive of these settings, to be stopped. :raises ArchiveError: as :class:`Session`"""
     return Session(settings, jars)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Keeps py4j's tracebacks out of the root logger: its exceptions reach us, and are told in one line."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def set_python(command: str) -> None:
