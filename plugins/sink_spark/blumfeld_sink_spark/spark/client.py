@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -173,8 +174,17 @@ class Topics:
             except KafkaException as error:
                 if time.monotonic() + RETRY_S < until and passing(error.args[0]):
                     time.sleep(RETRY_S)
+                    if error.args[0].code() > 0:
+                        self._refresh(until)
                     continue
                 raise self._told(error.args[0]) from error
+
+    def _refresh(self, until: float) -> None:
+        """Ask for leaders and their epochs anew: librdkafka goes by those that it knows for 10 s and more."""
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self._admin.list_topics(timeout=max(0.1, min(1.0, until - time.monotonic())))
 
     def _told(self, error: Any) -> ArchiveError:
         if passing(error):
