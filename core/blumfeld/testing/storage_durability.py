@@ -181,7 +181,7 @@ class StorageDurability(StorageKit):
         """Nobody knows what the file holds."""
         self.need_simulated_disk(node)
         log.fill(2)
-        node.runtime.disk.inject(Fault(operation="pwritev", path_part=log.record_files))
+        node.runtime.disk.inject(Fault(operation="pwritev", path_part=log.record_files, short_bytes=70))
         node.runtime.disk.inject(Fault(operation="truncate", path_part=log.record_files))
         assert log.append(make_batch()).error is not None
         _all_raise(log)

@@ -25,7 +25,7 @@ class StorageRealDisk(StorageKit):
         assert deaths > 0
 
     def test_killed_within_a_write_it_has_all_that_was_acknowledged(self, tmp_path: Path) -> None:
-        """The kernel ends the process in the middle of a write: a limit on files' sizes, whatever does the I/O."""
+        """A part of the write is in the file: a torn system call, or a limit on files' sizes, did that."""
         deaths, _ = self._run_campaign("torn", tmp_path)
         assert deaths > 0
 

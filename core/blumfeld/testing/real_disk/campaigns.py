@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import stat
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from blumfeld.testing.real_disk.account import Account
 from blumfeld.testing.real_disk.life import Life, MakeIn
 
 KILLS = 12
 """Lives that end by SIGKILL, each after another number of acknowledged writes."""
-TORN_AT = (1, 61, 130, 500, 1_700, 4_097, 5_003, 9_001, 20_011)
+TORN_AT = (1, 130, 1_700, 4_097, 9_001, 20_011)
 """By how many bytes a file may grow until the kernel ends the process within the write that goes beyond."""
-APPENDS_MAX = 200
+TORN_CALLS = (1, 2, 3, 5, 8, 13)
+"""Which of Python's own writes to a file is cut in half by SIGKILL."""
+APPENDS_MAX = 80
 FAULTS = 24
 """Writes, of which most meet a disk that takes nothing, or only a part."""
 
@@ -38,21 +42,65 @@ def kills(make: MakeIn, directory: str) -> Account:
 
 
 def torn_writes(make: MakeIn, directory: str) -> Account:
-    """The kernel kills the process within the write that lets a file grow too far: what fits is in the file."""
+    """The process dies within a write, of which a part is in the file.
 
-    def until(growth: int) -> Callable[[Life, int], None]:
+    In half of the lives a call of ``os.pwritev`` and its like writes the first half, then comes SIGKILL. In the others
+    the kernel lets no file grow beyond a size: a write is cut there, and who tries to write the rest is killed by
+    SIGXFSZ, whatever library does the I/O. A storage that gives up after the cut is killed behind its refusal.
+    """
+
+    def append_until(life: Life) -> None:
+        for n in range(APPENDS_MAX):
+            if not life.append(1 + n % 3):
+                break
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def grows(growth: int) -> Callable[[Life, int], None]:
         def live(life: Life, _: int) -> None:
             life.append()
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             _limit_files(_largest(directory) + growth)
-            for n in range(APPENDS_MAX):
-                life.append(1 + n % 3)
-            os.kill(os.getpid(), signal.SIGKILL)
+            append_until(life)
 
         return live
 
-    return _lives(make, directory, [until(growth) for growth in TORN_AT], "a death within a write")
+    def tears(call: int) -> Callable[[Life, int], None]:
+        def live(life: Life, _: int) -> None:
+            _tear(call)
+            append_until(life)
+
+        return live
+
+    lives = [life for pair in zip(map(tears, TORN_CALLS), map(grows, TORN_AT), strict=True) for life in pair]
+    return _lives(make, directory, lives, "a death within a write")
+
+
+def _tear(call: int) -> None:
+    """Cut Python's ``call``-th write to a regular file in half, and die there."""
+    left = call
+
+    def torn(name: str) -> Callable[..., int]:
+        right: Callable[..., int] = getattr(os, name)
+
+        def write(fd: int, data: Any, *rest: Any) -> int:
+            nonlocal left
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return right(fd, data, *rest)
+            left -= 1
+            if left:
+                return right(fd, data, *rest)
+            many = name in ("writev", "pwritev")
+            whole = b"".join(data) if many else bytes(data)
+            half = whole[: len(whole) // 2]
+            right(fd, [half] if many else half, *rest)
+            os.kill(os.getpid(), signal.SIGKILL)
+            raise AssertionError
+
+        return write
+
+    for name in ("write", "writev", "pwrite", "pwritev"):
+        setattr(os, name, torn(name))
 
 
 def faults(make: MakeIn, directory: str) -> Account:
