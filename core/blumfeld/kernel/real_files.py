@@ -90,6 +90,10 @@ class RealFile:
         """Cut, or extend with zeros."""
         os.ftruncate(self._fd, size)
 
+    def reserve(self, size: int) -> None:
+        """Reserve space on the device for the first ``size`` bytes; the file's size stays."""
+        _fallocate(self._fd, size, self.path)
+
     def size(self) -> int:
         """Bytes."""
         return os.fstat(self._fd).st_size
@@ -147,6 +151,25 @@ class RealFile:
         if self._regions == 0 and self._held_fd >= 0:
             fd, self._held_fd = self._held_fd, -1
             os.close(fd)
+
+
+_KEEP_SIZE = 1
+"""``FALLOC_FL_KEEP_SIZE``: a file whose size grew would end in zeros after a crash, and recovery would read them."""
+
+
+def _fallocate(fd: int, size: int, path: str) -> None:
+    """Call fallocate(2), which Python has no function for: ``os.posix_fallocate`` changes the file's size."""
+    import ctypes  # only where a topic preallocates
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if call is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), path)
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    while call(fd, _KEEP_SIZE, 0, size) != 0:
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number), path)
 
 
 class RealFiles:

@@ -102,6 +102,13 @@ class File(Protocol):
         """Cut, or extend with zeros."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Reserve space on the device for the first ``size`` bytes. The file's size and its bytes stay as they are.
+
+        :meth:`truncate` gives back what lies behind the new size. Raises EOPNOTSUPP where the file system can't.
+        """
+        ...
+
     def size(self) -> int:
         """Bytes."""
         ...

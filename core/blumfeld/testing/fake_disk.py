@@ -10,7 +10,18 @@ import msgspec
 from blumfeld.testing.fake_inodes import Tree, os_error
 
 _CHANGES = frozenset(
-    {"pwritev", "fdatasync", "truncate", "create", "make_dirs", "rename", "unlink", "remove_tree", "sync_dir"}
+    {
+        "pwritev",
+        "fdatasync",
+        "truncate",
+        "reserve",
+        "create",
+        "make_dirs",
+        "rename",
+        "unlink",
+        "remove_tree",
+        "sync_dir",
+    }
     | {"write_atomically", "set_modified_ms", "lock"}
 )
 """What a file system that is mounted read-only refuses."""

@@ -153,6 +153,10 @@ class FakeFile:
         self._node.truncate(size)
         self._node.modified_ms = self._files.now_ms()
 
+    def reserve(self, size: int) -> None:
+        """Space is counted when it is written to; here only what fails is simulated."""
+        self._step("reserve")
+
     def size(self) -> int:
         """Bytes."""
         self._step("size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -11,11 +12,15 @@ from blumfeld.spi.storage import LogDirInfo
 from blumfeld_storage_local.directories.new_logs import NewLogs
 from blumfeld_storage_local.logs.cold_reads import ColdReads
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
-from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
+from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
 
 SPACE_KEPT_MS = 1000
 """For so long the size of the file system counts as known."""
+
+
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
+"""What file systems answer that have no way to reserve space."""
 
 
 class LogDirectory:
@@ -52,6 +57,8 @@ class LogDirectory:
         self.new_logs = NewLogs(runtime, path, self.fail)
         """Logs whose topic id is written and not yet synced."""
         self._tell_failed = failed
+        self._not_reserved: set[int | None] = set()
+        """Errors of reserving space that were logged."""
         self._space = (-1, -1)
         self._space_until_ms = 0.0
         self._removals: dict[int, Timer] = {}
@@ -64,6 +71,14 @@ class LogDirectory:
             tell = self._tell_failed
             if tell is not None:
                 self.runtime.call_later(0, lambda: tell(self, error))
+
+    def not_reserved(self, error: OSError) -> None:
+        """A log goes on without the space that ``preallocate`` asked for. Logged once for each kind of error."""
+        if error.errno not in _CANNOT_RESERVE and not can_be_undone(error):
+            self.fail(error)
+        elif error.errno not in self._not_reserved:
+            self._not_reserved.add(error.errno)
+            self.events.warning("no space reserved for a segment", log=error.filename, error=error.strerror)
 
     def stay_offline(self, error: OSError) -> None:
         """It could not be taken at the start."""

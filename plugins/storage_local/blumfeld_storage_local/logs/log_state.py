@@ -134,7 +134,14 @@ class LogState:
 
     def _open_writer(self) -> SegmentWriter:
         now_ms = self._runtime.now_ms()
-        return SegmentWriter(self._segments.active, self.config, self._jitter_ms(), now_ms, self._home.fail)
+        active, fail = self._segments.active, self._home.fail
+        writer = SegmentWriter(active, self.config, self._jitter_ms(), now_ms, fail)
+        if self.config.preallocate:
+            try:
+                writer.reserve()
+            except OSError as error:
+                self._home.not_reserved(error)
+        return writer
 
     def _jitter_ms(self) -> int:
         jitter_ms = self.config.segment_jitter_ms

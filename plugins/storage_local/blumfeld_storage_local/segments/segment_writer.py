@@ -50,6 +50,7 @@ class SegmentWriter:
         "_limits",
         "_offset_max",
         "_recent",
+        "_reserved",
         "_roll_at_ms",
         "_saved_offsets",
         "_saved_times",
@@ -68,6 +69,7 @@ class SegmentWriter:
     ) -> None:
         self.segment = segment
         self._failed = failed
+        self._reserved = False
         self._index_saved = segment.size != 0
         self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self._first_timestamp_ms = NO_TIMESTAMP
@@ -271,8 +273,16 @@ class SegmentWriter:
         self._saved_offsets, self._saved_times = offsets, times
         self._index_saved = True
 
+    def reserve(self) -> None:
+        """Reserve the space of a whole segment (``preallocate``); :meth:`seal` gives back what was not needed."""
+        self.segment.file().reserve(self._limits.segment_bytes)
+        self._reserved = True
+
     def seal(self) -> None:
         """The segment rolls, or is closed: its index files are complete. May be called twice."""
+        if self._reserved:
+            self.segment.file().truncate(self.segment.size)
+            self._reserved = False
         self.indexer.seal()
         self.save()
 
