@@ -11,9 +11,9 @@ import pytest
 from blumfeld.testing.bad_input import __main__ as program
 from blumfeld.testing.bad_input import start_up
 from blumfeld.testing.bad_input.__main__ import wire_cases
-from blumfeld.testing.bad_input.case import CLOSED, Case
+from blumfeld.testing.bad_input.case import Case
 from blumfeld.testing.bad_input.run_cases import run_cases
-from blumfeld.testing.bad_input.target import Target
+from blumfeld.testing.bad_input.target import CLOSED, Target
 from blumfeld.testing.embedded import EmbeddedBroker
 
 RIGHT = Case("all is well", "NONE", lambda target: target.metadata(target.topic))

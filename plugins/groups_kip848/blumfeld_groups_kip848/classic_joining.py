@@ -6,8 +6,6 @@ at once, with no leader: nobody is to assign.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 from msgspec.structs import replace
 
@@ -21,9 +19,7 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, GroupState, Member
 from blumfeld_groups_kip848.joining import check_size, joining_member, known_member
 from blumfeld_groups_kip848.member_bytes import PROTOCOL_TYPE, by_topic_id, subscription_of
-
-if TYPE_CHECKING:
-    from blumfeld_groups_kip848.shard import ConsumerGroups
+from blumfeld_groups_kip848.steps import GroupSteps
 
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 DISABLED = "disabled"
@@ -34,11 +30,11 @@ class ClassicJoining:
     """One JoinGroup on its way through the rules."""
 
     def __init__(
-        self, shard: ConsumerGroups, request: JoinGroupRequest, context: RequestContext, edit: Edit
+        self, steps: GroupSteps, request: JoinGroupRequest, context: RequestContext, edit: Edit
     ) -> None:
         self.stays = True
         """Whether the group is one of ours still; else this member was what it needed to be a classic one."""
-        self._shard = shard
+        self._steps = steps
         self._request = request
         self._context = context
         self._edit = edit
@@ -54,7 +50,7 @@ class ClassicJoining:
 
         :raises BrokerError: as JoinGroup of the classic type for a group that there isn't; ours stays then
         """
-        classic = self._shard.surroundings.shard_of("classic")
+        classic = self._steps.surroundings.shard_of("classic")
         if classic is None:  # then nobody asks
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         joined = classic.command(self._request, self._context, self._edit.now_ms)
@@ -69,11 +65,11 @@ class ClassicJoining:
         :raises BrokerError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
             UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
         """
-        request, edit, shard = self._request, self._edit, self._shard
+        request, edit, steps = self._request, self._edit, self._steps
         self._check_session_timeout()
-        check_size(edit.group, request.member_id, shard.settings.size_max)
+        check_size(edit.group, request.member_id, steps.settings.size_max)
         self._check_protocols()
-        member_id = request.member_id or shard.surroundings.new_member_id(
+        member_id = request.member_id or steps.surroundings.new_member_id(
             self._context.client_id or "consumer"
         )
         dynamic = request.group_instance_id is None
@@ -92,12 +88,12 @@ class ClassicJoining:
         else:
             member = joining_member(edit, member_id, request.group_instance_id, classic=True)
         changed = self._describe(member, subscription)
-        shard.refresh(edit, changed)
-        owned = by_topic_id(subscription.owned_partitions, shard.image())
-        now = shard.reconcile(edit, member_id, owned, subscription_changed=changed)
+        steps.refresh(edit, changed)
+        owned = by_topic_id(subscription.owned_partitions, steps.image())
+        now = steps.reconcile(edit, member_id, owned, subscription_changed=changed)
         self._maybe_downgrade(was_known)
         if self.stays:
-            shard.start_session(edit, now)
+            steps.start_session(edit, now)
         return JoinGroupResponse(
             generation_id=now.epoch,
             protocol_type=PROTOCOL_TYPE,
@@ -106,7 +102,7 @@ class ClassicJoining:
         )
 
     def _check_session_timeout(self) -> None:
-        settings = self._shard.settings
+        settings = self._steps.settings
         low, high = settings.classic_session_timeout_ms_min, settings.classic_session_timeout_ms_max
         if not low <= self._request.session_timeout_ms <= high:
             raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -115,7 +111,7 @@ class ClassicJoining:
         """Its protocols must suit those of the classic members that are here."""
         request = self._request
         fits = (
-            self._shard.settings.migration_policy != DISABLED
+            self._steps.settings.migration_policy != DISABLED
             and request.protocol_type == PROTOCOL_TYPE
             and _is_supported(self._edit.group, {protocol.name for protocol in request.protocols})
         )
@@ -157,14 +153,14 @@ class ClassicJoining:
         """A static member that came in the place of the last one of the other protocol makes the group a classic one.
         Where everyone has what he is to have nothing moves, and nobody need join again.
         """
-        shard, edit = self._shard, self._edit
-        settings, classic = shard.settings, shard.surroundings.shard_of("classic")
+        steps, edit = self._steps, self._edit
+        settings, classic = steps.settings, steps.surroundings.shard_of("classic")
         if not took_a_place or classic is None:
             return
         if downgrade.may_convert(edit.group, (), settings.migration_policy, settings.classic_size_max):
-            shard.stop_timers(edit)
+            steps.stop_timers(edit)
             settled = edit.group.state is GroupState.STABLE
-            downgrade.convert(edit, classic, shard.image(), rebalances=not settled)
+            downgrade.convert(edit, classic, steps.image(), rebalances=not settled)
             self.stays = False
 
 

@@ -7,7 +7,7 @@ it owns, and gets by SyncGroup what it may have by then. Nothing waits: each req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -29,9 +29,7 @@ from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, Member, M
 from blumfeld_groups_kip848.joining import known_member, unknown_member
 from blumfeld_groups_kip848.leaving import fence
 from blumfeld_groups_kip848.member_bytes import PROTOCOL_TYPE, assignment_bytes, version_of
-
-if TYPE_CHECKING:
-    from blumfeld_groups_kip848.shard import ConsumerGroups
+from blumfeld_groups_kip848.steps import GroupSteps
 
 BATCH_LEAVE_SINCE_VERSION = 3
 PROTOCOL_SINCE_VERSION = 5
@@ -59,8 +57,8 @@ class SyncExpired(msgspec.Struct, frozen=True):
 class ClassicMembers:
     """The guest APIs of a shard's groups, and the timers that only classic members have."""
 
-    def __init__(self, shard: ConsumerGroups) -> None:
-        self._shard = shard
+    def __init__(self, steps: GroupSteps) -> None:
+        self._steps = steps
         self._awaited: dict[tuple[str, str], int] = {}
         """Volatile: (group id, member id) → epoch of those who were told to join again, since which a timer runs."""
 
@@ -72,7 +70,7 @@ class ClassicMembers:
 
         :raises BrokerError: the request's error
         """
-        group = self._shard.groups.get(request.group_id)
+        group = self._steps.groups.get(request.group_id)
         if isinstance(request, JoinExpired | SyncExpired):
             return self._expired(request, group, now_ms)
         if group is None:
@@ -92,7 +90,7 @@ class ClassicMembers:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
     def _join(self, request: JoinGroupRequest, context: RequestContext, edit: Edit) -> Decision:
-        joining = ClassicJoining(self._shard, request, context, edit)
+        joining = ClassicJoining(self._steps, request, context, edit)
         if not edit.group.members:
             return joining.replace_group()
         response = joining.decide()
@@ -114,7 +112,7 @@ class ClassicMembers:
         asked = ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol))
         if any(given not in (None, ours) for given, ours in asked):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._shard.start_session(edit, member)
+        self._steps.start_session(edit, member)
         if member.epoch < edit.group.target_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(edit, member)
             return edit.decision(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -123,14 +121,14 @@ class ClassicMembers:
             SyncGroupResponse(
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=protocol,
-                assignment=assignment_bytes(member.assigned, version_of(metadata) or 0, self._shard.image()),
+                assignment=assignment_bytes(member.assigned, version_of(metadata) or 0, self._steps.image()),
             )
         )
 
     def _heartbeat(self, request: HeartbeatRequest, edit: Edit) -> Decision:
         member, _ = _member(edit.group, request)
-        self._shard.start_session(edit, member)
-        self._shard.refresh(edit, False)  # there may be nobody else who would
+        self._steps.start_session(edit, member)
+        self._steps.refresh(edit, False)  # there may be nobody else who would
         code = ErrorCode.NONE
         if must_join(edit.group, edit.group.members[member.member_id]):
             self._await_join(edit, member)
@@ -161,7 +159,7 @@ class ClassicMembers:
                 )
             )
         if left:  # one rebalance, however many leave
-            fence(edit, list(left), self._shard)
+            fence(edit, list(left), self._steps)
         if not batch:
             return edit.decision(LeaveGroupResponse(error_code=answers[0].error_code))
         return edit.decision(LeaveGroupResponse(members=answers))
@@ -178,7 +176,7 @@ class ClassicMembers:
         if group is None or member is None or member.classic is None or member.epoch != expired.epoch:
             return Decision()
         edit = Edit(group, now_ms)
-        fence(edit, [member.member_id], self._shard)
+        fence(edit, [member.member_id], self._steps)
         return edit.decision()
 
 

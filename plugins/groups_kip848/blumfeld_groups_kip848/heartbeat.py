@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from blumfeld.spi.context import RequestContext
@@ -22,14 +20,12 @@ from blumfeld_groups_kip848.joining import check_epoch, check_size, joining_memb
 from blumfeld_groups_kip848.leaving import fence, leave_for_a_while
 from blumfeld_groups_kip848.reconciliation import Reported
 from blumfeld_groups_kip848.requests import MEMBER_ID_SINCE_VERSION, check_request
+from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.upgrade import take_over
-
-if TYPE_CHECKING:
-    from blumfeld_groups_kip848.shard import ConsumerGroups
 
 
 def heartbeat(
-    shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
+    steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Decision:
     """Decide on one.
 
@@ -37,14 +33,14 @@ def heartbeat(
         UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
         TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
     """
-    check_request(request, context, shard.settings.assignors)
+    check_request(request, context, steps.settings.assignors)
     if request.member_epoch < 0:
-        return _leave(shard, request, now_ms)
-    edit = _edit(shard, request, now_ms)
+        return _leave(steps, request, now_ms)
+    edit = _edit(steps, request, now_ms)
     member_id = request.member_id
     if not member_id and context.api_version < MEMBER_ID_SINCE_VERSION:
-        member_id = shard.surroundings.new_member_id(context.client_id)
-    check_size(edit.group, member_id, shard.settings.size_max)
+        member_id = steps.surroundings.new_member_id(context.client_id)
+    check_size(edit.group, member_id, steps.settings.size_max)
     owned = reported(request)
     if request.member_epoch == 0:
         member = joining_member(edit, member_id, request.instance_id)
@@ -52,9 +48,9 @@ def heartbeat(
         member = known_member(edit.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     subscribed = _describe(edit, member, request, context)
-    shard.refresh(edit, subscribed or edit.unsettled)
-    now = shard.reconcile(edit, member_id, owned, subscription_changed=subscribed)
-    shard.start_session(edit, now)
+    steps.refresh(edit, subscribed or edit.unsettled)
+    now = steps.reconcile(edit, member_id, owned, subscription_changed=subscribed)
+    steps.start_session(edit, now)
     full = request.member_epoch == 0 or (
         owned is not None
         and request.rebalance_timeout_ms != -1
@@ -64,45 +60,45 @@ def heartbeat(
         ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=now.epoch,
-            heartbeat_interval_ms=shard.settings.heartbeat_interval_ms(edit.group_id),
+            heartbeat_interval_ms=steps.settings.heartbeat_interval_ms(edit.group_id),
             assignment=assignment_of(now) if full or _differ(member, now) else None,
         )
     )
 
 
-def _edit(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Edit:
+def _edit(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Edit:
     """Of the group that there is, or a fresh one, made of another type's where there is such a group."""
     group_id = request.group_id
-    group = shard.groups.get(group_id)
+    group = steps.groups.get(group_id)
     if group is not None:
         return Edit(group, now_ms)
     if request.member_epoch != 0:
-        raise _no_group(shard, group_id, "Consumer group")
+        raise _no_group(steps, group_id, "Consumer group")
     edit = Edit(ConsumerGroup(group_id), now_ms)
-    other = shard.surroundings.owner(group_id)
+    other = steps.surroundings.owner(group_id)
     if other is not None:
-        settings = shard.settings
-        take_over(edit, other, settings.migration_policy, settings.size_max, shard.image())
-        shard.start_sessions(edit)
+        settings = steps.settings
+        take_over(edit, other, settings.migration_policy, settings.size_max, steps.image())
+        steps.start_sessions(edit)
     return edit
 
 
-def _no_group(shard: ConsumerGroups, group_id: str, called: str = "Group") -> BrokerError:
-    other = shard.surroundings.owner(group_id) is not None
+def _no_group(steps: GroupSteps, group_id: str, called: str = "Group") -> BrokerError:
+    other = steps.surroundings.owner(group_id) is not None
     text = f"Group {group_id} is not a consumer group." if other else f"{called} {group_id} not found."
     return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _leave(shard: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Decision:
-    group = shard.groups.get(request.group_id)
+def _leave(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Decision:
+    group = steps.groups.get(request.group_id)
     if group is None:
-        raise _no_group(shard, request.group_id)
+        raise _no_group(steps, request.group_id)
     member = known_member(group, request.member_id, request.instance_id)
     edit = Edit(group, now_ms)
     if request.instance_id is not None and request.member_epoch == LEFT_FOR_A_WHILE:
         leave_for_a_while(edit, member)
     else:
-        fence(edit, [member.member_id], shard)
+        fence(edit, [member.member_id], steps)
     return edit.decision(
         ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     )

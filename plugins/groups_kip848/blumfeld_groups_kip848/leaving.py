@@ -5,17 +5,14 @@ give up.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import attrs
 
 from blumfeld_groups_kip848 import downgrade, subscriptions
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, Member
+from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.timers import stop_all
-
-if TYPE_CHECKING:
-    from blumfeld_groups_kip848.shard import ConsumerGroups
 
 
 def leave_for_a_while(edit: Edit, member: Member) -> None:
@@ -23,29 +20,29 @@ def leave_for_a_while(edit: Edit, member: Member) -> None:
     edit.put_assignment(attrs.evolve(member, epoch=LEFT_FOR_A_WHILE, revoking={}))
 
 
-def fence(edit: Edit, member_ids: Collection[str], shard: ConsumerGroups) -> None:
+def fence(edit: Edit, member_ids: Collection[str], steps: GroupSteps) -> None:
     """End these memberships; what they held is free. The group becomes a classic one where none but classic members
     stay and it may; else its epoch goes up, and a target follows with
     the next heartbeat. Nothing may be written after it.
     """
-    settings = shard.settings
+    settings = steps.settings
     for member_id in member_ids:
         stop_all(edit, member_id)
-    classic = shard.surroundings.shard_of("classic")
+    classic = steps.surroundings.shard_of("classic")
     if classic is not None and downgrade.may_convert(
         edit.group, member_ids, settings.migration_policy, settings.classic_size_max
     ):
-        shard.stop_timers(edit)
-        downgrade.convert(edit, classic, shard.image(), member_ids)
+        steps.stop_timers(edit)
+        downgrade.convert(edit, classic, steps.image(), member_ids)
         return
     for member_id in member_ids:
         edit.remove_member(member_id)
-    subscriptions.resolve(edit, shard.image(), settings.regex_refresh_interval_ms)
+    subscriptions.resolve(edit, steps.image(), settings.regex_refresh_interval_ms)
     # A member that is restarted comes back in a moment: a target without it would be the last for an interval.
-    bump_epoch(edit, shard)
+    bump_epoch(edit, steps)
 
 
-def bump_epoch(edit: Edit, shard: ConsumerGroups) -> None:
+def bump_epoch(edit: Edit, steps: GroupSteps) -> None:
     """Who is in the group, or what they subscribe to, has changed."""
-    metadata_hash = subscriptions.metadata_hash(edit.group, shard.image(), shard.hashes)
+    metadata_hash = subscriptions.metadata_hash(edit.group, steps.image(), steps.hashes)
     edit.put_epoch(edit.group.epoch + 1, metadata_hash)

@@ -26,24 +26,15 @@ from blumfeld_groups_kip848 import commits, downgrade, subscriptions, upgrade
 from blumfeld_groups_kip848.classic_members import ClassicMembers
 from blumfeld_groups_kip848.describe import DescribeConsumerGroup, described
 from blumfeld_groups_kip848.edit import Edit
-from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, Member, MemberState
+from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, MemberState
 from blumfeld_groups_kip848.heartbeat import heartbeat
 from blumfeld_groups_kip848.leaving import fence
-from blumfeld_groups_kip848.reconciliation import Reported, reconcile
 from blumfeld_groups_kip848.record_types import GROUP_EPOCH
 from blumfeld_groups_kip848.replay import replay
-from blumfeld_groups_kip848.settings import GroupSettings
-from blumfeld_groups_kip848.targets import AssignmentDue, AssignRefused, AssignSlice, Targets
-from blumfeld_groups_kip848.timers import (
-    RebalanceExpired,
-    SessionExpired,
-    start_rebalance,
-    start_session,
-    stop_all,
-)
+from blumfeld_groups_kip848.steps import GroupSteps
+from blumfeld_groups_kip848.targets import AssignmentDue, AssignRefused, AssignSlice
+from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, start_rebalance
 
-NO_TARGET_EPOCH = 1
-"""In which members of a new group are, with nothing, until it has its first target."""
 GROUP_VERSION = "group.version"
 """The feature that allows KIP-848 groups."""
 
@@ -52,14 +43,11 @@ class ConsumerGroups:
     """Every KIP-848 group whose id hashes to this shard's partition."""
 
     def __init__(self, surroundings: Surroundings, assignors: Sequence[ConsumerAssignor]) -> None:
-        self.groups: dict[str, ConsumerGroup] = {}
+        self._steps = GroupSteps(surroundings, assignors)
+        self.groups = self._steps.groups
         self.surroundings = surroundings
-        self.settings = GroupSettings(surroundings.config, surroundings.image)
-        self.targets = Targets(assignors, self.settings, surroundings.image)
-        self.hashes = subscriptions.TopicHashes()
-        self._classic_members = ClassicMembers(self)
-        self._seen: dict[str, tuple[int, int]] = {}
-        """Group id → (its epoch, the image's) at which its topics were as its metadata hash says."""
+        self._targets = self._steps.targets
+        self._classic_members = ClassicMembers(self._steps)
 
     def image(self) -> ClusterImage:
         """The cluster, as of now."""
@@ -71,8 +59,7 @@ class ConsumerGroups:
         """Apply one record; the tombstone of its epoch ends a group. One of a group that isn't here makes it."""
         group = self.groups.get(key.group_id)
         if record_type == GROUP_EPOCH and value is None:
-            self.groups.pop(key.group_id, None)
-            self._seen.pop(key.group_id, None)
+            self._steps.forget(key.group_id)
             return
         if group is None:
             if value is None:
@@ -86,11 +73,11 @@ class ConsumerGroups:
         timers: list[TimerOrder] = []
         for group in self.groups.values():
             edit = Edit(group, now_ms)
-            self.start_sessions(edit)
+            self._steps.start_sessions(edit)
             for member in group.members.values():
                 if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                     start_rebalance(edit, member)
-            self.targets.update_later(edit)
+            self._targets.update_later(edit)
             timers += edit.timers
             records += upgrade.settle(edit, self.surroundings.shard_of("classic"))
         return Decision(records=records, timers=timers)
@@ -107,7 +94,7 @@ class ConsumerGroups:
                 assert context is not None
                 if not self.image().features.get(GROUP_VERSION):
                     raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-                return heartbeat(self, request, context, now_ms)
+                return heartbeat(self._steps, request, context, now_ms)
             case DescribeConsumerGroup():
                 return Decision(reply=self._described(request.group_id))
             case SessionExpired() | RebalanceExpired():
@@ -117,7 +104,7 @@ class ConsumerGroups:
                 if group is None:
                     return Decision()
                 edit = Edit(group, now_ms)
-                self.targets.command(request, edit)
+                self._targets.command(request, edit)
                 return edit.decision()
             case _:
                 return self._classic_members.command(request, context, now_ms)
@@ -130,78 +117,8 @@ class ConsumerGroups:
         if isinstance(expired, RebalanceExpired) and expired.epoch != member.epoch:
             return Decision()
         edit = Edit(group, now_ms)
-        fence(edit, [member.member_id], self)
+        fence(edit, [member.member_id], self._steps)
         return edit.decision()
-
-    # Steps of a decision, for whoever it is of
-
-    def refresh(self, edit: Edit, changed: bool) -> None:
-        """Bring the group's epoch and its target up to date: with its members (``changed``: one of them, or a
-        subscription) and with what is known of the topics that they read.
-        """
-        image = self.image()
-        group = edit.group
-        stamp = (group.epoch, image.features_epoch)
-        stale = changed or group.epoch == 0 or image.features_epoch < 0
-        if stale or group.regexes:
-            refresh_interval_ms = self.settings.regex_refresh_interval_ms
-            changed |= subscriptions.resolve(edit, image, refresh_interval_ms, members_changed=stale)
-        if stale or changed or self._seen.get(group.group_id) != stamp:
-            metadata_hash = subscriptions.metadata_hash(edit.group, image, self.hashes)
-            if changed or group.epoch == 0 or metadata_hash != group.metadata_hash:
-                edit.put_epoch(_next_epoch(group.epoch, changed), metadata_hash)
-            self._seen[group.group_id] = (edit.group.epoch, image.features_epoch)
-        if edit.group.epoch > edit.group.target_epoch:
-            self.targets.update(edit)
-
-    def reconcile(
-        self, edit: Edit, member_id: str, owned: Reported | None, *, subscription_changed: bool = False
-    ) -> Member:
-        """Bring a member a step nearer to its target, and have it watched while it gives up partitions."""
-        group = edit.group
-        member = group.members[member_id]
-        target_epoch = max(group.target_epoch, NO_TARGET_EPOCH)
-        if member.is_reconciled(target_epoch) and not subscription_changed:
-            return member
-        now = reconcile(
-            member,
-            target_epoch,
-            group.targets.get(member_id, {}),
-            owned,
-            group.owners,
-            subscribed=self._subscribed(group, member),
-            subscription_changed=subscription_changed,
-        )
-        if now is member:
-            return member
-        edit.put_assignment(now)
-        if now.classic is None and MemberState.UNREVOKED_PARTITIONS in (member.state, now.state):
-            start_rebalance(edit, now)
-        return edit.group.members[member_id]
-
-    def _subscribed(self, group: ConsumerGroup, member: Member) -> frozenset[bytes]:
-        topics = self.image().topics
-        names = subscriptions.topics_of(group, member)
-        return frozenset(topics[name].topic_id for name in names if name in topics)
-
-    def start_session(self, edit: Edit, member: Member) -> None:
-        """(Re)start the time in which a member must be heard of."""
-        timeout_ms = (
-            self.settings.session_timeout_ms(edit.group_id)
-            if member.classic is None
-            else member.classic.session_timeout_ms
-        )
-        start_session(edit, member.member_id, timeout_ms)
-
-    def start_sessions(self, edit: Edit) -> None:
-        """That of every member."""
-        for member in edit.group.members.values():
-            self.start_session(edit, member)
-
-    def stop_timers(self, edit: Edit) -> None:
-        """Of every member: the group ends here."""
-        for member_id in edit.group.members:
-            stop_all(edit, member_id)
 
     # What others of the shard ask
 
@@ -231,7 +148,7 @@ class ConsumerGroups:
             other = self.surroundings.owner(group_id) is not None
             text = f"Group {group_id} is not a consumer group." if other else f"Group {group_id} not found."
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-        return described(group, self.targets.assignor_of(group), self.image())
+        return described(group, self._targets.assignor_of(group), self.image())
 
     def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
         """May offsets be committed. A commit is no heartbeat.
@@ -267,7 +184,7 @@ class ConsumerGroups:
     def delete(self, group_id: str) -> Decision:
         """Its tombstones, in Kafka's order."""
         edit = Edit(self.groups[group_id], 0)
-        self.stop_timers(edit)
+        self._steps.stop_timers(edit)
         edit.end_group()
         return edit.decision()
 
@@ -283,10 +200,5 @@ class ConsumerGroups:
 
         edit = Edit(ConsumerGroup(group.group_id), now_ms)
         upgrade.convert(edit, group, self.image())
-        self.start_sessions(edit)
+        self._steps.start_sessions(edit)
         return edit.decision()
-
-
-def _next_epoch(epoch: int, changed: bool) -> int:
-    """A new group begins in epoch 1, and its first subscription is its first change."""
-    return epoch + 1 if epoch or not changed else NO_TARGET_EPOCH + 1

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.replication import ReplicaHost
+from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.isr_rules import IsrRules
-
-if TYPE_CHECKING:
-    from blumfeld_replication_isr.replication import IsrReplication
 
 REFUSED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 """The ISR stays as it was; a later check may ask again."""
@@ -28,13 +26,43 @@ WAIT_FOR_IMAGE = (
 RETRY_MS = 1_000
 
 
+class LeaderOwner(Protocol):
+    """What a leader asks of the node: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clock and timers."""
+        ...
+
+    @property
+    def lag_max_ms(self) -> int:
+        """``replica.lag.time.max.ms``."""
+        ...
+
+    def eligible(self, replica_id: int) -> bool:
+        """Whether a broker may be in an ISR now: registered, unfenced, not shutting down."""
+        ...
+
+    def own_epoch(self) -> int:
+        """This node's broker epoch, as registered; -1 before that."""
+        ...
+
+    def submit(self, command: Message) -> Completion[Message]:
+        """Ask the controller."""
+        ...
+
+    def gone(self, leader: IsrLeader) -> None:
+        """The leader has stopped."""
+        ...
+
+
 class IsrLeader:
     """Implements ``LeaderReplica``. ``high_watermark`` is a plain attribute: it is read on every request."""
 
     __slots__ = ("_host", "_owner", "_stopped", "high_watermark", "image", "isr", "rules")
 
     def __init__(
-        self, owner: IsrReplication, host: ReplicaHost, image: PartitionImage, high_watermark: int
+        self, owner: LeaderOwner, host: ReplicaHost, image: PartitionImage, high_watermark: int
     ) -> None:
         self._owner = owner
         self._host = host

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from blumfeld.testing.bad_input.case import CLOSED, Case
-from blumfeld.testing.bad_input.target import Target, good_batch, name_of
+from blumfeld.testing.bad_input.case import Case
+from blumfeld.testing.bad_input.target import CLOSED, Target, good_batch, name_of
 from blumfeld.testing.raw_connection import ConnectionEnded
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec, compress

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from blumfeld.testing.bad_input.target import Target
-
-CLOSED = "closed"
-"""The broker hung up without an answer."""
+from blumfeld.testing.bad_input.target import Target
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import random
 import struct
 from collections.abc import Sequence
 
-from blumfeld.testing.bad_input.case import CLOSED, Case
-from blumfeld.testing.bad_input.target import Target, name_of
+from blumfeld.testing.bad_input.case import Case
+from blumfeld.testing.bad_input.target import CLOSED, Target, name_of
 from blumfeld.testing.raw_connection import ConnectionEnded
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.headers import put_request_header

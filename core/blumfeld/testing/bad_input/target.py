@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TypeVar, cast
 
-from blumfeld.testing.bad_input.case import CLOSED
 from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.errors import ErrorCode
@@ -31,6 +30,8 @@ from blumfeld.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
 
+CLOSED = "closed"
+"""The broker hung up without an answer."""
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 NEW_TOPIC_S = 60.0

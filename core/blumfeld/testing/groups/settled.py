@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from blumfeld.testing.groups.members import Member, Partition
+from blumfeld.testing.groups.node import GroupsNode, ModelCluster
 from blumfeld.testing.groups.oracle import ViolationError
+from blumfeld.testing.groups.wires import Client
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.list_groups import ListGroupsRequest
 
-if TYPE_CHECKING:
-    from blumfeld.testing.groups.simulation import Simulation
+
+class Settling(Protocol):
+    """What is looked at of a simulation: :class:`blumfeld.testing.groups.simulation.Simulation`."""
+
+    @property
+    def clients(self) -> Sequence[Client]:
+        """All of them, with and without a member."""
+        ...
+
+    @property
+    def cluster(self) -> ModelCluster:
+        """The topics that there are."""
+        ...
+
+    @property
+    def node(self) -> GroupsNode:
+        """The coordinator."""
+        ...
+
+    @property
+    def by_regex(self) -> bool:
+        """Members subscribe by a regular expression."""
+        ...
+
+    @property
+    def deals_evenly(self) -> bool:
+        """The group's assignor promises loads that differ by one at most."""
+        ...
 
 
 class Settled:
     """Looks at the members of a simulation, and at what the coordinator says of them."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Settling) -> None:
         self._simulation = simulation
 
     def _members(self) -> dict[str, Member]:
