@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
@@ -81,6 +83,7 @@ def count_of(
         messages=messages,
         with_rows=messages,
         rows=dict(rows),
+        rows_crc=zlib.crc32(np.arange(start, end, dtype="<i8").tobytes()),
         decoders={"raw": DecoderCount(read=messages - quarantined, quarantined=quarantined)},
     )
 

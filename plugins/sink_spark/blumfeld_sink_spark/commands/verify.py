@@ -6,21 +6,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from blumfeld_sink_spark.commands import options
 from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.shown import accounted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import RecordBatch
+
     from blumfeld_sink_spark.ledger.verify import Found
+    from blumfeld_sink_spark.records import OffsetRange
+    from blumfeld_sink_spark.tally import Skips
+
+
+NOT_SHOWN = 3
+"""Exit status where nothing is wrong, and not every offset is accounted for."""
 
 
 @edge
 def command(
     root: Annotated[str, typer.Option(help="Where the archive lies: a folder or s3://….")] = "archive",
-    deep: Annotated[bool, typer.Option("--deep", help="Read every file: hashes, rows, lineage.")] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Read every file: hashes, rows, lineage, each message that had a row."),
+    ] = False,
     bootstrap: Annotated[str, typer.Option(help="Compare with the offsets of these brokers as well.")] = "",
+    against: Annotated[
+        str, typer.Option(help="Read the topics again from these brokers, and compare messages and CRCs.")
+    ] = "",
+    config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Check that no offset is missing or archived twice, and that every file is what its commit says. A line for each
-    problem; exits with 1 if there is one.
+    """Check that every offset is accounted for, once, and that every file is what its commit says. A line for each
+    problem.
+
+    Exits with 0 if all of it is shown, with 1 if something is wrong, with 3 if nothing is wrong and not all of it can
+    be shown: batches of older versions, offsets that a reader passed without a reason.
     """
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.store import open_store
@@ -30,12 +52,49 @@ def command(
     if not found.records and not found.problems:
         raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
     remarks = _compare(found, bootstrap) if bootstrap else []
+    remarks += _read_again(found, against, config) if against else []
     if as_json:
         _print_json(found, remarks)
     else:
         _print(found, remarks, deep)
-    if found.problems:
-        raise typer.Exit(1)
+    if not found.whole:
+        raise typer.Exit(1 if found.problems else NOT_SHOWN)
+
+
+def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
+    """Adds what is a problem to ``found``, and takes away what the topic explains; returns the rest."""
+    import msgspec
+
+    from blumfeld_sink_spark import settings
+    from blumfeld_sink_spark.errors import ArchiveError, AwayError
+    from blumfeld_sink_spark.ledger.again import compare
+    from blumfeld_sink_spark.spark.client import Topics
+    from blumfeld_sink_spark.spark.fetch import read_range
+
+    names = sorted({topic for topic, _ in found.covered})
+    given = settings.load(config, {"bootstrap": bootstrap, "topics": names, "topic_pattern": ""})
+    earliest: dict[tuple[str, int], int] = {}
+    latest: dict[tuple[str, int], int] = {}
+    for name in names:
+        topics = Topics(msgspec.structs.replace(given, topics=(name,)))
+        try:
+            places = topics.places()
+        except AwayError:
+            raise
+        except ArchiveError:  # it isn't there any more
+            continue
+        earliest |= topics.earliest(places)
+        latest |= topics.latest(places)
+
+    def read(taken: OffsetRange, isolation: str, skips: Skips) -> Iterator[RecordBatch]:
+        return read_range(msgspec.structs.replace(given, isolation=isolation), taken, skips)
+
+    compared = compare(found.ranges, earliest, latest, read)
+    found.problems += compared.problems
+    for taken in compared.explained:
+        found.unexplained.pop(taken, None)
+    same = f"read again: {compared.same:,} of {compared.ranges:,} ranges are the same in the topics, message by message"
+    return [*compared.remarks, same]
 
 
 def _compare(found: Found, bootstrap: str) -> list[str]:
@@ -55,28 +114,55 @@ def _compare(found: Found, bootstrap: str) -> list[str]:
 def _print(found: Found, remarks: list[str], deep: bool) -> None:
     for (topic, partition), (first, last) in found.covered.items():
         typer.echo(f"{topic}-{partition}: {first}..{last}")
-    for line in remarks:
+    for line in (*_accounted(found), *remarks, *found.unexplained.values(), *found.uncounted):
         typer.echo(line)
     for problem in found.problems:
         typer.echo(problem, err=True)
     read = "every file read" if deep else "files looked at by size"
     typer.echo(
-        f"{'not whole' if found.problems else 'whole'}: {found.records:,} commits, {found.files:,} files, "
+        f"{_verdict(found)}: {found.records:,} commits, {found.files:,} files, "
         f"{found.rows:,} rows, {found.bytes / 1e6:,.2f} MB, {read}; {len(found.problems)} problem(s)"
     )
+
+
+def _verdict(found: Found) -> str:
+    if found.problems:
+        return "not whole"
+    if found.uncounted:
+        return "not counted"
+    return "not explained" if found.unexplained else "whole"
+
+
+def _accounted(found: Found) -> list[str]:
+    """What became of the offsets."""
+    if not found.offsets:
+        return []
+    messages = found.offsets - sum(found.sums.skipped.values())
+    return [
+        f"{found.offsets:,} offsets counted: {messages:,} messages, of which {found.with_rows:,} have rows "
+        f"({found.sums.quarantined:,} rejections in quarantine)",
+        *accounted(found.sums.skipped, found.sums.passed_over),
+    ]
 
 
 def _print_json(found: Found, remarks: list[str]) -> None:
     import msgspec
 
     document = {
-        "whole": not found.problems,
+        "whole": found.whole,
+        "verdict": _verdict(found),
         "problems": found.problems,
         "remarks": remarks,
+        "not_counted": found.uncounted,
+        "not_explained": list(found.unexplained.values()),
         "commits": found.records,
         "files": found.files,
         "rows": found.rows,
         "bytes": found.bytes,
+        "offsets": found.offsets,
+        "with_rows": found.with_rows,
+        "skipped": found.sums.skipped,
+        "passed_over": found.sums.passed_over,
         "partitions": [
             {"topic": topic, "partition": partition, "first": first, "last": last}
             for (topic, partition), (first, last) in found.covered.items()

@@ -9,19 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.ledger.presence import Presence
 from blumfeld_sink_spark.ledger.rules import Partition
 from blumfeld_sink_spark.ledger.store import ArchiveStore
-from blumfeld_sink_spark.records import FileEntry, OffsetRange
+from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount
 
 LINEAGE = ["k_partition", "k_offset"]
 
 
 def problems(
-    store: ArchiveStore, entries: Sequence[FileEntry], ranges: Mapping[Partition, list[OffsetRange]]
+    store: ArchiveStore,
+    entries: Sequence[FileEntry],
+    ranges: Mapping[Partition, list[OffsetRange]],
+    counts: Sequence[RangeCount] = (),
 ) -> Iterator[str]:
     """A line for each thing wrong: other bytes, other rows, lineage outside of what was archived, a message whose rows
-    lie in two files of one table, date and symbol.
+    lie in two files of one table, date and symbol, a message that had rows when it was committed and has none.
     """
+    presence = Presence(counts)
     folders: dict[tuple[str, str, str, str], list[FileEntry]] = {}
     for entry in entries:
         folders.setdefault((entry.table, entry.date, entry.symbol, entry.topic), []).append(entry)
@@ -42,9 +47,12 @@ def problems(
             if not entry.topic:  # gaps: their lineage points at messages that are archived elsewhere too
                 continue
             messages = _messages(rows)
+            for partition in np.unique(messages[:, 0]).tolist():
+                presence.saw(entry.topic, partition, messages[messages[:, 0] == partition, 1])
             yield from _outside(entry, messages, ranges)
             yield from _twice(entry, messages, seen)
             seen.append((entry.path, messages))
+    yield from presence.problems()
 
 
 def _messages(rows: pa.Table) -> np.ndarray:

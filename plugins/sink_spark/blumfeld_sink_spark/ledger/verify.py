@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from blumfeld_sink_spark.accounting import EXPLAINED, HIDDEN, offsets
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.pending import INTENT, pending
 from blumfeld_sink_spark.ledger import intents, lease, rules
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
 from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.ledger.sums import Sums
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
 
@@ -29,6 +32,21 @@ class Found:
     rows: int = 0
     covered: dict[rules.Partition, tuple[int, int]] = attrs.field(factory=dict)
     """First and last offset (inside) of each partition, by all queries."""
+    sums: Sums = attrs.field(factory=Sums)
+    offsets: int = 0
+    """Width of all ranges that were counted."""
+    with_rows: int = 0
+    """Messages that have a row in some table; ``quarantine`` is one."""
+    uncounted: list[str] = attrs.field(factory=list)
+    """A line for each query with records that don't say what became of their offsets: those of older versions."""
+    unexplained: dict[OffsetRange, str] = attrs.field(factory=dict)
+    """A line for each range with offsets that its reader passed without a reason."""
+    ranges: list[tuple[CommitRecord, OffsetRange]] = attrs.field(factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong and every offset is accounted for."""
+        return not (self.problems or self.uncounted or self.unexplained)
 
 
 def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
@@ -45,6 +63,7 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     found.records = len(records)
     found.problems += rules.problems(records)
     found.covered = _covered(records)
+    _account(records, found)
     live = _live(records, found)
     old, new = _compacting(store, found)
     _files(
@@ -58,7 +77,8 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
         from blumfeld_sink_spark.ledger.deep import problems
 
         there = [entry for entry in live.values() if entry.path in present]
-        found.problems += problems(store, there, _ranges(records))
+        counts = [count for record in records for count in record.counts]
+        found.problems += problems(store, there, _ranges(records), counts)
     return found
 
 
@@ -107,6 +127,64 @@ def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int
             first, last = found.get((one.topic, one.partition), (one.start, one.end - 1))
             found[one.topic, one.partition] = (min(first, one.start), max(last, one.end - 1))
     return dict(sorted(found.items()))
+
+
+def _account(records: Sequence[CommitRecord], found: Found) -> None:
+    """What the records say of their offsets, and what they leave open."""
+    from blumfeld_sink_spark.ledger.counting import unwritten  # brings Arrow
+
+    named = {entry.path: entry for record in records for entry in record.files}
+    without: dict[str, list[CommitRecord]] = {}
+    for record in records:
+        found.sums = found.sums.plus(record)
+        found.ranges += [(record, one) for one in record.ranges]
+        name = f"batch {record.batch} of query {record.query}"
+        if record.counts:
+            found.problems += [f"{name}: {each}" for each in unwritten(record.counts, record.files)]
+        elif record.ranges:
+            without.setdefault(record.query, []).append(record)
+        for count in record.counts:
+            found.offsets += count.end - count.start
+            found.with_rows += count.with_rows
+            if hidden := sum(count.skipped.get(reason, 0) for reason in count.skipped.keys() - EXPLAINED):
+                taken = OffsetRange(count.topic, count.partition, count.start, count.end)
+                found.unexplained[taken] = (
+                    f"{name}: {rules.named(taken)}: {hidden:,} offsets gave no message, and the reader "
+                    f"({record.reader or 'unknown'}) shows no reason: {offsets(count.spans, HIDDEN)}"
+                )
+        found.problems += [f"{name}: {each}" for each in _other_rows(record, named)]
+    found.uncounted += [_left_open(query, of_it) for query, of_it in without.items()]
+
+
+def _left_open(query: str, records: Sequence[CommitRecord]) -> str:
+    width = sum(one.end - one.start for record in records for one in record.ranges)
+    messages = sum(record.messages for record in records)
+    return (
+        f"query {query}: {len(records):,} batches (the first is {records[0].batch}) are not counted: an older version "
+        f"wrote them. They have {width:,} offsets and {messages:,} messages; nothing says what the other "
+        f"{width - messages:,} offsets were, nor which messages gave no row"
+    )
+
+
+def _other_rows(record: CommitRecord, named: Mapping[str, FileEntry]) -> Iterator[str]:
+    """Tables of which a compaction took away another number of rows than it brought."""
+    rows: Counter[str] = Counter()
+    for path in record.removed:
+        if path in named:
+            rows[named[path].table] += named[path].rows
+    if not rows:
+        return
+    rows.subtract({table: count for table, count in _rows_of(record).items() if table in rows})
+    for table, left in sorted(rows.items()):
+        if left:
+            yield f"it takes away {abs(left):,} rows of {table} {'more' if left > 0 else 'fewer'} than it brings"
+
+
+def _rows_of(record: CommitRecord) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for entry in record.files:
+        found[entry.table] += entry.rows
+    return found
 
 
 def _live(records: Sequence[CommitRecord], found: Found) -> dict[str, FileEntry]:

@@ -15,7 +15,7 @@ from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.status import status
 from blumfeld_sink_spark.ledger.store import ArchiveStore
-from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
 
 from .ledger_tools import Crash, FailingStore, Work, opened, record_of
 
@@ -60,6 +60,24 @@ def test_it_is_shown(store: ArchiveStore) -> None:
     for part in ("feed-1", "1,234", "ticks-1", "0..29", "trades", "50 messages of 0.00 MB"):
         assert part in said, part
     assert msgspec.json.decode(run(store, "--json"))["lag"] == {"ticks": {"ticks": {"0": 1234, "1": 0}}}
+
+
+def test_what_was_passed_over_or_skipped_is_shown_by_kind(store: ArchiveStore) -> None:
+    count = RangeCount(
+        topic="ticks", partition=0, start=20, end=30, messages=8, with_rows=5, skipped={"control": 2},
+        decoders={"binance-usdm": DecoderCount(read=5, quarantined=0, passed_over={"kline": 1, "markPriceUpdate": 2})},
+        spans=(Span(20, 22, "control"), Span(22, 25, "no_row")),
+    )  # fmt: skip
+    taken = OffsetRange("ticks", 0, 20, 30)
+    Ledger(store).load().append(record_of("feed-1", 2, taken, counts=(count,), messages=8))
+    Ledger(store).load().append(record_of("older", 0, OffsetRange("ticks", 9, 0, 5)))
+    said = run(store)
+    assert "offsets without a message: 2 control" in said
+    assert "passed over by binance-usdm: 2 markPriceUpdate, 1 kline" in said
+    assert "1 batches of an older version don't count what they passed over or skipped" in said
+    found = status(store, 0)
+    assert found.passed_over == {"binance-usdm": {"kline": 1, "markPriceUpdate": 2}}
+    assert (found.skipped, found.uncounted) == ({"control": 2}, 1)
 
 
 def test_who_writes_and_what_was_begun_is_shown(store: ArchiveStore) -> None:

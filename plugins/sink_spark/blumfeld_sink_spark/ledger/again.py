@@ -1,0 +1,204 @@
+"""A topic read again, where it still exists, and held against what the commits counted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blumfeld_sink_spark import accounting
+from blumfeld_sink_spark.accounting import NO_ROW
+from blumfeld_sink_spark.ledger.rules import Partition, named
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
+from blumfeld_sink_spark.tally import Skips, content_crc
+
+Numbers = npt.NDArray[np.int64]
+Read = Callable[[OffsetRange, str, Skips], Iterator[pa.RecordBatch]]
+"""Reads a range with an ``isolation.level``, and tells of the offsets that give no message."""
+
+CONTENT = ("keys", "values", "offsets, timestamps or sizes")
+"""Of what ``RangeCount.content_crc`` is."""
+
+
+@attrs.frozen
+class Topic:
+    """What a topic has of a range now."""
+
+    offsets: Numbers
+    content_crc: tuple[int, int, int]
+    bytes: int
+    skipped: list[Span]
+
+
+@attrs.define
+class Compared:
+    """What came of it."""
+
+    problems: list[str] = attrs.field(factory=list)
+    remarks: list[str] = attrs.field(factory=list)
+    same: int = 0
+    """Ranges that are the same in the topic, message by message."""
+    ranges: int = 0
+    explained: set[OffsetRange] = attrs.field(factory=set)
+    """Ranges with hidden offsets of which the topic shows now that they hold no message."""
+
+
+def compare(
+    ranges: Sequence[tuple[CommitRecord, OffsetRange]],
+    earliest: Mapping[Partition, int],
+    latest: Mapping[Partition, int],
+    read: Read,
+) -> Compared:
+    """Reads each range again that the topic still has."""
+    found = Compared()
+    old: dict[tuple[str, int], list[tuple[CommitRecord, Topic]]] = {}
+    for record, taken in ranges:
+        found.ranges += 1
+        where = (taken.topic, taken.partition)
+        first, end = earliest.get(where, 0), latest.get(where, -1)
+        if end < taken.end or first > taken.start:
+            found.remarks.append(f"{named(taken)}: can't be compared: {_why(first, end)}")
+            continue
+        there = _read(taken, record.isolation or "read_committed", read)
+        count = next((one for one in record.counts if _range(one) == taken), None)
+        if count is None:
+            old.setdefault((record.query, record.batch), []).append((record, there))
+            continue
+        problems, remarks = of_range(count, there)
+        found.problems += problems
+        found.remarks += remarks
+        found.same += not problems and not remarks
+        if not problems:
+            found.explained.add(taken)
+    for batch in old.values():
+        _compare_old(batch, found)
+    return found
+
+
+def _why(first: int, end: int) -> str:
+    return "the topic isn't there" if end < 0 else f"the topic has {first}..{end} now"
+
+
+def _range(count: RangeCount) -> OffsetRange:
+    return OffsetRange(count.topic, count.partition, count.start, count.end)
+
+
+def _read(taken: OffsetRange, isolation: str, read: Read) -> Topic:
+    skips, crc, size = Skips(), (0, 0, 0), 0
+    parts = [np.zeros(0, np.int64)]
+    for batch in read(taken, isolation, skips):
+        parts.append(batch.column("offset").to_numpy())
+        crc = content_crc(batch, crc)
+        size += sum(_bytes(batch.column(name)) for name in ("key", "value"))
+    return Topic(np.concatenate(parts), crc, size, skips.within(taken))
+
+
+def _bytes(column: pa.Array) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(pc.binary_length(column)).as_py() or 0
+
+
+def of_range(count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
+    """Problems, and remarks: what the topic lost since it was archived is no fault of the archive."""
+    name = named(_range(count))
+    skipped = [span for span in count.spans if span.reason != NO_ROW]
+    if sum(span.end - span.start for span in skipped) < sum(count.skipped.values()):
+        return _by_number(name, count, there)
+    problems, remarks = [], []
+    for reason, stretches in _unexpected(skipped, there.offsets).items():
+        problems.append(
+            f"{name}: the topic has messages at offsets {_text(stretches)}, and the archive has them as {reason}"
+        )
+    gone = _gone(count, skipped, there.offsets)
+    if gone:
+        lost = sum(end - start for start, end in gone)
+        remarks.append(
+            f"{name}: the topic has no message any more at {lost:,} offsets that are archived ({_text(gone)}); the "
+            "content of the others wasn't compared"
+        )
+    elif not problems:
+        problems += _content(name, count, there)
+    if not problems and (hidden := count.skipped.get(accounting.HIDDEN)):
+        remarks.append(f"{name}: its {hidden:,} hidden offsets hold no message: {_reasons(there.skipped)}")
+    return problems, remarks
+
+
+def _by_number(name: str, count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
+    """Of a range with more stretches of skipped offsets than its record names."""
+    if len(there.offsets) > count.messages:
+        return [
+            f"{name}: the topic has {len(there.offsets):,} messages, and {count.messages:,} were archived"
+        ], []
+    if len(there.offsets) < count.messages:
+        return [], [
+            f"{name}: the topic has {len(there.offsets):,} messages now, {count.messages:,} were archived"
+        ]
+    return _content(name, count, there), []
+
+
+def _content(name: str, count: RangeCount, there: Topic) -> list[str]:
+    other = [
+        what
+        for what, one, now in zip(CONTENT, count.content_crc, there.content_crc, strict=True)
+        if one != now
+    ]
+    if not other:
+        return []
+    return [
+        f"{name}: {', '.join(other)} of its messages are others in the topic than when it was archived (CRC-32)"
+    ]
+
+
+def _unexpected(skipped: Sequence[Span], offsets: Numbers) -> dict[str, list[tuple[int, int]]]:
+    """Messages where the archive has none, by its reason."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for span in skipped:
+        first, end = offsets.searchsorted([span.start, span.end]).tolist()
+        if first < end:
+            found.setdefault(span.reason, []).append((int(offsets[first]), int(offsets[end - 1]) + 1))
+    return found
+
+
+def _gone(count: RangeCount, skipped: Sequence[Span], offsets: Numbers) -> list[tuple[int, int]]:
+    """Archived offsets at which the topic has no message."""
+    wanted = np.ones(count.end - count.start, np.bool_)
+    for span in skipped:
+        wanted[span.start - count.start : span.end - count.start] = False
+    wanted[offsets - count.start] = False
+    places = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]]))) + count.start
+    return list(zip(places[::2].tolist(), places[1::2].tolist(), strict=True))
+
+
+def _reasons(spans: Sequence[Span]) -> str:
+    counts: dict[str, int] = {}
+    for span in spans:
+        counts[span.reason] = counts.get(span.reason, 0) + span.end - span.start
+    return ", ".join(f"{number:,} {reason}" for reason, number in sorted(counts.items()))
+
+
+def _compare_old(batch: Sequence[tuple[CommitRecord, Topic]], found: Compared) -> None:
+    """A batch that an older version wrote: its record has the number of messages and their bytes, for all ranges."""
+    record = batch[0][0]
+    name = f"batch {record.batch} of query {record.query}, which isn't counted"
+    if len(batch) < len(record.ranges):
+        found.remarks.append(f"{name}: the topic doesn't have all of it any more")
+        return
+    messages, size = sum(len(there.offsets) for _, there in batch), sum(there.bytes for _, there in batch)
+    if (messages, size) == (record.messages, record.bytes_in):
+        found.remarks.append(f"{name}: the topic has as many messages and bytes ({messages:,}, {size:,})")
+        return
+    line = (
+        f"{name}: {record.messages:,} messages of {record.bytes_in:,} bytes were archived, and the topic has "
+        f"{messages:,} of {size:,}"
+    )
+    (found.problems if messages > record.messages else found.remarks).append(line)
+
+
+def _text(stretches: Sequence[tuple[int, int]], most: int = 5) -> str:
+    said = ", ".join(f"{start}..{end}" for start, end in stretches[:most])
+    more = len(stretches) - most
+    return said + (f" and {more} more stretches" if more > 0 else "")

@@ -1,0 +1,88 @@
+"""Which offsets have a row in the files, held against what the commits counted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from blumfeld_sink_spark.accounting import joined, without
+from blumfeld_sink_spark.records import RangeCount, Span
+
+STRETCHES = 5
+"""How many stretches of offsets a line names."""
+
+
+class Presence:
+    """Offsets with rows, a bit each, of the ranges that were counted."""
+
+    def __init__(self, counts: Sequence[RangeCount]) -> None:
+        self._counts = sorted(counts, key=lambda one: (one.topic, one.partition, one.start))
+        self._bits: dict[int, npt.NDArray[np.uint8]] = {}
+        self._places: dict[tuple[str, int], list[int]] = {}
+        for nth, count in enumerate(self._counts):
+            self._places.setdefault((count.topic, count.partition), []).append(nth)
+
+    def saw(self, topic: str, partition: int, offsets: npt.NDArray[np.int64]) -> None:
+        """These offsets have a row; they grow."""
+        for nth in self._places.get((topic, partition), ()):
+            count = self._counts[nth]
+            first, end = offsets.searchsorted([count.start, count.end]).tolist()
+            if first == end:
+                continue
+            flags = np.zeros(count.end - count.start, np.bool_)
+            flags[offsets[first:end] - count.start] = True
+            packed = np.packbits(flags)
+            self._bits[nth] = self._bits[nth] | packed if nth in self._bits else packed
+
+    def problems(self) -> Iterator[str]:
+        """A line for each range whose rows aren't of the messages that were counted, with the offsets."""
+        for nth, count in enumerate(self._counts):
+            there = self._offsets(nth, count)
+            crc = zlib.crc32(there.astype("<i8", copy=False).tobytes())
+            if (len(there), crc) != (count.with_rows, count.rows_crc):
+                yield _difference(count, there)
+
+    def _offsets(self, nth: int, count: RangeCount) -> npt.NDArray[np.int64]:
+        bits = self._bits.get(nth)
+        if bits is None:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(np.unpackbits(bits, count=count.end - count.start)) + count.start
+
+
+def _difference(count: RangeCount, there: npt.NDArray[np.int64]) -> str:
+    """What rows are missing, and what rows are there that were not counted; exactly, where the record names all offsets
+    without a row.
+    """
+    known = [Span(span.start, span.end, "") for span in count.spans]
+    missing = list(without(count.start, count.end, joined([*_stretches(there), *known])))
+    extra = []
+    for span in known:
+        first, end = there.searchsorted([span.start, span.end]).tolist()
+        extra += [(one.start, one.end) for one in _stretches(there[first:end])]
+    said = (
+        f"{count.topic}-{count.partition} {count.start}..{count.end}: {count.with_rows:,} of its messages had rows "
+        f"when it was committed, {len(there):,} have rows now"
+    )
+    if missing:
+        some = "" if not count.unnamed else f", of which {count.unnamed:,} never had one"
+        said += f"; no row of offsets {_text(missing)}{some}"
+    if extra:
+        said += f"; rows of offsets {_text(extra)}, which had none"
+    return said
+
+
+def _stretches(offsets: npt.NDArray[np.int64]) -> list[Span]:
+    if not len(offsets):
+        return []
+    cuts = np.flatnonzero(np.diff(offsets) > 1)
+    starts, ends = np.append(offsets[:1], offsets[cuts + 1]), np.append(offsets[cuts], offsets[-1:]) + 1
+    return [Span(start, end, "") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _text(stretches: Sequence[tuple[int, int]]) -> str:
+    said = ", ".join(f"{start}..{end}" for start, end in stretches[:STRETCHES])
+    more = sum(end - start for start, end in stretches[STRETCHES:])
+    return said + (f" and {more:,} more" if more else "")

@@ -1,0 +1,199 @@
+"""A topic read again: what differs from the archive is named, what the topic lost since is no fault of the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from typer.testing import CliRunner, Result
+
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.ledger.again import Compared, compare
+from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
+from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.store import open_store
+from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.fetch import read_range
+from blumfeld_sink_spark.spark.task import TaskWork
+from blumfeld_sink_spark.tally import Skips
+from tests.plugins.sink_spark.test_accounting import rows_at, tallied
+
+from .ledger_tools import record_of
+
+pytestmark = pytest.mark.archive
+
+RANGE = OffsetRange("t", 0, 0, 10)
+THERE = ({("t", 0): 0}, {("t", 0): 10})
+
+
+def against(
+    archived: Sequence[int],
+    topic: Sequence[int],
+    skips: Sequence[Span] = (),
+    now: Sequence[Span] = (),
+    values: Sequence[bytes | None] | None = None,
+) -> Compared:
+    """The archive has messages at these offsets, and skipped others; the topic has messages at those."""
+    count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
+    record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
+
+    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
+        assert (taken, isolation) == (RANGE, "read_committed")
+        for span in now:
+            told.add(span.reason, span.start, span.end)
+        yield rows_at(topic, values)
+
+    return compare([(record, RANGE)], *THERE, read)
+
+
+def test_a_range_that_is_the_same_is_the_same() -> None:
+    found = against(range(9), range(9), [Span(9, 10, CONTROL)])
+    assert (found.problems, found.remarks, found.same, found.ranges) == ([], [], 1, 1)
+
+
+@pytest.mark.parametrize("reason", [CONTROL, ABORTED, HIDDEN])
+def test_messages_that_the_archive_says_it_never_got_are_a_problem(reason: str) -> None:
+    found = against([0, 1, 9], range(10), [Span(2, 9, reason)])
+    assert found.problems == [
+        f"t-0 0..10: the topic has messages at offsets 2..9, and the archive has them as {reason}"
+    ]
+    assert found.same == 0
+
+
+def test_other_content_at_the_same_offsets_is_a_problem() -> None:
+    values = [b"v%d" % offset for offset in range(10)]
+    assert against(range(10), range(10), values=values).problems == []
+    assert against(range(10), range(10), values=[*values[:-1], b"w9"]).problems == [
+        "t-0 0..10: values of its messages are others in the topic than when it was archived (CRC-32)"
+    ]
+
+
+def test_what_the_topic_lost_since_is_a_remark() -> None:
+    found = against(range(10), [0, 4, 9])
+    assert found.problems == []
+    assert "no message any more at 7 offsets that are archived (1..4, 5..9)" in found.remarks[0]
+
+
+def test_hidden_offsets_are_explained_by_what_the_topic_shows() -> None:
+    found = against(range(7), range(7), [Span(7, 10, HIDDEN)], [Span(7, 9, ABORTED), Span(9, 10, CONTROL)])
+    assert found.problems == []
+    assert found.remarks == ["t-0 0..10: its 3 hidden offsets hold no message: 2 aborted, 1 control"]
+    assert found.explained == {RANGE}
+
+
+@pytest.mark.parametrize(
+    ("earliest", "latest", "why"),
+    [
+        (5, 10, "the topic has 5..10 now"),
+        (0, 7, "the topic has 0..7 now"),
+        (0, None, "the topic isn't there"),
+    ],
+)
+def test_a_range_that_the_topic_does_not_have_is_not_compared(
+    earliest: int, latest: int | None, why: str
+) -> None:
+    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("is not read")
+
+    ends = {} if latest is None else {("t", 0): latest}
+    found = compare([(record_of("q", 0, RANGE), RANGE)], {("t", 0): earliest}, ends, read)
+    assert found.remarks == [f"t-0 0..10: can't be compared: {why}"]
+
+
+@pytest.mark.parametrize(("messages", "size", "wrong"), [(10, 32, 0), (3, 10, 1), (11, 40, 0)])
+def test_a_batch_that_was_not_counted_is_compared_by_messages_and_bytes(
+    messages: int, size: int, wrong: int
+) -> None:
+    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
+        yield rows_at(range(10))
+
+    record = record_of("q", 0, RANGE, messages=messages, bytes_in=size)
+    found = compare([(record, RANGE)], *THERE, read)
+    assert (len(found.problems), len(found.remarks)) == (wrong, 1 - wrong)
+    assert "which isn't counted" in (found.problems + found.remarks)[0]
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        yield broker.bootstrap_servers
+
+
+def topic_of(bootstrap: str, name: str, root: Path, count: int = 50) -> ArchiveSettings:
+    """A topic with messages, archived as the reader ``direct`` does it, without Spark."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for nth in range(count):
+        producer.produce(name, b"message %d" % nth, key=b"k")
+    assert producer.flush(30) == 0
+    settings = ArchiveSettings(bootstrap=bootstrap, topics=(name,), root=str(root), decoders=("raw",))
+    store = open_store(str(root))
+    for batch, (start, end) in enumerate(((0, 20), (20, count))):
+        wanted, skips, work = OffsetRange(name, 0, start, end), Skips(), TaskWork(settings)
+        for rows in read_range(settings, wanted, skips):
+            work.add(rows)
+        work.tell(wanted, skips)
+        publish(
+            store, Ledger(store), query="q", batch=batch, planned=[wanted], lost=(), results=work.finish(),
+            settings=settings, now_ms=1, seconds=1.0, reader="direct",
+        )  # fmt: skip
+    return settings
+
+
+def run(root: Path, bootstrap: str) -> Result:
+    return CliRunner().invoke(app, ["verify", "--deep", "--root", str(root), "--against", bootstrap])
+
+
+def edit(root: Path, batch: int, change: Callable[[RangeCount], RangeCount], **fields: object) -> None:
+    path = root / record_path("q", batch)
+    record = msgspec.json.decode(path.read_bytes(), type=CommitRecord)
+    counts = tuple(change(count) for count in record.counts)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, counts=counts, **fields)))
+
+
+def test_a_topic_is_read_again(bootstrap: str, tmp_path: Path) -> None:
+    topic_of(bootstrap, "again", tmp_path)
+    done = run(tmp_path, bootstrap)
+    assert done.exit_code == 0, done.output
+    assert "read again: 2 of 2 ranges are the same in the topics, message by message" in done.stdout
+    assert "whole: 2 commits" in done.stdout
+    edit(tmp_path, 1, lambda count: msgspec.structs.replace(count, content_crc=(0, 0, 0)))
+    changed = run(tmp_path, bootstrap)
+    assert changed.exit_code == 1
+    assert (
+        "again-0 20..50: keys, values, offsets, timestamps or sizes of its messages are others"
+        in changed.stderr
+    )
+
+
+def test_a_topic_that_is_gone_or_was_cut_is_said_so(bootstrap: str, tmp_path: Path) -> None:
+    topic_of(bootstrap, "gone", tmp_path)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics(["gone"])["gone"].result(30)
+    done = run(tmp_path, bootstrap)
+    assert done.exit_code == 0, done.output
+    assert "gone-0 0..20: can't be compared: the topic isn't there" in done.stdout
+    assert "read again: 0 of 2 ranges" in done.stdout
+
+
+def test_an_older_archive_stays_uncounted_even_if_its_numbers_fit(bootstrap: str, tmp_path: Path) -> None:
+    topic_of(bootstrap, "older", tmp_path)
+    for batch in range(2):
+        path = tmp_path / record_path("q", batch)
+        record = msgspec.json.decode(path.read_bytes(), type=CommitRecord)
+        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, counts=())))
+    done = run(tmp_path, bootstrap)
+    assert done.exit_code == NOT_SHOWN, done.output
+    assert "which isn't counted: the topic has as many messages and bytes (20," in done.stdout
+    assert "not counted: 2 commits" in done.stdout
