@@ -40,6 +40,7 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/asyncio_runtime.py": "is the runtime",
     "core/blumfeld/kernel/real_files.py": "is the runtime's files",
     "core/blumfeld/kernel/event_log.py": "stamps events for people, and imports structlog off the loop",
+    "core/blumfeld/kernel/machine_memory.py": "asks how much memory there is",
     "core/blumfeld/kernel/metrics_endpoint.py": "an HTTP port of its own",
     "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
     "core/blumfeld/kernel/worker_main.py": "is a process of its own",

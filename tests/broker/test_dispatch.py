@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from blumfeld.broker.dispatch import Dispatcher
 from blumfeld.broker.handlers import TABLE, LazyHandler
+from blumfeld.broker.refusals import Refusals
 from blumfeld.broker.request import ConnectionState
 from blumfeld.kernel.metrics import ApiCounts
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, RequestContext
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -105,6 +109,31 @@ def test_what_cannot_be_answered_closes_the_connection(broker: BrokerHarness, fr
     assert why in broker.connection.closed
     fresh = broker.connect()
     assert not broker.send_frame(broker.frame(asked(), 3), fresh).unanswered, "the broker serves on"
+
+
+def test_a_flood_of_refusals_is_two_lines_for_each_address_and_reason(broker: BrokerHarness) -> None:
+    """The first at once, and how many followed; another reason has lines of its own."""
+    lines: list[dict[str, Any]] = []
+    dispatcher = broker.broker.connection_handler("broker")
+    assert isinstance(dispatcher, Dispatcher)
+    dispatcher._refusals = Refusals(broker.runtime, cast("EventLog", Lines(lines)))
+    for size in (2, 3) * 500:
+        broker.send_frame(bytearray(size), broker.connect())
+        broker.send_frame(bytearray(struct.pack(">hhih", 3, 9, 1, -1)), broker.connect())
+    broker.runtime.advance(INTERVAL_MS)
+    assert len(lines) == 6, "a frame of 2 bytes, one of 3, and a header that is cut off"
+    assert sum(line.get("suppressed", 1) for line in lines) == 2_000
+    assert all(line["peer"] for line in lines)
+
+
+class Lines:
+    """An event log that keeps the values of infos."""
+
+    def __init__(self, lines: list[dict[str, Any]]) -> None:
+        self.lines = lines
+
+    def info(self, event: str, **values: Any) -> None:
+        self.lines.append(values)
 
 
 def test_tags_in_the_request_header_are_skipped(broker: BrokerHarness) -> None:

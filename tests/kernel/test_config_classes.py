@@ -128,6 +128,19 @@ def test_a_listener_has_its_own_limit() -> None:
     assert transport_limits(plan.config, "OUTSIDE") == unlimited
 
 
+def test_the_memory_of_requests_is_bounded_by_kafkas_key() -> None:
+    """Without it by what fits the machine; never by less than one request."""
+    of_machine = transport_limits(planned().config, "PLAINTEXT", memory=2 << 30)
+    assert of_machine.request_memory_bytes_max == of_machine.answer_memory_bytes_max == 128 << 20
+    given = planned(**{"queued.max.request.bytes": 104_857_600}).config
+    assert transport_limits(given, "PLAINTEXT", 7).request_memory_bytes_max == 104_857_600
+    assert transport_limits(given, "PLAINTEXT", 7).answer_memory_bytes_max == 7
+    assert refusal('config."queued.max.request.bytes"=1000') == (
+        'config."queued.max.request.bytes": found 1000; allowed: -1, or at least socket.request.max.bytes, which is '
+        "104857600"
+    )
+
+
 def test_what_has_no_effect_is_listed_by_plan_and_warned_of_once_by_run() -> None:
     """All such keys at once."""
     plan = planned(**{defn.name: other(defn) for defn in WITHOUT_EFFECT}, **{"num.partitions": 3})

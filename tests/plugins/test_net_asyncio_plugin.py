@@ -19,6 +19,7 @@ import pluggy
 import pytest
 
 from blumfeld.net import accepting
+from blumfeld.net.memory_metrics import memory_metrics
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld.testing.transport_contract.kit import Handler, Net, Receiver, eventually, hold
@@ -90,7 +91,23 @@ def test_refused_connections_are_logged_sparingly(net: Net, log: NoLog) -> None:
     port = net.listen(Handler(), Limits(connections_max=0))
     for _ in range(9):
         assert net.connect(port).is_closed()
-    assert log.events == [("warning", "connection refused")] * 4  # the 1st, 2nd, 4th and 8th
+    assert log.events == [("warning", "connection refused")]  # the others are one line, later
+
+
+def test_what_the_connections_hold_is_to_be_seen(net: Net, log: NoLog) -> None:
+    """While a frame is unfinished, and beside its bound."""
+    _, client = net.serve(limits=Limits(request_memory_bytes_max=5 << 20))
+    client.socket.sendall((3 << 20).to_bytes(4) + bytes(1 << 20))
+    assert isinstance(net.transport, AsyncioTransport)
+    seen = {metric.name: metric for metric in memory_metrics(net.transport)}
+    held = seen["blumfeld_network_request_memory_bytes"]
+    assert eventually(lambda: held.read() >= 1 << 20)
+    assert seen["blumfeld_network_request_memory_max_bytes"].read() == 5 << 20
+    client.socket.sendall(bytes(2 << 20))
+    assert len(client.frame()) == 3 << 20
+    assert eventually(lambda: held.read() == 0)
+    assert seen["blumfeld_network_closed_for_memory_total"].read() == 0
+    assert [metric.read() for metric in memory_metrics(None)] == [0] * len(seen)
 
 
 def test_a_defect_of_the_handler_ends_its_connection_only(net: Net) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import accepted, readiness, receive, sending, socket_sending
+from blumfeld.net import accepted, memory, readiness, receive, sending, socket_sending
 from blumfeld.net.stream import Stream
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
@@ -117,6 +117,47 @@ def accepts_any_size(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accepted.AcceptedConnection, "refuse", lambda self, size: None)
 
 
+def never_waits_for_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory.Memory, "refuses", lambda self, frame, more_bytes: False)
+
+
+def feeds_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory.Memory, "_feed", lambda self: None)
+
+
+def the_oldest_waits_too(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory.Memory, "_oldest", lambda self: None)
+
+
+def spares_those_that_stand_still(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory, "PROGRESS_BYTES_MIN", -1)
+    patch.setattr(memory, "OLDEST_LOOKS_MAX", 1 << 30)
+
+
+def closes_those_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
+    original = memory.Memory.begin
+
+    def begin(self: memory.Memory, frame: receive.LargeFrame, receiver: Stream, held_bytes: int) -> None:
+        original(self, frame, receiver, held_bytes)
+        self._runtime.call_later(self.stall_ms, lambda: receiver.die("its time is over"))
+
+    patch.setattr(memory.Memory, "begin", begin)
+
+
+def counts_no_answers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory.Memory, "unsent", lambda self, reader, before_bytes, now_bytes: None)
+
+
+def counts_file_regions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sending.SendQueue, "memory_bytes", lambda self: self.unsent_bytes)
+    patch.setattr(memory.Memory, "_close_slow", _close_all)
+
+
+def _close_all(self: memory.Memory, still_ms: float, limit_bytes: int) -> None:
+    for reader in list(self._slow):
+        reader.die("it is slow")
+
+
 PLANTED: list[tuple[Plant, str, tuple[object, ...]]] = [
     (answers_at_once, "test_answers_leave_after_the_writes_of_the_turn", ()),
     (answers_out_of_order, "test_the_next_request_starts_early_where_it_may", ()),
@@ -131,6 +172,13 @@ PLANTED: list[tuple[Plant, str, tuple[object, ...]]] = [
     (closes_before_answering, "test_stop_lets_open_exchanges_end_within_its_grace", ()),
     (counts_waiting_as_idle, "test_a_connection_that_waits_for_us_is_not_idle", ()),
     (ignores_mute, "test_a_mute_connection_is_not_read", ()),
+    (never_waits_for_memory, "test_unfinished_frames_are_bounded_together", ()),
+    (feeds_nobody, "test_every_frame_completes_under_a_bound_that_holds_none", ()),
+    (the_oldest_waits_too, "test_every_frame_completes_under_a_bound_that_holds_none", ()),
+    (spares_those_that_stand_still, "test_a_frame_that_stands_still_gives_way_to_those_that_wait", ()),
+    (closes_those_that_nobody_waits_for, "test_a_frame_that_stands_still_stays_while_nobody_waits", ()),
+    (counts_no_answers, "test_slow_readers_of_large_answers_are_bounded_together", ()),
+    (counts_file_regions, "test_file_regions_hold_no_memory", ()),
     (accepts_any_size, "test_a_frame_that_is_too_large_or_negative_closes_the_connection", (b"\xff" * 4,)),
 ]
 

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from blumfeld.broker.large_requests import LargeRequest, lasting
+from blumfeld.broker.refusals import Refusals
 from blumfeld.broker.request import ConnectionState, Request
 from blumfeld.broker.slices import Slices
 from blumfeld.spi.completion import Completion
@@ -106,6 +107,7 @@ class Dispatcher:
         self.metrics = metrics
         self.authorizer = authorizer
         self.monotonic_ms = runtime.monotonic_ms
+        self._refusals = Refusals(runtime, events)
         self._routes: dict[int, Serve] = {}
         self._handlers: dict[int, list[ApiHandler]] = {}
 
@@ -188,9 +190,7 @@ class Dispatcher:
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
         """Close the connection: no answer is possible."""
-        self.events.info("connection closed", reason=reason, peer=exchange.connection.peer_host)
-        exchange.no_answer()
-        exchange.connection.close(reason)
+        self._refusals.refuse(exchange, reason)
 
     def _unserved(self, exchange: Exchange, key: int, version: int, correlation_id: int) -> None:
         shown = self.advertised().get(_API_VERSIONS)

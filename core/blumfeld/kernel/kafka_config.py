@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from blumfeld.kernel.machine_memory import buffer_bytes_max, memory_bytes
 from blumfeld.kernel.manifest import Manifest
 from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
 from blumfeld.spi.config import (
@@ -45,7 +46,19 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str
             problems.append(Problem(f'config."{key}"', shown(error.found), error.allowed))
     if problems:
         raise ManifestError(source, problems)
-    return BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
+    config = BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
+    problems = list(_memory_problems(config))
+    if problems:
+        raise ManifestError(source, problems)
+    return config
+
+
+def _memory_problems(config: BrokerConfig) -> Iterator[Problem]:
+    """Kafka's rule: a bound on the memory of requests holds the largest of them."""
+    bound, frame = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
+    if 0 < bound < frame:
+        allowed = f"-1, or at least socket.request.max.bytes, which is {frame}"
+        yield Problem('config."queued.max.request.bytes"', shown(bound), allowed)
 
 
 def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener]) -> None:
@@ -120,11 +133,22 @@ def _address(listener: Listener, host: str, port: int) -> str:
     return f"{listener.name}://{bracketed}:{port}"
 
 
-def transport_limits(config: BrokerConfig, listener: str) -> Limits:
-    """The limits of a listener, by Kafka's names."""
+def transport_limits(
+    config: BrokerConfig, listener: str, answer_memory_bytes_max: int | None = None, memory: int | None = None
+) -> Limits:
+    """The limits of a listener, by Kafka's names.
+
+    :param answer_memory_bytes_max: the manifest's ``network.answer_memory_bytes_max``
+    :param memory: of the machine, in bytes; ``None`` looks
+    """
     own = f"{LISTENER_PREFIX}{listener.lower()}."
+    frame_bytes_max = config.int("socket.request.max.bytes")
+    share = buffer_bytes_max(frame_bytes_max, memory_bytes() if memory is None else memory)
+    requests = config.int("queued.max.request.bytes")
     return Limits(
-        frame_bytes_max=config.int("socket.request.max.bytes"),
+        frame_bytes_max=frame_bytes_max,
+        request_memory_bytes_max=requests if requests > 0 else share,
+        answer_memory_bytes_max=share if answer_memory_bytes_max is None else answer_memory_bytes_max,
         idle_ms_max=config.int("connections.max.idle.ms"),
         connections_max=config.int("max.connections"),
         listener_connections_max=config.int(f"{own}max.connections"),

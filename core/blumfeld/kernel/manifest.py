@@ -63,6 +63,8 @@ class NetworkSection(_Section, frozen=True):
 
     plugin: str = "net_asyncio"
     listeners: tuple[ListenerSection, ...] | None = None
+    answer_memory_bytes_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Memory of unsent answers of all connections together; ``None`` fits the machine."""
     options: dict[str, Any] = {}
 
 

@@ -303,7 +303,9 @@ class Node:
             security = composition.security
             layer = None if security is None else security.byte_layer(listener)
             handler = self.broker.connection_handler(listener.kind)
-            limits = transport_limits(self.plan.config, listener.name)
+            limits = transport_limits(
+                self.plan.config, listener.name, self.plan.manifest.network.answer_memory_bytes_max
+            )
             port = await composition.transport.listen(listener, handler, limits, layer)
             listeners[nth] = msgspec.structs.replace(listener, port=port)
             composition.listeners = tuple(listeners)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from blumfeld.net.memory import UNCOUNTED_BYTES
 from blumfeld.net.sending import BUFFERS, SendQueue
 from blumfeld.net.stream import CLOSING, FULL, MUTED, SIZE, Stream
 from blumfeld.net.turn import Turn
@@ -76,6 +77,8 @@ class AcceptedConnection(Stream):
 
     __slots__ = (
         "_abandoning",
+        "_counted_bytes",
+        "_counted_unsent_bytes",
         "_forget",
         "_handler",
         "_in_flight_max",
@@ -127,6 +130,10 @@ class AcceptedConnection(Stream):
         self._unsent_bytes_max = limits.unsent_bytes_max
         self.idle_ms_max = limits.idle_ms_max
         self._forget = forget
+        self._counted_bytes = 0
+        """Of answers, counted against the memory of all connections."""
+        self._counted_unsent_bytes = 0
+        """Unsent when they were counted."""
 
     # Requests.
 
@@ -251,7 +258,10 @@ class AcceptedConnection(Stream):
             self._active_ms = self.turn.now_ms
             if waits or self._writing:
                 self.watch_sending()
-                if self._sending.unsent_bytes > self._unsent_bytes_max:
+                unsent_bytes = self._sending.unsent_bytes
+                if unsent_bytes > UNCOUNTED_BYTES or self._counted_bytes:
+                    self._count_unsent()
+                if unsent_bytes > self._unsent_bytes_max:
                     self._stall |= FULL
         if self._rest is not None or not self._reading:
             self._after_flush()
@@ -262,9 +272,26 @@ class AcceptedConnection(Stream):
         self.check_ending()
         self.wake()
 
+    def _count_unsent(self) -> None:
+        """Count what the unsent answers hold. With too much held by all, this connection is read no more."""
+        memory, before_bytes = self.turn.memory, self._counted_bytes
+        self._counted_unsent_bytes = unsent_bytes = self._sending.unsent_bytes
+        now_bytes = self._sending.memory_bytes() if unsent_bytes > UNCOUNTED_BYTES else 0
+        self._counted_bytes = now_bytes = now_bytes if now_bytes > UNCOUNTED_BYTES else 0
+        memory.unsent(self, before_bytes, now_bytes)
+        if now_bytes and memory.answers_full:
+            self._stall |= FULL
+
     def drained(self) -> None:
         """The socket took bytes: read on once few enough are left."""
-        if self._stall & FULL and self._sending.unsent_bytes <= self._unsent_bytes_max:
+        unsent_bytes = self._sending.unsent_bytes
+        if self._counted_bytes and (
+            unsent_bytes <= UNCOUNTED_BYTES or 8 * unsent_bytes <= 7 * self._counted_unsent_bytes
+        ):  # by eighths, since each count looks at every part
+            self._count_unsent()
+        if self._stall & FULL and unsent_bytes <= self._unsent_bytes_max:
+            if self._counted_bytes and self.turn.memory.answers_full:
+                return
             self._stall &= ~FULL
             self.wake()
 
@@ -323,6 +350,9 @@ class AcceptedConnection(Stream):
 
     def gone(self, reason: str) -> None:
         """Tell the handler in this turn, before the answers."""
+        if self._counted_bytes:
+            self.turn.memory.unsent(self, self._counted_bytes, 0)
+            self._counted_bytes = 0
         self._newest = _NOBODY  # or the two would keep one another until garbage is collected, which is rare
 
         def tell() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
 
@@ -98,7 +99,7 @@ class Acceptor:
         self._byte_layer = byte_layer
         self._table = table
         self._pause: Timer | None = None
-        self._refused = 0
+        self._refusals = RepeatedEvents(turn.runtime)
 
     # What a driver fills in.
 
@@ -150,15 +151,14 @@ class Acceptor:
             refusal = "descriptors (RLIMIT_NOFILE)"
         if refusal is not None:
             sock.close()
-            self._refused += 1
-            if self._refused.bit_count() == 1:  # 1, 2, 4, 8…: a flood must not flood the log
-                self._log.warning(
-                    "connection refused",
-                    limit=refusal,
-                    host=host,
-                    listener=self.listener.name,
-                    so_far=self._refused,
-                )
+            self._refusals.say(
+                self._log.warning,
+                "connection refused",
+                (host, refusal),
+                limit=refusal,
+                host=host,
+                listener=self.listener.name,
+            )
             return
         layer = None if self._byte_layer is None else self._byte_layer()
         connection = self.connection(sock, (host, port), self._table.next_id(), layer)

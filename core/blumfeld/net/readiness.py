@@ -113,6 +113,9 @@ class ReadableStream(Stream):
         """Receive the next bytes of a large frame, and nothing behind it."""
         turn = self.turn
         while not large.complete:
+            if large.starved():
+                self._starve()
+                return
             room = large.room()
             try:
                 count = self._recv_into(room)

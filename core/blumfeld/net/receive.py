@@ -7,6 +7,8 @@ A frame stays unchanged until the end of the turn in which it was given out. So 
 
 from __future__ import annotations
 
+from blumfeld.net.memory import UNCOUNTED_BYTES, Memory, Receiver
+
 CHUNK_BYTES = 1 << 20
 CARRY_BYTES_MAX = 16_384
 """A larger frame that comes in pieces gets a buffer of its own. The beginning of a smaller one is copied in front of
@@ -34,6 +36,7 @@ class ReceivePool:
         "_used_chunks",
         "chunk",
         "limit",
+        "memory",
         "position",
     )
 
@@ -47,6 +50,8 @@ class ReceivePool:
         self._used: list[memoryview] = []
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
+        self.memory: Memory | None = None
+        """The bound that large frames are counted against."""
 
     def next_chunk(self) -> None:
         """Go on in a fresh chunk: this one holds frames of the turn."""
@@ -66,6 +71,8 @@ class ReceivePool:
             used, self._used = self._used, []
             for buffer in used:
                 self.give_back(buffer)
+            if self.memory is not None:
+                self.memory.turn_ended()
 
     def take(self, size_bytes: int) -> memoryview:
         """A buffer of at least that size, with any content."""
@@ -91,24 +98,49 @@ class ReceivePool:
 
 
 class LargeFrame:
-    """A frame that arrives in pieces, in a buffer of its own that grows only as bytes arrive."""
+    """A frame that arrives in pieces, in a buffer of its own that grows only as bytes arrive.
 
-    __slots__ = ("_buffer", "_have", "_pool", "size_bytes")
+    With a ``receiver`` its buffer is counted against the pool's memory, unless the frame is small
+    (``UNCOUNTED_BYTES``). Then ask :meth:`starved` before :meth:`room`.
+    """
 
-    def __init__(self, pool: ReceivePool, size_bytes: int, first: memoryview) -> None:
+    __slots__ = ("_buffer", "_have", "_memory", "_pool", "size_bytes")
+
+    def __init__(
+        self, pool: ReceivePool, size_bytes: int, first: memoryview, receiver: Receiver | None = None
+    ) -> None:
         self.size_bytes = size_bytes
         self._pool = pool
         self._have = len(first)
-        self._buffer = pool.take(max(min(size_bytes, FIRST_BYTES_MAX), self._have))
+        capacity = max(min(size_bytes, FIRST_BYTES_MAX), self._have)
+        self._memory: Memory | None = None
+        if size_bytes > UNCOUNTED_BYTES and receiver is not None:
+            self._memory = memory = pool.memory
+            if memory is not None and not memory.has_room(capacity):
+                capacity = self._have  # what has arrived must lie somewhere; for more it waits
+        self._buffer = pool.take(capacity)
         self._buffer[: self._have] = first
+        if self._memory is not None and receiver is not None:
+            self._memory.begin(self, receiver, len(self._buffer))
+
+    def _next_capacity(self) -> int:
+        return min(self.size_bytes, max(2 * self._have, FIRST_BYTES_MAX))
+
+    def starved(self) -> bool:
+        """Whether no room may be had now. Then the receiver is called when it may: read nothing until then."""
+        if self._memory is None or self._have < len(self._buffer) or self.complete:
+            return False
+        return self._memory.refuses(self, self._next_capacity() - len(self._buffer))
 
     def room(self) -> memoryview:
         """Where the next bytes of the frame go; empty when it is complete."""
         buffer, have = self._buffer, self._have
         if have == len(buffer) and have < self.size_bytes:
-            self._buffer = self._pool.take(min(self.size_bytes, 2 * have))
+            self._buffer = self._pool.take(self._next_capacity())
             self._buffer[:have] = buffer
             self._pool.give_back(buffer)
+            if self._memory is not None:
+                self._memory.grew(len(self._buffer) - len(buffer))
         return self._buffer[have : self.size_bytes]
 
     def filled(self, count: int) -> bool:
@@ -128,6 +160,11 @@ class LargeFrame:
         return taken
 
     @property
+    def received_bytes(self) -> int:
+        """Bytes that have arrived."""
+        return self._have
+
+    @property
     def missing(self) -> int:
         """Bytes that have not arrived."""
         return self.size_bytes - self._have
@@ -140,8 +177,12 @@ class LargeFrame:
     def take(self) -> memoryview:
         """The complete frame, unchanged until the end of this turn."""
         self._pool.give_back_after_turn(self._buffer)
+        if self._memory is not None:
+            self._memory.finished(self, len(self._buffer))
         return self._buffer[: self.size_bytes]
 
     def drop(self) -> None:
         """The frame will not be completed."""
+        if self._memory is not None:
+            self._memory.dropped(self, len(self._buffer))
         self._pool.give_back(self._buffer)

@@ -113,6 +113,10 @@ class SendQueue:
         self._region_sent = 0
         region.release()
 
+    def memory_bytes(self) -> int:
+        """What the unsent buffers hold; file regions hold nothing. Looks at every part."""
+        return sum(len(item) for item in self._items if isinstance(item, BUFFERS))
+
     def clear(self) -> None:
         """Drop what is unsent and release its regions. May be called twice."""
         items, self._items = self._items, deque()
@@ -170,6 +174,10 @@ class LayeredSendQueue(SendQueue):
             data = self._layer.to_send(bytes(head) if isinstance(head, bytearray) else head)
             raw.send([data], len(data), False)
         self.unsent_bytes = self._plain_bytes + raw.unsent_bytes
+
+    def memory_bytes(self) -> int:
+        """As :meth:`SendQueue.memory_bytes`."""
+        return super().memory_bytes() + self._raw.memory_bytes()
 
     def clear(self) -> None:
         """As :meth:`SendQueue.clear`."""

@@ -20,6 +20,7 @@ SIZE = struct.Struct(">i")
 MUTED = 1
 FULL = 2
 CLOSING = 4
+STARVED = 8
 
 
 class Stream:
@@ -52,7 +53,7 @@ class Stream:
         """Received and not consumed."""
         self._large: LargeFrame | None = None
         self._stall = 0
-        """Why nothing is read: a set of MUTED, FULL, CLOSING."""
+        """Why nothing is read: a set of MUTED, FULL, CLOSING, STARVED."""
         self._ending: str | None = None
         """The reason to close for, once all has been answered and sent."""
         self._reading = False
@@ -125,7 +126,7 @@ class Stream:
         if end - at >= 4 and not self.held():
             size = SIZE.unpack_from(view, at)[0]
             if size > self.carry_bytes_max:
-                self._large = LargeFrame(self.turn.pool, size, view[at + 4 : end])
+                self._large = LargeFrame(self.turn.pool, size, view[at + 4 : end], self)
                 return
         if at != end:
             self._rest = memoryview(bytearray(view[at:end]))
@@ -156,6 +157,8 @@ class Stream:
         if self._large is not None:
             at = self._large.fill_from(memoryview(plain))
             if not self._large.complete:
+                if self._large.starved():
+                    self._starve()
                 return
             frame, self._large = self._large.take(), None
             self.consume_large(frame)
@@ -195,6 +198,24 @@ class Stream:
             self._rest = None  # the beginning of a frame that will never be whole
         self.check_ending()
 
+    # The memory of all connections: see ``blumfeld.net.memory.Receiver``.
+
+    def _starve(self) -> None:
+        """The large frame must wait for memory: leave what arrives to the kernel."""
+        self._stall |= STARVED
+        self.pause_reading()
+
+    def fed_memory(self) -> None:
+        """The large frame may grow: read on, unless something else forbids it."""
+        self._stall &= ~STARVED
+        self._active_ms = self.turn.runtime.monotonic_ms()
+        if not self._stall and not self.dead:
+            self.resume_reading()
+
+    def muted(self) -> bool:
+        """Whether the peer may send nothing for a while, by our own decision."""
+        return self._stall & MUTED != 0
+
     # Ending.
 
     def end_when_sent(self, reason: str) -> None:
@@ -233,6 +254,8 @@ class Stream:
         A peer that sends no more may have died instead of waiting: it is not waited for longer than that.
         """
         if self.busy() and not self._sending.unsent_bytes and self._ending is None:
+            return None
+        if self._stall & STARVED:
             return None
         return self._active_ms
 

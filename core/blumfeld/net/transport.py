@@ -8,10 +8,12 @@ from typing import Any
 from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.accepting import Acceptor, ConnectionTable
 from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.memory import Memory
 from blumfeld.net.stream import Stream
 from blumfeld.net.turn import Turn
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 
@@ -29,6 +31,7 @@ class BaseTransport:
         self.stopped = False
         self._table = ConnectionTable()
         self._acceptors: list[Acceptor] = []
+        self._repeated = RepeatedEvents(runtime)
         self._dialled: dict[OutboundConnection, Limits] = {}
         self._turn: Turn | None = None
         self._sweep_timer: Timer | None = None
@@ -88,6 +91,7 @@ class BaseTransport:
             raise RuntimeError("the transport was stopped")
         if self._turn is None:
             self._turn = self.make_turn()
+            self._turn.memory.on_closed = self._closed_for_memory
         return self._turn
 
     async def listen(
@@ -109,6 +113,9 @@ class BaseTransport:
             raise OSError(
                 error.errno, f"listener {listener.name} cannot listen on {where}: {error.strerror}"
             ) from error
+        turn.memory.request_bytes_max = limits.request_memory_bytes_max
+        turn.memory.answer_bytes_max = limits.answer_memory_bytes_max
+        turn.memory.stall_ms = limits.memory_stall_ms
         acceptor = self.acceptor(turn, sock, listener, handler, limits, byte_layer)
         self._acceptors.append(acceptor)
         acceptor.resume()
@@ -138,6 +145,15 @@ class BaseTransport:
         connection.begin()
         self._sweep_again()
         return connection
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the connections hold together; ``None`` before the first of them could be."""
+        return None if self._turn is None else self._turn.memory
+
+    def _closed_for_memory(self, reason: str, connection: object) -> None:
+        peer = connection.peer_host if isinstance(connection, AcceptedConnection) else ""
+        self._repeated.say(self.log.warning, "connection closed", (reason, peer), reason=reason, peer=peer)
 
     # Idle connections.
 
@@ -185,6 +201,8 @@ class BaseTransport:
         for dialled in list(self._dialled):
             dialled.die("the node stops")
         await self._until(lambda: not self._table.connections and not self._dialled, None)
+        if self._turn is not None:
+            self._turn.memory.stop()
 
     async def _until(self, all_gone: Callable[[], bool], grace_ms: int | None) -> None:
         """Wait until they have gone and their handlers know, or until the grace is over."""

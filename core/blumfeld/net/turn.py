@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from blumfeld.net.memory import Memory
 from blumfeld.net.receive import ReceivePool
 from blumfeld.spi.runtime import Phase, Runtime
 
@@ -29,12 +30,14 @@ class Turn:
     ``begin`` is called once a turn, by the first connection that receives or has an answer.
     """
 
-    __slots__ = ("_report", "begun", "dirty", "now_ms", "pool", "runtime")
+    __slots__ = ("_report", "begun", "dirty", "memory", "now_ms", "pool", "runtime")
 
     def __init__(self, runtime: Runtime, report: Report, pool: ReceivePool) -> None:
         self.runtime = runtime
         self._report = report
         self.pool = pool
+        self.memory = pool.memory = Memory(runtime)
+        """The bound on what all connections hold."""
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
         """When this turn began: precise enough for idle time-outs, and one look at the clock for all."""

@@ -111,7 +111,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("connections.max.idle.ms", HONOURED, KAFKA_CONFIG, "How long a connection may be idle before it is closed."),
     ("connection.failed.authentication.delay.ms", REFUSED, SECURITY, "How long an answer to a failed authentication is held back."),
     ("queued.max.requests", WITHOUT, REQUESTS, "The most requests that wait for a handler thread."),
-    ("queued.max.request.bytes", REFUSED, LIMIT_TO_COME, "The most bytes of requests that the broker holds at once."),
+    ("queued.max.request.bytes", HONOURED, KAFKA_CONFIG, "The most memory of unfinished large requests of all connections; -1 fits the machine."),
     ("num.network.threads", WITHOUT, ONE_LOOP, "The number of threads that read from connections and write to them."),
     ("controller.socket.timeout.ms", WITHOUT, "no request to the controller reads it", "How long a request to the controller may take."),
     ("default.replication.factor", HONOURED, "blumfeld.metadata.topics", "The replicas of a new topic that names no number."),

@@ -59,6 +59,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Answers not yet taken by the socket before the connection is no longer read (backpressure)."""
     listen_backlog: int = 50
     """``socket.listen.backlog.size``."""
+    request_memory_bytes_max: int = 256 << 20
+    """``queued.max.request.bytes``: memory of unfinished frames of all connections of the transport together, where a
+    frame has more than 64 KiB. Beyond it only the oldest frame is read on, so it is exceeded by one frame at most. Of
+    several calls of ``listen`` the last one counts.
+    """
+    answer_memory_bytes_max: int = 256 << 20
+    """Memory of unsent answers of all connections together, where a connection has more than 64 KiB of them; file
+    regions are no memory. Beyond it none of these connections is read.
+    """
+    memory_stall_ms: int = 5_000
+    """How long a connection may stand still while others wait for memory that it holds: then it is closed."""
 
 
 class ByteLayer(Protocol):

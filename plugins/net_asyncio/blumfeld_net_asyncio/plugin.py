@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.net.memory_metrics import memory_metrics
+from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.transport import LoopFactory
 from blumfeld_net_asyncio.readiness import new_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
@@ -31,6 +33,7 @@ class Plugin:
 
     options_class: type[msgspec.Struct] = Options
     roles: tuple[str, ...] = ("network",)
+    _transport: AsyncioTransport | None = None
 
     @hookimpl
     def blumfeld_loop_factory(self) -> LoopFactory:
@@ -42,7 +45,7 @@ class Plugin:
         """The transport on the running loop, which may be any that has ``add_reader``."""
         options = composition.options
         assert isinstance(options, Options)
-        return AsyncioTransport(
+        self._transport = AsyncioTransport(
             composition.runtime,
             composition.log("net"),
             options.read_bytes,
@@ -50,3 +53,9 @@ class Plugin:
             options.busy_poll_us,
             copies_regions=options.file_regions == "copy",
         )
+        return self._transport
+
+    @hookimpl
+    def blumfeld_metrics(self) -> Sequence[Metric]:
+        """What all connections hold of memory."""
+        return memory_metrics(self._transport)

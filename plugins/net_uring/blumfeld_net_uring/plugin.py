@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.net.memory_metrics import memory_metrics
+from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.transport import LoopFactory
 from blumfeld_net_uring.loop import new_loop
 from blumfeld_net_uring.transport import UringTransport
@@ -40,6 +42,7 @@ class Plugin:
 
     options_class: type[msgspec.Struct] = Options
     roles: tuple[str, ...] = ("network",)
+    _transport: UringTransport | None = None
 
     @hookimpl
     def blumfeld_loop_factory(self) -> LoopFactory:
@@ -51,7 +54,7 @@ class Plugin:
         """The transport on the running loop's ring."""
         options = composition.options
         assert isinstance(options, Options)
-        return UringTransport(
+        self._transport = UringTransport(
             composition.runtime,
             composition.log("net"),
             require=options.require,
@@ -61,3 +64,9 @@ class Plugin:
             copies_regions=options.file_regions == "copy",
             without=options.without,
         )
+        return self._transport
+
+    @hookimpl
+    def blumfeld_metrics(self) -> Sequence[Metric]:
+        """What all connections hold of memory."""
+        return memory_metrics(self._transport)

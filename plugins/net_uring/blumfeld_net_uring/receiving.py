@@ -61,12 +61,16 @@ class GroupStream(UringStream):
 
     def _arm(self, poll_first: bool = False) -> None:
         turn, large = self.turn, self._large
-        self._armed = True
         if large is not None and large.missing > DIRECT_BYTES_MIN // 2:
+            if large.starved():
+                self._starve()
+                return
+            self._armed = True
             room = large.room()
             self._direct = large
             turn.ring.recv(self._recv_token, self._fd, address_of(room), len(room))
             return
+        self._armed = True
         assert turn.group is not None
         if turn.multishot and not self._expects_large:
             mode = abi.RECV_MULTISHOT
@@ -103,7 +107,10 @@ class GroupStream(UringStream):
         if large is not None:
             data = data[large.fill_from(data) :]
             if not large.complete:
-                self._large_begun(large)
+                if large.starved():
+                    self._starve()
+                else:
+                    self._large_begun(large)
                 return
             if not self.held():
                 self._large = None

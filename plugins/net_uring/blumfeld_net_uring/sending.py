@@ -53,6 +53,10 @@ class UringSendQueue(SocketSendQueue):
             self.push()
         return self.unsent_bytes != 0
 
+    def memory_bytes(self) -> int:
+        """See :meth:`SendQueue.memory_bytes`."""
+        return super().memory_bytes() + (0 if self.flight is None else len(self.flight))
+
     def push(self) -> None:
         """See :meth:`SendQueue.push`. Does nothing while an entry is in flight: its completion pushes on."""
         if self.flight is not None or not self._items:

@@ -15,6 +15,7 @@ from blumfeld.testing.transport_contract.ending import LimitContract
 from blumfeld.testing.transport_contract.faults import FaultContract
 from blumfeld.testing.transport_contract.frames import FrameContract
 from blumfeld.testing.transport_contract.kit import MakeTransport
+from blumfeld.testing.transport_contract.memory import MemoryContract
 from blumfeld.testing.transport_contract.order import OrderContract
 from blumfeld.testing.transport_contract.regions import RegionContract
 
@@ -29,5 +30,6 @@ class TransportContract(
     DialContract,
     ByteLayerContract,
     FaultContract,
+    MemoryContract,
 ):
-    """All of it: about seventy tests, in four seconds."""
+    """All of it: about eighty tests, in ten seconds."""
