@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,3 +18,18 @@ def test_every_floor_imports_only_floors_below_it() -> None:
         [str(linter), "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_record_and_the_map_name_the_floors_that_there_are() -> None:
+    """ADR 0001 and docs/architecture.md, from the lowest floor up."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [contract["layers"] for contract in linter["contracts"] if contract["type"] == "layers"]
+    record = (ROOT / "docs" / "adr" / "0001-shape-of-the-house.md").read_text()
+    decision = record.partition("**Decision.**")[2].partition("A floor imports")[0]
+    assert re.findall(r"`([a-z |]+)`", decision) == layers[::-1]
+    found = re.findall(
+        r"^  ((?:[a-z]+/ )+) +(\d)", (ROOT / "docs" / "architecture.md").read_text(), flags=re.M
+    )
+    floors = {name.rstrip("/"): int(floor) for names, floor in found for name in names.split()}
+    expected = {name: number for number, floor in enumerate(layers[::-1], 1) for name in floor.split(" | ")}
+    assert floors == expected

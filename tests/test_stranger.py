@@ -169,6 +169,8 @@ def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path) ->
     stranger = Stranger(python, tmp_path)
     check_it_is_found(stranger)
     check_it_serves(stranger)
+    with pytest.raises(AssertionError, match=r"^blumfeld: confluent_kafka is not installed: pip install"):
+        stranger.run("blumfeld.cli.main", "demo")
     tests = tmp_path / "tests"
     shutil.copytree(EXAMPLE / "tests", tests)
     assert " passed" in stranger.run("pytest", "-q", "-p", "no:cacheprovider", str(tests))

@@ -285,3 +285,41 @@ def test_no_is_no(data: Path) -> None:
     done = RUNNER.invoke(app, ["log", str(data), "--repair"], input="n\n")
     assert done.exit_code == 1
     assert not victim.exists()
+
+
+@pytest.fixture
+def foreign(data: Path) -> Path:
+    """A data directory as a storage of another form leaves it: the node's identity, and files of its own."""
+    for one in data.iterdir():
+        if one.name != "meta.properties":
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    (data / f"{TOPIC}-0").mkdir()
+    (data / f"{TOPIC}-0" / "records.0").write_bytes(b"sound")
+    return data
+
+
+def test_a_directory_of_another_storage_is_not_taken_for_an_unclean_stop(foreign: Path) -> None:
+    text = " ".join(log(foreign).split())
+    assert "unknown: nothing here says how the node stopped" in text
+    assert "not clean" not in text
+    assert "no log in Kafka's form lies here, but trades-0: the node's storage is not storage_local" in text
+
+
+@pytest.mark.parametrize("options", [("--verify",), ("--deep",), ("--repair", "--yes")])
+def test_logs_of_another_storage_are_not_called_sound(foreign: Path, options: tuple[str, ...]) -> None:
+    assert "no log in Kafka's form lies here" in log(*options, foreign, status=2)
+    assert "but records.0: the node" in log(*options, foreign / f"{TOPIC}-0", status=2)
+
+
+def test_a_partition_of_another_storage_is_not_shown_as_empty(foreign: Path) -> None:
+    assert "but records.0: the node" in log(foreign / f"{TOPIC}-0", status=2)
+
+
+def test_a_directory_that_was_only_formatted_is_ours(foreign: Path) -> None:
+    shutil.rmtree(foreign / f"{TOPIC}-0")
+    assert "not clean, or not yet" in log(foreign)
+
+
+def test_a_directory_without_identity_and_logs_is_told_from_ours(tmp_path: Path) -> None:
+    (tmp_path / "records.db").write_bytes(b"sound")
+    assert "Only the directories of storage_local and of Apache Kafka can be shown" in log(tmp_path, status=2)

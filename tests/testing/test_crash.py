@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.testing.crash.__main__ import main
 from blumfeld.testing.crash.ledger import Broken, FoundLog, LogLedger
 from blumfeld.testing.crash.machine import Machine, Point, make_storage
 from blumfeld.testing.crash.points import die_and_restart, try_points
 from blumfeld.testing.crash.replica import Replica
+from blumfeld.testing.crash.rounds import Killing
 from blumfeld.testing.crash.script import PHASES, run_script
 from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.storage_node import Log, StoredBatch
@@ -167,3 +170,26 @@ def test_the_power_brings_nothing_back_in_front_of_a_newer_segment() -> None:
     for operation in syncs[-4:]:
         for seed in range(8):
             die_and_restart(make_storage(), Point(operation, power_cut=True, luck=random.Random(seed)))
+
+
+@pytest.mark.parametrize(
+    ("storage", "told"),
+    [
+        ("storage_memory", "the script 'life' fails without any crash (Broken: "),
+        ("storage_lokal", "which isn't installed"),
+        ("net_asyncio", "a plug-in for storage"),
+    ],
+)
+def test_a_storage_that_cant_be_crashed_is_refused_in_a_line(
+    capsys: pytest.CaptureFixture[str], storage: str, told: str
+) -> None:
+    assert main(["--storage", storage, "--points", "3", "--rounds", "0"]) == 2
+    found = capsys.readouterr()
+    assert told in found.err
+    assert len(found.err.splitlines()) == 1
+    assert found.out == ""
+
+
+def test_a_broker_is_killed_with_the_storage_that_was_asked_for(tmp_path: Path) -> None:
+    killing = Killing(tmp_path, seed=0, rounds=1, rate=100, storage="storage_memory")
+    assert "storage.plugin=storage_memory" in killing._broker.settings

@@ -77,7 +77,25 @@ def test_the_command_prints_a_row_for_each_seed_and_a_sum(capsys: pytest.Capture
 
 def test_the_command_says_how_to_see_a_failure_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "1", "--hours", "0.2", "--storage", "storage_memory"]) == 1
-    assert "again: python -m blumfeld.testing.simulation --seeds 1 --hours 0.2" in capsys.readouterr().out
+    again = "again: python -m blumfeld.testing.simulation --seeds 1 --hours 0.2 --storage storage_memory"
+    assert capsys.readouterr().out.endswith(f"{again}\n")
+
+
+def test_what_escapes_from_a_callback_shows_where_it_was_raised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def burst_in_the_dark() -> None:
+        raise RuntimeError("escaped")
+
+    start = Simulation._begin
+
+    async def begin(self: Simulation) -> None:
+        self.loop.call_soon(burst_in_the_dark)
+        await start(self)
+
+    monkeypatch.setattr(Simulation, "_begin", begin)
+    assert main(["--seeds", "1", "--hours", "0.01"]) == 1
+    assert "in burst_in_the_dark" in capsys.readouterr().out
 
 
 # The machine

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,6 +46,9 @@ def demo(
     console = Console()
     if kill and bootstrap:
         typer.echo("blumfeld: --kill needs a broker that the demo started: leave out --bootstrap", err=True)
+        raise typer.Exit(2)
+    if find_spec("confluent_kafka") is None:
+        typer.echo("blumfeld: confluent_kafka is not installed: pip install confluent-kafka", err=True)
         raise typer.Exit(2)
     try:
         count = sum(1 for _ in captured_feed(feed)) if feed else messages

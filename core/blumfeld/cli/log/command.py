@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from blumfeld.cli.log.directory import (
+    foreign_to_kafka,
     is_data_directory,
     is_locked,
     overview,
@@ -92,6 +93,9 @@ def _verify(path: str, *, deep: bool) -> tuple[list[Listing], bool]:
 def _reports(path: str, *, deep: bool) -> list[LogReport]:
     if not os.path.isdir(path):
         raise ValueError("--verify and --repair take a data directory or a partition's, not a file")
+    foreign = foreign_to_kafka(path)
+    if foreign:
+        raise ValueError(foreign)
     return [verify_partition(one, deep=deep) for one in partition_paths(path)]
 
 

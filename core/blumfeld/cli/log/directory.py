@@ -45,6 +45,7 @@ from blumfeld.log.inspection import Damage, inspect_segment
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producer_snapshot import CorruptSnapshot
+from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.primitives import uuid_text
 
@@ -55,6 +56,9 @@ CHECKPOINTS = {
     "high watermark": HIGH_WATERMARKS,
     "cleaned to": CLEANER_OFFSETS,
 }
+KAFKAS_FILES = frozenset({META_PROPERTIES, LOCK, CLEAN_SHUTDOWN, BOOTSTRAP_NAME, *CHECKPOINTS.values()})
+"""Files of a log directory that belong to no partition."""
+FOREIGN_SHOWN = 3
 
 
 class LogFolder(msgspec.Struct, frozen=True):
@@ -113,7 +117,7 @@ def checkpoint(path: str, name: str) -> dict[TopicPartition, int]:
 
 def overview(path: str) -> list[Listing]:
     """Whose it is, and every log in it."""
-    return [_facts(path), _logs(path)]
+    return [_facts(path)] if foreign_to_kafka(path) else [_facts(path), _logs(path)]
 
 
 def _facts(path: str) -> Listing:
@@ -133,11 +137,29 @@ def _facts(path: str) -> Listing:
     clean = f"{path}/{CLEAN_SHUTDOWN}"
     if _FILES.exists(clean):
         listing.add("last stop", f"clean, broker epoch {decode_clean_shutdown(_FILES.read_bytes(clean))}")
+    elif foreign := foreign_to_kafka(path):
+        listing.add("last stop", "unknown: nothing here says how the node stopped")
+        listing.notes.append(foreign)
     else:
         listing.add(
             "last stop", "not clean, or not yet: the next start recovers what is above the recovery points"
         )
     return listing
+
+
+def foreign_to_kafka(path: str) -> str:
+    """Why a data directory, or a partition's, can't be read here: in words, where another storage than storage_local
+    keeps its records there; empty otherwise. Kafka's partitions have a segment from the start.
+    """
+    folders = [folder.path for folder in log_folders(path)] if is_data_directory(path) else [path]
+    names = sorted(set(_FILES.list_dir(path)) - KAFKAS_FILES)
+    if not names or any(segment_files(folder) for folder in folders):
+        return ""
+    shown = ", ".join(names[:FOREIGN_SHOWN]) + (", …" if len(names) > FOREIGN_SHOWN else "")
+    return (
+        f"no log in Kafka's form lies here, but {shown}: the node's storage is not storage_local. blumfeld log reads "
+        "the logs of storage_local and of Apache Kafka; another storage's own tools read its"
+    )
 
 
 def _logs(path: str) -> Listing:
@@ -220,8 +242,14 @@ def partition_records(path: str, window: Window) -> Listing:
 
 def _check_partition(path: str) -> None:
     name = path.rpartition("/")[2]
-    if parse_partition_dir(name) is None and not segment_files(path):
-        raise ValueError("neither a data directory (no meta.properties) nor a partition's (no segments)")
+    if parse_partition_dir(name) is not None:
+        if foreign := foreign_to_kafka(path):
+            raise ValueError(foreign)
+    elif not segment_files(path):
+        raise ValueError(
+            "neither a data directory (no meta.properties) nor a partition's (no segments). Only the directories of "
+            "storage_local and of Apache Kafka can be shown"
+        )
 
 
 def _segments(path: str) -> Listing:

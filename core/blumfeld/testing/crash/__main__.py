@@ -13,22 +13,35 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from blumfeld.kernel.manifest_error import ManifestError
 from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.crash.points import Count, try_points
+from blumfeld.testing.crash.points import Count, UnfitStorageError, try_points
 from blumfeld.testing.crash.rounds import Killing, KillReport
+from blumfeld.wire.errors import PluginContractError
 
 FAILURES_SHOWN = 20
+BAD_INPUT = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if nothing that was promised was lost, doubled or out of order; else 1."""
+    """0 if nothing that was promised was lost, doubled or out of order; else 1. 2: the storage can't be crashed."""
     given = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 150)
     wrong: list[str] = []
     limit = None if given.points == "all" else int(given.points)
+    try:
+        make = make_storage(given.storage)
+    except (ManifestError, PluginContractError) as error:
+        return _refused(f"--storage {given.storage}: {error}")
     if limit != 0:
         started = time.monotonic()
-        outcome = try_points(make_storage(given.storage), seed=given.seed, limit=limit)
+        try:
+            outcome = try_points(make, seed=given.seed, limit=limit)
+        except UnfitStorageError as error:
+            return _refused(
+                f"--storage {given.storage}: {error}. Only a storage is crashed that keeps its records over a restart, "
+                "in files of its Runtime; --points 0 leaves these crashes out and kills a real broker only"
+            )
         seconds = time.monotonic() - started
         title = f"{given.storage} dies at every file operation: {outcome.points} crashes, {seconds:.0f} s"
         console.print(_points_table(outcome.phases, title, "while it does"))
@@ -38,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong += outcome.failures
     if given.rounds:
         with tempfile.TemporaryDirectory(prefix="blumfeld-crash-") as folder:
-            report = Killing(Path(folder), given.seed, given.rounds, given.rate).run()
+            report = Killing(Path(folder), given.seed, given.rounds, given.rate, given.storage).run()
         console.print(_rounds_table(report))
         wrong += report.wrong
     for line in wrong[:FAILURES_SHOWN]:
@@ -50,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         highlight=False,
     )
     return 1 if wrong else 0
+
+
+def _refused(reason: str) -> int:
+    print(f"blumfeld.testing.crash: {reason}", file=sys.stderr)
+    return BAD_INPUT
 
 
 def _points_table(counts: dict[str, Count], title: str, first: str) -> Table:

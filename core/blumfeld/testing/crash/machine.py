@@ -71,8 +71,8 @@ class _Silent:
 
 
 def make_storage(name: str = "storage_local") -> MakeStorage:
-    """Makes the storage of an installed plug-in."""
-    plugin = Registry().load_any(name)
+    """Makes the storage of an installed plug-in. :raises ManifestError: it isn't there, or is no storage"""
+    plugin = Registry().load(name, "storage", "installed plug-ins", "storage")
 
     def make(runtime: FakeRuntime) -> LogStorage:
         composition = SimpleNamespace(

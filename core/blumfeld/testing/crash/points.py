@@ -18,6 +18,10 @@ SECOND_EVERY = 3
 """At every so many points it dies a second time, while it recovers from the first."""
 
 
+class UnfitStorageError(Exception):
+    """A script fails on this storage though it never dies: what crashes do to it can't be told."""
+
+
 class Count(msgspec.Struct):
     """What came of some points."""
 
@@ -47,7 +51,9 @@ class Outcome(msgspec.Struct):
 def try_points(
     make: MakeStorage, *, seed: int = 0, limit: int | None = None, scripts: Sequence[str] = tuple(SCRIPTS)
 ) -> Outcome:
-    """Run each script once to count, then once for each point. A script must hold without a crash.
+    """Run each script once to count, then once for each point.
+
+    :raises UnfitStorageError: a script doesn't hold without a crash
 
     :param limit: at most so many points, spread evenly over the scripts; None: all
     """
@@ -55,7 +61,7 @@ def try_points(
     points: list[_Try] = []
     for name in scripts:
         counting = Machine(make)
-        SCRIPTS[name](counting)
+        _without_a_crash(counting, name)
         for phase, operation in counting.operations:
             for counts, key in ((outcome.phases, phase), (outcome.kinds, operation)):
                 counts.setdefault(key, Count()).operations += 1
@@ -71,6 +77,15 @@ def try_points(
         second = _second(fate, recovering) if number % SECOND_EVERY == 0 else None
         recovering = _try(make, one, second, outcome) or recovering
     return outcome
+
+
+def _without_a_crash(machine: Machine, name: str) -> None:
+    try:
+        SCRIPTS[name](machine)
+    except Exception as error:
+        raise UnfitStorageError(
+            f"the script {name!r} fails without any crash ({type(error).__name__}: {error})"
+        ) from error
 
 
 class _Try(msgspec.Struct, frozen=True):

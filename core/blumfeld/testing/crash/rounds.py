@@ -41,8 +41,11 @@ class KillReport(msgspec.Struct):
 class Killing:
     """Rounds of load and kill on one data directory below ``folder``. Moments are drawn from the seed."""
 
-    def __init__(self, folder: Path, seed: int, rounds: int, rate: int) -> None:
-        self._broker = BrokerProcess(folder, settings=('config."group.initial.rebalance.delay.ms"=0',))
+    def __init__(
+        self, folder: Path, seed: int, rounds: int, rate: int, storage: str = "storage_local"
+    ) -> None:
+        settings = ('config."group.initial.rebalance.delay.ms"=0', f"storage.plugin={storage}")
+        self._broker = BrokerProcess(folder, settings=settings)
         self._load = Load(self._broker.address, rate)
         self._fate = random.Random(f"kill/{seed}")
         self._rounds = rounds

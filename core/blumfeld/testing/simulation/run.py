@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import traceback
 from collections.abc import Coroutine
 from typing import Any
 
@@ -102,6 +103,7 @@ class Simulation:
     ) -> None:
         self.seed = seed
         self.hours = hours
+        self.storage = storage
         self.pace = pace if pace is not None else Pace()
         self.loop = SimulatedLoop()
         self.trace = Trace(self.loop.time)
@@ -125,9 +127,11 @@ class Simulation:
             self.loop.run(self._main())
         except Exception as error:
             newest = "\n".join(list(self.trace.newest)[-40:])
+            raised = "".join(traceback.format_exception(error))
             raise SimulationFailure(
-                f"seed {self.seed}, {self.loop.time():.3f} s: {error!r}\n{newest}\n"
-                f"again: python -m blumfeld.testing.simulation --seeds {self.seed} --hours {self.hours}"
+                f"seed {self.seed}, {self.loop.time():.3f} s: {error!r}\n{newest}\n{raised}"
+                f"again: python -m blumfeld.testing.simulation --seeds {self.seed} --hours {self.hours:g} "
+                f"--storage {self.storage}"
             ) from error
         finally:
             self._end_tasks()
