@@ -9,6 +9,7 @@ import pytest
 from blumfeld.broker.fetch_sessions import (
     EPOCH_MAX,
     EVICTION_MS,
+    SESSION_PARTITIONS_MAX,
     FetchPartition,
     FetchPlan,
     FetchSessions,
@@ -172,3 +173,31 @@ def test_a_larger_or_a_followers_session_pushes_out_an_old_smaller_one_only() ->
     assert opened(sessions, 0, 1, now_ms=later) == 3
     assert error_of(sessions, 1, 2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert opened(sessions, 0, now_ms=later, privileged=True) == 4
+
+
+def test_a_full_fetch_of_too_many_partitions_gets_no_session() -> None:
+    sessions = ids(7, 8)
+    fits = begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX)))
+    assert sessions.finish_full(fits, 0) == 7
+    beyond = begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX + 1)))
+    assert sessions.finish_full(beyond, 0) == 0
+    assert len(sessions) == 1
+
+
+def test_a_session_that_would_grow_beyond_ends() -> None:
+    sessions = ids(7)
+    sessions.finish_full(begin(sessions, 0, 0, asked(*range(SESSION_PARTITIONS_MAX))), 0)
+    again = begin(sessions, 7, 1, asked(*range(SESSION_PARTITIONS_MAX)))
+    assert len(again.partitions) == SESSION_PARTITIONS_MAX, "the same partitions again are no more"
+    with pytest.raises(BrokerError) as caught:
+        begin(sessions, 7, 2, asked(SESSION_PARTITIONS_MAX))
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not len(sessions)
+
+
+def test_the_partitions_of_a_session_are_known() -> None:
+    sessions = ids(7)
+    sessions.finish_full(begin(sessions, 0, 0, asked(1, 2)), 0)
+    assert ("t", 1) in sessions.partitions_of(7)
+    assert ("t", 3) not in sessions.partitions_of(7)
+    assert ("t", 1) not in sessions.partitions_of(8)

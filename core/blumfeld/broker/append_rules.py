@@ -41,6 +41,13 @@ class RejectedRecords(InvalidRecord):
         self.record_message = record_message
 
 
+class TooMuchAtOnce(BrokerError):  # noqa: N818 - the words say what to do about it
+    """A batch holds more than the loop looks at. Nothing was changed; ``broker/looking_inside.py`` takes it."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch must be looked into off the loop")
+
+
 class AppendRules:
     """The part of a topic's configuration that every append looks at, as plain attributes."""
 

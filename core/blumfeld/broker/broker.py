@@ -15,6 +15,7 @@ from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.lifecycle import Lifecycle
 from blumfeld.broker.log_directories import LogDirectories
+from blumfeld.broker.looking_inside import LookingInside
 from blumfeld.broker.parking import PurgatoryParking
 from blumfeld.broker.partition_manager import PartitionManager
 from blumfeld.broker.partitions import Partition
@@ -98,6 +99,7 @@ class Broker:
         self._upkeep = Upkeep(self)
         self._cleaner = Cleaner(self)
         self._config_warnings = ConfigWarnings(self)
+        self.looking_inside = LookingInside(composition.runtime)
         slices = Slices(composition.runtime)
         self._dispatchers = {
             kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, slices)

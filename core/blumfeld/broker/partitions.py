@@ -96,12 +96,17 @@ class Partition(HostedReplica):
 
     # Appends
 
-    def append(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
+    def append(
+        self, batch: RecordBatch, acks: int, waiter: AppendWaiter, looked: RecordBatch | None = None
+    ) -> int:
         """Place a client's batch; its base offset. ``waiter`` is told when it is written, or with acks=all committed.
+
+        ``looked`` is the batch as the topic wants it, where somebody has looked inside already.
 
         A batch that the producer sent before and that is here already gives its first base offset again, and
         nothing is placed.
 
+        :raises TooMuchAtOnce: the topic's batches are looked into, and this one holds too much for the loop
         :raises BrokerError: why it may not be placed; ``waiter`` is not told anything then
         """
         leader = self.leader
@@ -122,11 +127,13 @@ class Partition(HostedReplica):
                 self.append_ms = duplicate.timestamp_ms
                 return duplicate.base_offset
         if rules.changes_batches:
-            batch = self._conformed(batch, now_ms)
+            batch = self._conformed(batch, now_ms, looked)
         return self.place(batch, acks, waiter)
 
-    def _conformed(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
-        if self.rules.looks_inside:
+    def _conformed(self, batch: RecordBatch, now_ms: int, looked: RecordBatch | None) -> RecordBatch:
+        if looked is not None:
+            batch = looked
+        elif self.rules.looks_inside:
             from blumfeld.broker.record_rules import conformed
 
             batch = conformed(batch, self.config)

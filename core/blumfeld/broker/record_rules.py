@@ -5,12 +5,14 @@ Off the path of most topics (design rule 4): imported when the first such topic 
 
 from __future__ import annotations
 
-from blumfeld.broker.append_rules import RejectedRecords
+from blumfeld.broker.append_rules import RejectedRecords, TooMuchAtOnce
 from blumfeld.spi.config import TopicConfig
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records, validate_records
+from blumfeld.wire.batch_builder import build_batch, repack
+from blumfeld.wire.compression import Codec, DecompressedTooLarge
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX, Checked, records, validate_records
+from blumfeld.wire.unpacking import unpacked
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -21,23 +23,67 @@ _CODECS = {
 }
 
 
+LOOK_BYTES_MAX = 256 * 1024
+"""Decompressed bytes that are looked at on the loop, in less than a millisecond. A batch of some kB may hold 100 MB."""
+LOOK_RECORDS_MAX = 4_096
+"""Records that are looked at on the loop: 3 ms."""
+RECORD_ERRORS_MAX = LOOK_RECORDS_MAX
+"""Records that an answer blames one by one: it is made and encoded in one go."""
+
+
 def conformed(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
     """The batch as the topic wants it: the same, or written anew in the topic's codec with offsets in order.
 
-    :raises BrokerError: INVALID_RECORD (a record without a key in a compacted topic, broken records),
-        MESSAGE_TOO_LARGE (it would decompress to more than is allowed)
+    :raises TooMuchAtOnce: it holds too many records, or bytes
+    :raises BrokerError: INVALID_RECORD (a record without a key in a compacted topic, broken records)
     """
-    checked = validate_records(batch)
+    if batch.record_count > LOOK_RECORDS_MAX or batch.size_bytes > LOOK_BYTES_MAX:
+        raise TooMuchAtOnce
+    try:
+        checked = validate_records(batch, LOOK_BYTES_MAX)
+    except DecompressedTooLarge:
+        raise TooMuchAtOnce from None
+    _check_keys(batch, checked, config)
+    codec = _CODECS.get(config.compression_type, batch.codec)
+    if codec is batch.codec and checked.offsets_in_order:
+        return batch
+    return _rebuilt(batch, config, codec)
+
+
+def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
+    """:func:`conformed` for any batch, in a worker thread.
+
+    :raises BrokerError: INVALID_RECORD as there; MESSAGE_TOO_LARGE (it would decompress to more than is allowed, or is
+        larger than ``max.message.bytes`` without its codec)
+    """
+    plain = unpacked(batch.codec, batch.records_data, DECOMPRESSED_BYTES_MAX)
+    checked = validate_records(batch, plain=plain)
+    _check_keys(batch, checked, config)
+    codec = _CODECS.get(config.compression_type, batch.codec)
+    if not checked.offsets_in_order:
+        return _rebuilt(batch, config, codec)
+    if codec is batch.codec:
+        return batch
+    if codec is Codec.NONE and len(plain) + HEADER_BYTES > config.max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {len(plain)} bytes without its codec, the topic takes {config.max_message_bytes}",
+        )
+    repacked = repack(batch, plain, codec, _level(config, codec), checked.max_timestamp)
+    return RecordBatch(memoryview(repacked))
+
+
+def _check_keys(batch: RecordBatch, checked: Checked, config: TopicConfig) -> None:
     if config.compacts and checked.null_keys:
         raise RejectedRecords(
             f"{checked.null_keys} of {batch.record_count} records have no key, the first is record "
             f"{checked.null_key_indexes[0]}; every record of a compacted topic needs one",
-            checked.null_key_indexes,
+            checked.null_key_indexes[:RECORD_ERRORS_MAX],
             "a record of a compacted topic needs a key",
         )
-    codec = _CODECS.get(config.compression_type, batch.codec)
-    if codec is batch.codec and checked.offsets_in_order:
-        return batch
+
+
+def _rebuilt(batch: RecordBatch, config: TopicConfig, codec: Codec) -> RecordBatch:
     rebuilt = build_batch(
         list(records(batch)),
         codec=codec,

@@ -93,6 +93,38 @@ def build_batch(
     return _sealed(out)
 
 
+def repack(
+    of: RecordBatch, body: memoryview, codec: Codec, level: int | None, max_timestamp: int
+) -> bytearray:
+    """A produced batch in another codec: the same records section, whose offsets are in order already.
+
+    :param body: the records section, decompressed
+    :param max_timestamp: over all records
+    """
+    payload: bytes | memoryview = body if codec is Codec.NONE else compress(codec, body, level)
+    size = HEADER_BYTES + len(payload)
+    out = bytearray(size)
+    HEADER.pack_into(
+        out,
+        0,
+        0,
+        size - LOG_OVERHEAD_BYTES,
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        codec | of.attributes & TRANSACTIONAL_BIT,
+        of.last_offset_delta,
+        of.base_timestamp,
+        max_timestamp,
+        of.producer_id,
+        of.producer_epoch,
+        of.base_sequence,
+        of.record_count,
+    )
+    out[HEADER_BYTES:] = payload
+    return _sealed(out)
+
+
 def build_empty_batch(of: RecordBatch) -> bytearray:
     """What compaction leaves of a batch whose last offset or sequence must be remembered: its header.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 
@@ -98,7 +98,7 @@ def decompress(codec: Codec, data: Data, size_max: int, *, lz4_wrong_checksum: b
 
 
 def decompress_into(
-    unpack: Callable[[Data, bytearray], int], codec: Codec, data: Data, out: bytearray
+    unpack: Callable[[Data, Any], int], codec: Codec, data: Data, out: bytearray | memoryview
 ) -> int:
     """Call one of cramjam's bounded functions.
 
@@ -187,6 +187,19 @@ def _decompress_snappy(view: memoryview, size_max: int) -> bytes:
 def _snappy_block(view: memoryview, left: int, size_max: int) -> bytes:
     import cramjam
 
+    out = bytearray(snappy_claim(view, left, size_max))
+    size = decompress_into(cramjam.snappy.decompress_raw_into, Codec.SNAPPY, view, out)
+    return bytes(memoryview(out)[:size])
+
+
+def snappy_claim(view: memoryview, left: int, size_max: int) -> int:
+    """The bytes that a raw snappy block says it holds.
+
+    :raises DecompressedTooLarge: more than ``left`` of ``size_max``
+    :raises InvalidRecord: no block of this size can hold that much
+    """
+    import cramjam
+
     try:
         claimed: int = cramjam.snappy.decompress_raw_len(view)
     except cramjam.DecompressionError as error:
@@ -195,6 +208,4 @@ def _snappy_block(view: memoryview, left: int, size_max: int) -> bytes:
         raise InvalidRecord(f"a snappy block of {len(view)} bytes claims to hold {claimed}")
     if claimed > left:
         raise DecompressedTooLarge(Codec.SNAPPY, size_max)
-    out = bytearray(claimed)
-    size = decompress_into(cramjam.snappy.decompress_raw_into, Codec.SNAPPY, view, out)
-    return bytes(memoryview(out)[:size])
+    return claimed

@@ -60,8 +60,8 @@ def decompress_lz4(view: memoryview, size_max: int, *, wrong_checksum: bool = Fa
     """
     import cramjam
 
-    blocks_at = _check_header(view)
-    frame_end, room = _walk(view, blocks_at)
+    blocks_at = check_header(view)
+    frame_end, room = walk_blocks(view, blocks_at)
     frame: Data = view[:frame_end]
     if wrong_checksum:
         frame = bytearray(frame)
@@ -76,7 +76,7 @@ def decompress_lz4(view: memoryview, size_max: int, *, wrong_checksum: bool = Fa
     return bytes(memoryview(out)[:size])
 
 
-def _check_header(view: memoryview) -> int:
+def check_header(view: memoryview) -> int:
     """Check what Kafka checks.
 
     :return: where the first block starts
@@ -93,7 +93,7 @@ def _check_header(view: memoryview) -> int:
     return 7 + (8 if flags & _CONTENT_SIZE_BIT else 0)
 
 
-def _walk(view: memoryview, at: int) -> tuple[int, int]:
+def walk_blocks(view: memoryview, at: int) -> tuple[int, int]:
     """Go from block to block.
 
     :return: where the frame ends, and the most that can come out of it

@@ -84,17 +84,29 @@ def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES
         )
 
 
-def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Checked:
+def validate_records(
+    batch: RecordBatch,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    plain: memoryview | None = None,
+) -> Checked:
     """Walk a batch as :func:`records` does, without making its records.
 
+    :param plain: its records section, where it is decompressed already
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
     """
-    data = _plain(batch, decompressed_bytes_max)
+    data = _plain(batch, decompressed_bytes_max) if plain is None else plain
     in_order, null_keys = True, 0
     keyless: list[int] = []
-    deltas: list[int] = []
+    # No list of all deltas: to free a million of them at once would hold the interpreter.
+    earliest = latest = None
     for index, span in enumerate(spans(data, batch.record_count)):
-        deltas.append(span[0])
+        delta = span[0]
+        if earliest is None or latest is None:
+            earliest = latest = delta
+        elif delta > latest:
+            latest = delta
+        elif delta < earliest:
+            earliest = delta
         if span[1] != index:
             in_order = False
         if span[3] < 0:
@@ -105,8 +117,8 @@ def validate_records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRES
         in_order,
         null_keys,
         keyless,
-        batch.base_timestamp + max(deltas) if deltas else NO_TIMESTAMP,
-        batch.base_timestamp + min(deltas) if deltas else NO_TIMESTAMP,
+        NO_TIMESTAMP if latest is None else batch.base_timestamp + latest,
+        NO_TIMESTAMP if earliest is None else batch.base_timestamp + earliest,
         len(data),
     )
 
@@ -117,7 +129,7 @@ def _plain(batch: RecordBatch, decompressed_bytes_max: int) -> bytes:
     return decompress(batch.codec, batch.records_data, decompressed_bytes_max)
 
 
-def spans(data: bytes, count: int) -> Iterator[Span]:
+def spans(data: bytes | memoryview, count: int) -> Iterator[Span]:
     """Where the ``count`` records stand in ``data``, which they must fill exactly.
 
     :param data: the records section, decompressed
@@ -142,7 +154,7 @@ def spans(data: bytes, count: int) -> Iterator[Span]:
         raise InvalidRecord(f"{size - at} bytes follow the last of {count} records")
 
 
-def _span(data: bytes, at: int, end: int) -> tuple[Span, int]:
+def _span(data: bytes | memoryview, at: int, end: int) -> tuple[Span, int]:
     # Most of these numbers take one byte: that is read here, without a call.
     byte = data[at]
     if byte < 0x80:
@@ -174,7 +186,7 @@ def _span(data: bytes, at: int, end: int) -> tuple[Span, int]:
     return span, at
 
 
-def _skip_headers(data: bytes, at: int, count: int, end: int) -> int:
+def _skip_headers(data: bytes | memoryview, at: int, count: int, end: int) -> int:
     for _ in range(count):
         length, at = read_varint(data, at)
         at = _skip(at, length, 0, end)

@@ -10,7 +10,7 @@ class BadVarintError(ValueError):
     """More bytes, or more bits, than a number of that size can have."""
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """A 32-bit number.
 
     :return: the number, and where the next byte stands
@@ -32,7 +32,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise BadVarintError("a varint of more than 5 bytes")
 
 
-def read_varlong(data: bytes, at: int) -> tuple[int, int]:
+def read_varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """A 64-bit number; otherwise as :func:`read_varint`."""
     byte = data[at]
     if byte < 0x80:

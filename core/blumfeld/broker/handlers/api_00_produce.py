@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blumfeld.broker.append_rules import RejectedRecords, check_codec
-from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal, leader_for
+from blumfeld.broker.append_rules import TooMuchAtOnce, check_codec
+from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal
 from blumfeld.broker.partitions import ACKS_ALL, Partition
+from blumfeld.broker.pending_produce import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import NO_ANSWER, ApiHandler, NoAnswer, RequestContext
-from blumfeld.spi.runtime import Phase
+from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, Steps
+from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -39,18 +37,6 @@ from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
 
 if TYPE_CHECKING:
     from blumfeld.broker.broker import Broker
-
-LEADER_HINT_FROM = 10
-TOPIC_ID_FROM = 13
-_WITHOUT_LOG_START = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
-"""Refused by the log; with any other error Kafka tells where the log starts."""
 
 
 def handlers(broker: Broker) -> list[ApiHandler]:
@@ -103,8 +89,7 @@ class Produce:
             answers = pending.add_topic(topic)
             for data in topic.partition_data:
                 self._place(request, topic, data, context, pending, answers, code)
-        pending.all_placed()
-        context.let_next_start()
+        self._all_placed(pending, context)
         return pending.completion
 
     def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
@@ -130,9 +115,30 @@ class Produce:
                     yield None
             if not topic.partition_data:
                 yield None
+        self._all_placed(pending, context)
+        return pending.completion
+
+    def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
+        """Place those that must be looked into first, one after the other. Then the next request may start."""
+        if pending.looking:
+            partition, batch, waiter = pending.looking.popleft()
+
+            def looked(done: Completion[RecordBatch]) -> None:
+                try:
+                    found = done.result()
+                except BrokerError as error:
+                    waiter.refused(partition, error)
+                except Exception as error:
+                    self._broker.events.error("a batch could not be looked into", exc_info=error)
+                    waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
+                else:
+                    self._append_to(partition, batch, waiter, found)
+                self._all_placed(pending, context)
+
+            self._broker.looking_inside.look(batch, partition.config).when_done(looked)
+            return
         pending.all_placed()
         context.let_next_start()
-        return pending.completion
 
     def _place(
         self,
@@ -151,7 +157,7 @@ class Produce:
                 raise BrokerError(code)
             self._append(request, topic, data, context, PartitionAppend(pending, answer))
         except BrokerError as error:
-            _refuse(answer, error.code, error.message)
+            refuse(answer, error.code, error.message)
 
     def _refuse_all(self, request: ProduceRequest) -> ErrorCode:
         if request.acks not in (ACKS_ALL, 0, 1):
@@ -189,21 +195,28 @@ class Produce:
         check_codec(batch, context.api_version)
         if is_internal(partition.partition.topic) and context.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic")
-        answer = waiter.answer
         waiter.partition = partition
         waiter.pending.open += 1
+        self._append_to(partition, batch, waiter)
+
+    def _append_to(
+        self,
+        partition: Partition,
+        batch: RecordBatch,
+        waiter: PartitionAppend,
+        looked: RecordBatch | None = None,
+    ) -> None:
+        answer = waiter.answer
         try:
-            answer.base_offset = partition.append(batch, request.acks, waiter)
+            answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
+        except TooMuchAtOnce:
+            if batch.size_bytes <= OWNED_FRAME_BYTES:
+                # The frame lasts until the end of this turn; the batch must last until it has been looked into.
+                batch = RecordBatch(memoryview(bytearray(batch.data)))
+            waiter.pending.looking.append((partition, batch, waiter))
+            return
         except BrokerError as error:
-            waiter.pending.open -= 1
-            _refuse(answer, error.code, error.message)
-            if isinstance(error, RejectedRecords):
-                answer.record_errors = [
-                    BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=error.record_message)
-                    for at in error.indexes
-                ]
-            if error.code not in _WITHOUT_LOG_START:
-                answer.log_start_offset = partition.log.log_start_offset
+            waiter.refused(partition, error)
             return
         answer.log_append_time_ms = partition.append_ms
 
@@ -247,133 +260,3 @@ def _is_batch(records: memoryview, at: int) -> bool:
     except BrokerError:
         return True
     return True
-
-
-def _refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
-    answer.error_code = int(code)
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-    answer.error_message = message
-
-
-class PartitionAppend:
-    """Waits for one partition's batch."""
-
-    __slots__ = ("answer", "done", "partition", "pending")
-
-    def __init__(self, pending: PendingProduce, answer: PartitionProduceResponse) -> None:
-        self.pending = pending
-        self.answer = answer
-        self.partition: Partition | None = None
-        self.done = False
-
-    def appended(self, code: ErrorCode) -> None:
-        """As ``AppendWaiter.appended``."""
-        if self.done:
-            return
-        self.done = True
-        if code or self.partition is None:
-            _refuse(self.answer, code, None)
-        else:
-            self.answer.log_start_offset = self.partition.log.log_start_offset
-        self.pending.one_done()
-
-
-class PendingProduce:
-    """A request whose batches are placed. Parked only when it isn't answered within its turn (acks=all)."""
-
-    __slots__ = ("_broker", "_placing", "_response", "acks", "completion", "context", "open", "timeout_ms")
-
-    def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
-        self.completion: Completion[ProduceResponse | NoAnswer] = Completion()
-        self.context = context
-        self.acks = request.acks
-        self.timeout_ms = request.timeout_ms
-        self.open = 0
-        """Batches whose outcome is not known."""
-        self._broker = broker
-        self._placing = True
-        self._response = ProduceResponse()
-
-    def add_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        """Where the answers of the topic's partitions go."""
-        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        self._response.responses.append(answer)
-        return answer.partition_responses
-
-    def all_placed(self) -> None:
-        """Nothing more is placed: answer, or wait."""
-        self._placing = False
-        if not self.open:
-            self._answer()
-        elif self.acks == ACKS_ALL:
-            self._broker.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
-
-    def one_done(self) -> None:
-        """The outcome of one batch is there."""
-        self.open -= 1
-        if not self.open and not self._placing:
-            self._answer()
-            self._broker.parking.wake(self)
-
-    def _park(self) -> None:
-        if not self.completion.done:
-            self._broker.parking.park(self, (self,), self.timeout_ms)
-
-    def try_complete(self) -> bool:
-        """As ``ParkedOperation.try_complete``."""
-        return self.completion.done
-
-    def expire(self) -> None:
-        """The time is up: what is not committed yet may still become so."""
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if not answer.error_code and answer.log_start_offset < 0:
-                    _refuse(answer, ErrorCode.REQUEST_TIMED_OUT, None)
-        self._answer()
-
-    def _answer(self) -> None:
-        if self.completion.done:
-            return
-        if self.acks == 0:
-            self._answer_nothing()
-            return
-        if self.context.api_version >= LEADER_HINT_FROM:
-            self._hint_leaders()
-        self.completion.complete(self._response)
-
-    def _answer_nothing(self) -> None:
-        """acks=0: an error can only be told by closing the connection."""
-        codes = [
-            a.error_code for t in self._response.responses for a in t.partition_responses if a.error_code
-        ]
-        if codes:
-            self.context.close_connection(f"produce with acks=0 failed: {ErrorCode(codes[0]).name}")
-        self.completion.complete(NO_ANSWER)
-
-    def _hint_leaders(self) -> None:
-        broker, listener = self._broker, self.context.listener.name
-        told: set[int] = set()
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    continue
-                image = broker.topic_image(
-                    topic.name, topic.topic_id, self.context.api_version >= TOPIC_ID_FROM
-                )
-                partition = None if image is None else image.partitions.get(answer.index)
-                if partition is None:
-                    continue
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
-                )
-                code, leader = leader_for(broker, partition, listener)
-                if code == ErrorCode.NONE and leader not in told:
-                    told.add(leader)
-                    node = broker.image.brokers[leader]
-                    endpoint = node.endpoint(listener)
-                    if endpoint is not None:
-                        self._response.node_endpoints.append(
-                            NodeEndpoint(
-                                node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack
-                            )
-                        )

@@ -16,6 +16,7 @@ from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 
 START_S = 60.0
 STOP_S = 20.0
+TRIES = 3
 
 
 class Server:
@@ -42,8 +43,20 @@ class Server:
     def start(self, folder: Path) -> None:
         """Start it with its data in ``folder``, and wait until it answers.
 
+        It is tried on several ports: another program may take one meanwhile.
+
         :raises RuntimeError: it ended, or doesn't answer in time
         """
+        for left in reversed(range(TRIES)):
+            try:
+                self._start(folder / f"try-{left}")
+            except RuntimeError:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _start(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self.port = free_port(2) if self._first_port is None else free_from(self._first_port)
         places = {"folder": str(folder), "port": str(self.port)}
