@@ -125,6 +125,26 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_keys_without_effect_are_named_once(tmp_path: Path) -> None:
+    keys = ("num.io.threads", "quota.window.num")
+    broker = Running(tmp_path / "data", *(f'--set=config."{key}"=3' for key in keys))
+    assert broker.port
+    status, said = broker.stop()
+    assert status == 0
+    assert said.count("configuration without effect here") == 1
+    assert "num.io.threads, quota.window.num" in said
+
+
+def test_a_protection_that_is_not_there_is_refused_before_anything_opens(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    status, said = refused("--data-dir", str(data), "--set", 'config."authorizer.class.name"=my.Authorizer')
+    assert status == 2
+    assert said.startswith(
+        'default manifest: config."authorizer.class.name": found "my.Authorizer"; allowed: '
+    )
+    assert not data.exists()
+
+
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     status, line = refused("--data-dir", str(tmp_path / "file" / "data"), "--listen", "127.0.0.1:0")
