@@ -422,7 +422,6 @@ READ_AT_START = frozenset((
     "listener.security.protocol.map",
     "max.connections.per.ip",
     "max.connections",
-    "num.recovery.threads.per.data.dir",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))
 """Honoured keys that Kafka changes at run time and that this broker reads once, when it starts. A change at run time
