@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld_sink_spark.quality import Summariser, stitch
+from blumfeld_sink_spark.quality.chain import HOLES
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM
 from blumfeld_sink_spark.records import OffsetRange
 
@@ -90,9 +91,50 @@ def _doubled(feed: list[Message], at: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("feed", [trades([1, 3, 2, 4]), [chained([5, 9, 14, 20])[at] for at in (0, 2, 1, 3)]])
-def test_swapped_messages_are_both_named(feed: list[Message]) -> None:
-    """The early one leaves a gap, which the late one fills."""
-    assert [row[:3] for row in everywhere(feed)] == [("gap", 101, 100), ("out_of_order", 102, 101)]
+def test_swapped_messages_are_both_named_and_the_gap_is_closed(feed: list[Message]) -> None:
+    """The early one leaves a gap, which the late one fills: in the same batch, or in a later one."""
+    assert [row[:3] for row in everywhere(feed)] == [
+        ("gap", 101, 100),
+        ("gap_end", 102, 101),
+        ("out_of_order", 102, 101),
+    ]
+
+
+def test_the_end_of_a_gap_says_of_which() -> None:
+    """With the ids, message and time of the gap; what is still missing is the sum."""
+    for cuts in ([], [2], [3], [1, 2, 3, 4, 5]):
+        rows = archived(trades([1, 5, 3, 2, 4, 6]), cuts)[1]
+        assert [(row["kind"], row["missing"]) for row in rows] == [
+            ("gap", 3), ("out_of_order", -1), ("out_of_order", -1), ("gap_end", None), ("out_of_order", -1)
+        ]  # fmt: skip
+        gap, end = rows[0], rows[3]
+        assert [end[name] for name in ("expected", "got", "ts_before", "offset_before")] == [2, 5, 5000, 101]
+        assert (gap["expected"], gap["got"], gap["ts_event"], gap["k_offset"]) == (2, 5, 5000, 101)
+        assert (end["ts_event"], end["k_offset"]) == (4000, 104)
+
+
+def test_a_gap_of_which_something_stays_missing_stays_open() -> None:
+    rows = archived(trades([1, 5, 3, 2, 6, 3]))[1]
+    assert [(row["kind"], row["missing"]) for row in rows] == [
+        ("gap", 3), ("out_of_order", -1), ("out_of_order", -1), ("duplicate", None)
+    ]  # fmt: skip
+
+
+def test_a_gap_that_is_forgotten_is_never_closed() -> None:
+    """More gaps than a stream remembers: the first one's message comes, and nobody knows what it closes."""
+    ids = [*range(1, 2 * HOLES + 9, 2), 2]
+    kinds = [(row["kind"], row["k_offset"]) for row in archived(trades(ids), list(range(0, len(ids), 20)))[1]]
+    assert kinds[-1] == ("out_of_order", 99 + len(ids))
+    assert "gap_end" not in [kind for kind, _ in kinds]
+
+
+def test_the_state_of_an_older_version_goes_on() -> None:
+    """Its holes don't say which gap they are of: the late message is named, and the gap stays open."""
+    state, _ = stitch({}, [result_of(trades([1, 3]), 100)])
+    for chain in state["chains"].values():
+        chain["holes"] = [hole[:2] for hole in chain["holes"]]
+    _, rows = stitch(state, [result_of(trades([2, 4]), 102)])
+    assert [(row["kind"], row["missing"]) for row in rows.to_pylist()] == [("out_of_order", -1)]
 
 
 def test_what_came_late_can_be_doubled_too() -> None:
@@ -101,6 +143,7 @@ def test_what_came_late_can_be_doubled_too() -> None:
         "gap",
         "out_of_order",
         "duplicate",
+        "gap_end",
         "out_of_order",
         "out_of_order",
     ]
@@ -111,9 +154,11 @@ def test_what_comes_late_in_a_long_range_is_judged_by_what_was_before_it() -> No
     feed = trades([1, 2, 4, 5, 6, *range(8, 200), 3, 2, 3, *range(200, 400), 7, 7])
     kinds = [("gap", 102, 101, 1), ("gap", 105, 104, 1)]
     late = [
+        ("gap_end", 297),
         ("out_of_order", 297),
         ("duplicate", 298),
         ("duplicate", 299),
+        ("gap_end", 500),
         ("out_of_order", 500),
         ("duplicate", 501),
     ]
@@ -225,16 +270,38 @@ class Slow:
         self.seen: dict[tuple[str, str], list[Message]] = {}
         self.rows: list[tuple[str, int, int]] = []
         self.offsets: dict[tuple[str, str], int] = {}
+        self.gaps: dict[tuple[str, str], list[tuple[int, set[int]]]] = {}
 
     def take(self, offset: int, one: Message) -> None:
         """Judges one message."""
         key = (one.symbol, one.stream)
         seen = self.seen.setdefault(key, [])
         kind = self.judge(one, seen) if seen else ""
+        if kind == "gap":
+            self.missed(one, seen, offset)
+        if kind == "out_of_order":
+            self.close(one, key, offset)
         if kind:
             self.rows.append((kind, offset, self.offsets[key]))
         seen.append(one)
         self.offsets[key] = offset
+
+    def missed(self, one: Message, seen: list[Message], offset: int) -> None:
+        """Remembers the ids of a gap."""
+        high = max(other.last or 0 for other in seen)
+        end = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
+        if end > high + 1:
+            self.gaps.setdefault((one.symbol, one.stream), []).append((offset, set(range(high + 1, end))))
+
+    def close(self, one: Message, key: tuple[str, str], offset: int) -> None:
+        """Names the gaps of which the last id came."""
+        low = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
+        for gap in list(self.gaps.get(key, ())):
+            before = len(gap[1])
+            gap[1].difference_update(range(low, (one.last or 0) + 1))
+            if before and not gap[1]:
+                self.gaps[key].remove(gap)
+                self.rows.append(("gap_end", offset, gap[0]))
 
     def judge(self, one: Message, seen: list[Message]) -> str:
         """By all that came before."""

@@ -58,6 +58,9 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
     assert (rows[0]["expected"], rows[0]["got"], rows[0]["missing"]) == (2, 3, 1)
     told = run("--root", str(root)).output
     assert [word in told for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
+    assert (
+        "1 gaps, 0 of them closed by messages that came late; 1 numbered messages are still missing" in told
+    )
     only = run("--root", str(root), "--kind", "gap", "--symbol", "BTCUSDT", "--json", "--fail")
     assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
     assert len(run("--root", str(root), "--from", "2024-08-09", "--json").output.splitlines()) == 1
@@ -66,10 +69,21 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
     assert "1 of 3 rows" in run("--root", str(root), "--limit", "1").output
     assert "feed-0" not in run("--root", str(root), "--limit", "0").output
     wrong = run("--root", str(root), "--kind", "hole")
-    assert (wrong.exit_code, "allowed: gap, duplicate" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "allowed: gap, gap_end, duplicate" in wrong.output) == (2, True)
 
 
 def test_a_symbol_that_nobody_archived_is_no_feed_without_gaps(tmp_path: Path) -> None:
     root = archived(tmp_path, list(range(161)))
     done = run("--root", str(root), "--symbol", "BTCUSD", "--fail")
     assert (done.exit_code, "symbols: BTCUSDT" in done.stderr) == (1, True)
+
+
+def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
+    """Two trades change places: a gap and a late message, and nothing is missing any more."""
+    order = list(range(161))
+    order[8], order[12] = order[12], order[8]
+    told = run("--root", str(archived(tmp_path, order))).output
+    assert (
+        "1 gaps, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
+    )
+    assert "gap_end" in told

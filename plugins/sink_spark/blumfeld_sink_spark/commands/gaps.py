@@ -20,7 +20,9 @@ def command(
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="gap, duplicate, out_of_order, reset, crossed, locked, skew, stale, data_loss…"),
+        typer.Option(
+            help="gap, gap_end, duplicate, out_of_order, reset, crossed, locked, skew, stale, data_loss…"
+        ),
     ] = None,
     symbol: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="Events then or later.")] = None,
@@ -61,12 +63,24 @@ def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
         console.print(found)
         return
     console.print(_calendar(rows))
+    if not asked:
+        console.print(_closed(rows))
     if limit:
         console.print(_list(rows.slice(0, limit).to_pylist()))
     if limit < rows.num_rows:
         console.print(
             f"{min(limit, rows.num_rows)} of {rows.num_rows:,} rows; --limit N for more, --json for all"
         )
+
+
+def _closed(rows: pa.Table) -> str:
+    from blumfeld_sink_spark.reading import findings
+
+    gaps, ends, missing = findings.closed(rows)
+    return (
+        f"{gaps:,} gaps, {ends:,} of them closed by messages that came late; {max(missing, 0):,} numbered messages are "
+        "still missing"
+    )
 
 
 def _calendar(rows: pa.Table) -> Any:

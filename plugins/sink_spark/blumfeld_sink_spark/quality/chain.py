@@ -6,7 +6,7 @@ work: a Python loop runs over findings only, and over not more than ``room`` of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ RESTART = -1
 """``prev_id`` of a message that begins a chain anew (OKX's snapshots)."""
 
 GAP, DUPLICATE, OUT_OF_ORDER, RESET, MORE = "gap", "duplicate", "out_of_order", "reset", "more"
+GAP_END = "gap_end"
+"""The last id came that a gap had missed."""
 
 Ints = NDArray[np.int64]
 
@@ -87,31 +89,77 @@ class Chain(msgspec.Struct):
     ts: int
     offset: int
     holes: list[list[int]] = []
-    """Ranges of ids (both inside) that are missing so far, growing; not more than ``HOLES``."""
+    """Ranges of ids (both inside) that are missing so far, growing; not more than ``HOLES``. Behind the two ids stand
+    the first and last id that the gap missed when it was found, and time and offset of the message that it was found
+    at; nothing stands there where the gap was counted without a name, or an older version found it.
+    """
     fresh: bool = False
     """Whether the chain began anew since this value was first made."""
 
-    def open_hole(self, low: int, high: int) -> None:
+    def open_hole(self, hole: list[int]) -> None:
         """These ids are missing."""
-        self.holes.append([low, high])
+        self.holes.append(hole)
         for dropped in self.holes[:-HOLES]:
             self.floor = max(self.floor, dropped[1])
+            for other in self.holes:
+                if other[2:] == dropped[2:]:
+                    del other[2:]  # a part of it is forgotten, so nobody can know when it is closed
         del self.holes[:-HOLES]
 
-    def classify(self, low: int, high: int) -> str:
+    def classify(self, low: int, high: int) -> Late:
         """What a message with these ids is that came when greater ones had come: late if they were missing (now
         they aren't any more) or nothing is known of them, doubled otherwise.
         """
         left: list[list[int]] = []
-        filled = False
-        for start, end in self.holes:
+        touched: list[list[int]] = []
+        filled = 0
+        for hole in self.holes:
+            start, end, *gap = hole
             if end < low or high < start:
-                left.append([start, end])
+                left.append(hole)
                 continue
-            filled = True
-            left += [[s, e] for s, e in ((start, low - 1), (high + 1, end)) if s <= e]
+            filled += min(end, high) - max(start, low) + 1
+            if gap not in touched:
+                touched.append(gap)
+            left += [[s, e, *gap] for s, e in ((start, low - 1), (high + 1, end)) if s <= e]
         self.holes = left
-        return OUT_OF_ORDER if filled or low <= self.floor else DUPLICATE
+        still_open = [hole[2:] for hole in left]
+        return Late(
+            OUT_OF_ORDER if filled or low <= self.floor else DUPLICATE,
+            filled,
+            [gap for gap in touched if gap and gap not in still_open],
+        )
+
+
+class Late(NamedTuple):
+    """What ``classify`` says."""
+
+    kind: str
+    filled: int
+    """How many ids the message brought that were missing."""
+    closed: list[list[int]]
+    """Gaps of which no id is missing any more: first and last id, time and offset."""
+
+    def told(self, rule: Continuity, finding: Finding) -> list[Finding]:
+        """The message's finding, then the ends of the gaps that it closed."""
+        finding.kind = self.kind
+        finding.missing = -self.filled if self.filled and rule is Continuity.CONSECUTIVE else None
+        chained = rule is Continuity.CHAINED
+        return [finding] + [
+            Finding(
+                kind=GAP_END,
+                expected=low - 1 if chained else low,
+                got=high if chained else high + 1,
+                ts_before=ts,
+                offset_before=offset,
+                ts=finding.ts,
+                offset=finding.offset,
+                low=low,
+                high=high,
+                sure=finding.sure,
+            )
+            for low, high, ts, offset in self.closed
+        ]
 
 
 class Walk(msgspec.Struct):
@@ -250,30 +298,42 @@ def _name(
         place: dict[str, Any] = _place(chain, block, at)
         least, high = int(low[at]), int(block.last[at])
         if gaps[at]:
-            finding = _gap(rule, chain, block, int(before[at]), at, place)
+            finding = _gap(rule, chain, block, int(before[at]), at, place, named=True)
         elif rule is Continuity.MONOTONE:
             kind = DUPLICATE if high == before[at] else OUT_OF_ORDER
             finding = Finding(kind=kind, expected=int(before[at]), got=high, sure=chain.fresh, **place)
         else:
-            kind = chain.classify(least, high)
             expected = int(before[at]) + (rule is Continuity.CONSECUTIVE)
-            finding = Finding(kind=kind, expected=expected, got=high, sure=chain.fresh, **place)
+            finding = Finding(kind=OUT_OF_ORDER, expected=expected, got=high, sure=chain.fresh, **place)
+            walk.findings += chain.classify(least, high).told(rule, finding)
+            finding.low, finding.high = least, high
+            continue
         finding.low, finding.high = least, high
         walk.findings.append(finding)
 
 
 def _gap(
-    rule: Continuity, chain: Chain, block: Block, before: int, at: int, place: dict[str, Any]
+    rule: Continuity,
+    chain: Chain,
+    block: Block,
+    before: int,
+    at: int,
+    place: dict[str, Any],
+    *,
+    named: bool,
 ) -> Finding:
+    def missed(low: int, high: int) -> None:
+        chain.open_hole([low, high, *([low, high, place["ts"], place["offset"]] if named else ())])
+
     if rule is Continuity.CONSECUTIVE:
         expected, got = before + 1, int(block.first[at])
-        chain.open_hole(expected, got - 1)
+        missed(expected, got - 1)
         return Finding(
             kind=GAP, expected=expected, got=got, missing=got - expected, sure=chain.fresh, **place
         )
     got = int(block.prev[at])
     if got > before:
-        chain.open_hole(before + 1, got)
+        missed(before + 1, got)
     return Finding(kind=GAP, expected=before, got=got, sure=chain.fresh, **place)
 
 
@@ -292,4 +352,4 @@ def _overflow(
     place = _place(chain, block, int(events[0]))
     walk.count(len(events), [place[key] for key in ("offset_before", "ts_before", "offset", "ts")])
     for at in events[gaps[events]][-HOLES:].tolist():
-        _gap(rule, chain, block, int(before[at]), at, dict(place))
+        _gap(rule, chain, block, int(before[at]), at, dict(place), named=False)

@@ -19,6 +19,7 @@ from blumfeld_sink_spark.quality import clocks, runs
 from blumfeld_sink_spark.quality.chain import (
     DUPLICATE,
     GAP,
+    GAP_END,
     MORE,
     OUT_OF_ORDER,
     Block,
@@ -133,9 +134,7 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
     """
     ahead = chain.high
     for finding in found.findings:
-        kept = _again(rule, chain, middle.high, ahead, finding)
-        if kept is not None:
-            walk.findings.append(kept)
+        walk.findings += _again(rule, chain, middle.high, ahead, finding)
     if found.more and found.more_from:
         walk.count(found.more, found.more_from)
     if tail.fresh:
@@ -157,20 +156,22 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
     new = [hole for hole in tail.holes if hole[0] > middle.high]
     joined = Chain(tail.high, chain.floor, tail.last, tail.ts, tail.offset)
     joined.floor = max(chain.floor, tail.floor if tail.floor > middle.high else chain.floor)
-    for low, high in known + new:
-        joined.open_hole(low, high)
+    for hole in known + new:
+        joined.open_hole(hole)
     return joined
 
 
-def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Finding) -> Finding | None:
-    """A finding of the tail, with what is known of the ranges before."""
+def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Finding) -> list[Finding]:
+    """A finding of the tail, with what is known of the ranges before; and the ends of gaps that only they knew of."""
     if finding.sure or rule is Continuity.MONOTONE:
-        return finding
+        return [finding]
     if finding.kind in (DUPLICATE, OUT_OF_ORDER) and finding.high <= middle:
-        finding.kind = chain.classify(finding.low, finding.high)
+        return chain.classify(finding.low, finding.high).told(rule, finding)
     if finding.kind == GAP and ahead > middle and finding.high <= ahead:
-        return None
-    return finding
+        return []
+    if finding.kind == GAP_END and (finding.high <= middle or finding.high < ahead > middle):
+        return []  # the first is told again by the message that closed it, the second never was a gap
+    return [finding]
 
 
 def _checked(carried: State, result: TaskResult, key: str, course: Runs) -> list[Row]:

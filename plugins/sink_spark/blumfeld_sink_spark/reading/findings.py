@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import SettingsError
-from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, MORE, OUT_OF_ORDER, RESET
+from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET
 from blumfeld_sink_spark.quality.runs import CROSSED, LOCKED, SKEW, STALE
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
 from blumfeld_sink_spark.reading.committed import Committed
@@ -17,7 +17,7 @@ from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import GAPS, tables
 
 KINDS = (
-    *(GAP, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
+    *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
     *(f"{kind}{end}" for kind in (SKEW, LOCKED, CROSSED) for end in ("", "_end")),
 )
 
@@ -65,3 +65,15 @@ def calendar(rows: pa.Table) -> dict[str, dict[str, int]]:
         day = counts.setdefault(iso_of(ts)[:10], {})
         day[kind] = day.get(kind, 0) + (missing or 1 if kind == MORE else 1)
     return counts
+
+
+def closed(rows: pa.Table) -> tuple[int, int, int]:
+    """How many gaps there are, how many of them messages closed that came late, and how many ids are still missing.
+
+    Ids count where the venue numbers without holes; a stream whose messages name the one before says only that
+    something is missing.
+    """
+    kinds = rows.column("kind")
+    gaps, ends = (pc.sum(pc.equal(kinds, kind)).as_py() or 0 for kind in (GAP, GAP_END))
+    counted = rows.filter(pc.is_in(kinds, pa.array([GAP, OUT_OF_ORDER])))
+    return gaps, ends, pc.sum(counted.column("missing")).as_py() or 0
