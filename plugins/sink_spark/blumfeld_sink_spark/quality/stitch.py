@@ -169,8 +169,8 @@ def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Fin
         return chain.classify(finding.low, finding.high).told(rule, finding)
     if finding.kind == GAP and ahead > middle and finding.high <= ahead:
         return []
-    if finding.kind == GAP_END and (finding.high <= middle or finding.high < ahead > middle):
-        return []  # the first is told again by the message that closed it, the second never was a gap
+    if finding.kind == GAP_END and finding.high < ahead > middle:
+        return []  # it never was a gap
     return [finding]
 
 
