@@ -100,10 +100,13 @@ class KraftNode:
         data_dir: str = DATA_DIR,
         features: tuple[Feature, ...] = (),
         seed: int = 0,
+        force_empty_metadata: bool = False,
     ) -> None:
         self.runtime = runtime if runtime is not None else FakeRuntime(seed, disk=disk)
         self.parts = Parts(self.runtime, config or {}, node_id, data_dir, features)
-        self.metadata = KraftMetadata(cast("Composition", self.parts))
+        self.metadata = KraftMetadata(
+            cast("Composition", self.parts), force_empty_metadata=force_empty_metadata
+        )
         self.deltas: list[ImageDelta] = []
         self.epoch = -1
 

@@ -16,8 +16,12 @@ from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_records import image_records
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import Feature
+from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import FakeDisk, Fault
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.storage_node import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -618,3 +622,55 @@ def test_whatever_happens_what_was_answered_stays(disk: FakeDisk, seed: int) -> 
         kept += sum(life.promised.values())
         life.restart()
     assert kept, "nothing was ever promised"
+
+
+def lose_the_metadata(disk: FakeDisk) -> None:
+    """The files of the metadata log are there, and empty."""
+    files = FakeRuntime(9, disk=disk).files
+    for name in files.list_dir(LOG_DIR):
+        if name.endswith(".log"):
+            file = files.open(f"{LOG_DIR}/{name}")
+            file.truncate(0)
+            file.close()
+
+
+def with_a_log_of_a_topic(disk: FakeDisk) -> None:
+    """A node that had a topic, stopped cleanly."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    topic = node.image.topics["alpha"].topic_id
+    node.runtime.run(
+        node.parts.local_storage.open_log(TopicPartition("alpha", 0), topic, TopicConfig(), Listener())
+    )
+    node.stop()
+
+
+def test_an_empty_metadata_log_beside_logs_of_topics_is_refused(disk: FakeDisk) -> None:
+    with_a_log_of_a_topic(disk)
+    lose_the_metadata(disk)
+    for _ in range(2):
+        node = KraftNode(disk, seed=1)
+        with pytest.raises(ValueError, match=r"no metadata.*alpha-0.*--force-empty-metadata"):
+            node.start()
+        node.runtime.run(node.parts.local_storage.stop(1))
+    assert "alpha-0" in node.runtime.files.list_dir(DATA_DIR), "nothing is set aside"
+
+
+def test_it_can_be_forced(disk: FakeDisk) -> None:
+    with_a_log_of_a_topic(disk)
+    lose_the_metadata(disk)
+    node = KraftNode(disk, seed=1, force_empty_metadata=True).start()
+    assert not node.image.topics
+    node.join()
+    node.stop()
+    assert KraftNode(disk, seed=2).start().image.features == {"metadata.version": 30}
+
+
+def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> None:
+    """Without a log of a topic there is nothing to lose."""
+    KraftNode(disk).start().stop()
+    lose_the_metadata(disk)
+    node = KraftNode(disk, seed=1).start()
+    node.join()
+    node.stop()

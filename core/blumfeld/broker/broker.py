@@ -188,6 +188,7 @@ class Broker:
                 "gauge",
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
+            *partitions.refused_writes.gauges(),
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
             *(() if self._groups is None else self._groups.metrics()),

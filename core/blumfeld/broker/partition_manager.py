@@ -12,6 +12,7 @@ from errno import EIO
 
 from blumfeld.broker.partitions import Partition
 from blumfeld.broker.places import Places
+from blumfeld.broker.refused_writes import RefusedWrites
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.broker.strays import strays
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
@@ -60,6 +61,7 @@ class PartitionManager:
         """Called when a hosted partition was opened or changed its part, after the change."""
         self.removed: list[Callable[[Partition], None]] = []
         """Called when a partition left this node, after it was closed."""
+        self.refused_writes = RefusedWrites(runtime, events)
         self._node_id = node_id
         self._runtime = runtime
         self._storage: LogStorage
@@ -198,6 +200,7 @@ class PartitionManager:
 
     def failed(self, partition: Partition, error: OSError) -> None:
         """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
+        self.refused_writes.offline(partition.partition)
         if partition.log.directory_id not in self._failed_directories:
             self._events.error("partition offline", partition=str(partition.partition), error=str(error))
         self._changed(partition)
@@ -273,7 +276,17 @@ class PartitionManager:
         self._high_watermarks.pop(partition, None)
         self._preferred.pop(partition, None)
         self._offline.pop(partition, None)
-        return Partition(partition, topic_id, log, state, config, self._runtime, self._parking, self.failed)
+        return Partition(
+            partition,
+            topic_id,
+            log,
+            state,
+            config,
+            self._runtime,
+            self._parking,
+            self.failed,
+            self.refused_writes,
+        )
 
     def _not_opened(
         self,
@@ -322,6 +335,7 @@ class PartitionManager:
         if hosted is None:
             return None
         self.generation += 1
+        self.refused_writes.forget(partition)
         by_id = self.by_id.get(hosted.topic_id, {})
         by_id.pop(partition.partition, None)
         if not partitions:
@@ -351,6 +365,7 @@ class PartitionManager:
     def stop(self) -> None:
         """Close every log, cleanly where it can be."""
         self._stopped = True
+        self.refused_writes.stop()
         self._high_watermarks = dict(self.high_watermarks())
         for partition in list(self):
             try:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from blumfeld.broker.append_rules import AppendRules
 from blumfeld.broker.hosted_replica import HostedReplica
+from blumfeld.broker.refused_writes import RefusedWrites
 from blumfeld.broker.replica_state import ReplicaState
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.config import TopicConfig
@@ -46,6 +47,8 @@ class Partition(HostedReplica):
         "_advance_due",
         "_failed",
         "_parking",
+        "_refused",
+        "_refuses",
         "_runtime",
         "_unwritten",
         "_waiting_commit",
@@ -70,6 +73,7 @@ class Partition(HostedReplica):
         runtime: Runtime,
         parking: Parking,
         failed: Callable[[Partition, OSError], None],
+        refused: RefusedWrites,
     ) -> None:
         super().__init__(partition, topic_id, log, state, config)
         self.rules = AppendRules(config)
@@ -89,6 +93,9 @@ class Partition(HostedReplica):
         self._runtime = runtime
         self._parking = parking
         self._failed = failed
+        self._refused = refused
+        self._refuses = False
+        """The last write failed, and that was told."""
         self._unwritten: list[tuple[int, int, AppendWaiter]] = []
         self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
         self._write_due = False
@@ -197,6 +204,11 @@ class Partition(HostedReplica):
         written_end = outcome.written_end_offset
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
+            self._refuses = True
+            self._refused.failed(self.partition, outcome.error)
+        elif self._refuses and waiters:
+            self._refuses = False
+            self._refused.succeeded(self.partition)
         try:
             self._remember(written_end)
         except OSError as error:

@@ -31,7 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     """
     given = _parser().parse_args(arguments)
     try:
-        manifest = load_manifest(given.manifest, given.set, given.data_dir, given.listen)
+        forced = ["consensus.options.force_empty_metadata=true"] if given.force_empty_metadata else []
+        manifest = load_manifest(given.manifest, [*given.set, *forced], given.data_dir, given.listen)
         plan = make_plan(manifest, given.manifest or NO_FILE)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
@@ -116,4 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="node.data_dir, and no node.data_dirs")
     parser.add_argument("--listen", metavar="HOST:PORT", help="where the first broker listener binds")
+    parser.add_argument(
+        "--force-empty-metadata",
+        action="store_true",
+        help="start a new cluster although logs of topics are there whose metadata is lost: they become …-stray",
+    )
     return parser

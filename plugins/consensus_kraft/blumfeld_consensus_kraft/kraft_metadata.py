@@ -45,10 +45,14 @@ _CLOSED = "the metadata log is closed"
 
 
 class KraftMetadata:
-    """``ClusterMetadata`` of a node that is the whole quorum."""
+    """``ClusterMetadata`` of a node that is the whole quorum.
 
-    def __init__(self, composition: Composition) -> None:
+    :param force_empty_metadata: as of ``opening.open_metadata``
+    """
+
+    def __init__(self, composition: Composition, *, force_empty_metadata: bool = False) -> None:
         self._composition = composition
+        self._force_empty_metadata = force_empty_metadata
         self._runtime = composition.runtime
         self._config = composition.config
         self._events = composition.log("kraft")
@@ -104,7 +108,9 @@ class KraftMetadata:
         :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
             write
         """
-        opened = await open_metadata(self._composition, self._warn)
+        opened = await open_metadata(
+            self._composition, self._warn, force_empty_metadata=self._force_empty_metadata
+        )
         loaded = opened.loaded
         self._open(opened.log, loaded)
         self._lead(loaded.last_epoch, opened.bootstrap, loaded.transaction_open)

@@ -14,7 +14,7 @@ from blumfeld.metadata.image_records import feature_records
 from blumfeld.metadata.record_frame import METADATA_VERSION
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition
+from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
@@ -35,10 +35,13 @@ class OpenedMetadata(NamedTuple):
     """Records that a new cluster begins with; none where the log has a ``metadata.version``."""
 
 
-async def open_metadata(composition: Composition, warn: Callable[[str], None]) -> OpenedMetadata:
+async def open_metadata(
+    composition: Composition, warn: Callable[[str], None], *, force_empty_metadata: bool = False
+) -> OpenedMetadata:
     """Open the log and load snapshot and records; format a directory that nobody formatted.
 
     :param warn: is told of a snapshot that can't be read
+    :param force_empty_metadata: begin a new cluster even if logs of topics are there: they become strays
     :raises OSError: the metadata directory can't be used
     :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
         write
@@ -50,6 +53,8 @@ async def open_metadata(composition: Composition, warn: Callable[[str], None]) -
     loaded = load(log, composition.cluster_id, warn)
     check_alone(composition.node_id, composition.config.list("controller.quorum.voters"), loaded.voters)
     level = loaded.image.features.get(METADATA_VERSION_FEATURE)
+    if level is None and not force_empty_metadata:
+        _check_nothing_is_lost(composition, log, directory)
     bootstrap = [] if level is not None else _bootstrap(composition, directory.path)
     for record in bootstrap:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
@@ -76,6 +81,25 @@ async def _open(composition: Composition, directory: LogDirInfo) -> PartitionLog
             f"{METADATA_PARTITION} does not lie in {directory.path}, the first of the log directories"
         )
     return log
+
+
+def _check_nothing_is_lost(composition: Composition, log: PartitionLog, directory: LogDirInfo) -> None:
+    """A topic's log is made after its record is flushed. So logs without metadata are those of a controller that lost
+    its disk, and a cluster that began here would set all of them aside.
+
+    :raises ValueError: logs of topics are there; the metadata log is closed
+    """
+    kept = lasting(composition.local_storage)
+    found = () if kept is None else kept.partitions()
+    others = sorted(str(partition) for partition, _ in found if partition != METADATA_PARTITION)
+    if others:
+        log.close()
+        raise ValueError(
+            f"{directory.path}/{METADATA_PARTITION} holds no metadata, but {len(others)} logs of topics are there "
+            f"({', '.join(others[:3])}{', …' if len(others) > 3 else ''}): the cluster's metadata is lost. Put "
+            f"{METADATA_PARTITION} back from a copy. Or start once with --force-empty-metadata: the node begins a new "
+            "cluster without topics, and renames these logs to …-stray"
+        )
 
 
 def _bootstrap(composition: Composition, directory: str) -> list[Message]:

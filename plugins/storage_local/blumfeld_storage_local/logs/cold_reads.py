@@ -12,6 +12,7 @@ from collections import deque
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld_storage_local.segments.segment import Segment
+from blumfeld_storage_local.segments.segment_check import check_of, take_check
 
 AT_ONCE_MAX = 2
 """Workers that read for logs of a directory: half of the runtime's, so that syncs find one."""
@@ -35,6 +36,10 @@ class ColdBytesError(Exception):
         self.position = position
         self.size = size
         """0: it is the indexes that are not here."""
+
+
+class UncheckedBytesError(ColdBytesError):
+    """Nobody has looked yet whether these bytes are batches. :meth:`ColdReads.bring` has a worker look."""
 
 
 class _Window:
@@ -84,14 +89,16 @@ class ColdReads:
     async def bring(self, cold: ColdBytesError) -> None:
         """Have it read. Whether it is still cached, or there at all, is for who asked to look anew.
 
-        :raises OSError: the disk can't read it
+        :raises OSError: the disk can't read it, or it is damaged
         """
         segment = cold.segment
         await self._enter()
         try:
             if segment.is_gone:
                 return  # compaction, or a cut, came first
-            if cold.size == 0:
+            if isinstance(cold, UncheckedBytesError):
+                await self._check(segment, cold.position, cold.size)
+            elif cold.size == 0:
                 await self._read_indexes(segment)
             elif await self._read(segment, cold.position, cold.size):
                 end = cold.position + cold.size
@@ -100,6 +107,20 @@ class ColdReads:
                 self._read_ahead(segment, window)
         finally:
             self._leave()
+
+    async def _check(self, segment: Segment, position: int, size: int) -> None:
+        cuts, check = segment.cuts, check_of(segment, position, size)
+        region = segment.file().region(0, 0)
+        try:
+            checked = await self._runtime.offload(check)
+        except OSError:
+            if segment.is_gone:
+                return
+            raise
+        finally:
+            region.release()
+        if not segment.is_gone and cuts == segment.cuts:
+            take_check(segment, position, checked)
 
     async def _read_indexes(self, segment: Segment) -> None:
         region = segment.file().region(0, 0)

@@ -17,6 +17,7 @@ from blumfeld_storage_local.compaction.swapping import CompactionRound
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.aux_files import AuxDirectory
 from blumfeld_storage_local.logs.flusher import Flusher
+from blumfeld_storage_local.segments.scan import REPAIR
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment_writer import SegmentWriter
@@ -113,7 +114,7 @@ class LogState:
             if active.next_offset != end_offset:
                 raise OSError(
                     errno.EIO,
-                    f"the log ends at {active.next_offset}, and was closed at {end_offset}",
+                    f"the log ends at {active.next_offset}, and was closed at {end_offset}; {REPAIR}",
                     active.path(),
                 )
         except OSError:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, LogReadOutcome, SegmentInfo
 from blumfeld.wire.record_batch import RecordBatch
-from blumfeld_storage_local.logs.cold_reads import ColdBytesError
+from blumfeld_storage_local.logs.cold_reads import ColdBytesError, UncheckedBytesError
 from blumfeld_storage_local.logs.log_state import LogState
-from blumfeld_storage_local.segments.scan import SCAN_BYTES
+from blumfeld_storage_local.segments.scan import REPAIR, SCAN_BYTES
 from blumfeld_storage_local.segments.segment import Segment
+from blumfeld_storage_local.segments.segment_check import check_of, take_check
 
 COLD_ROUNDS_MAX = 8
 """How often a read looks for cold bytes, its indexes', its own, those at its limit; then it reads anyway."""
@@ -45,7 +46,7 @@ class ReadingHalf(LogState):
         try:
             for rounds_left in range(COLD_ROUNDS_MAX, -1, -1):
                 try:
-                    await self._home.cold_reads.bring(cold)
+                    await self._bring(cold)
                     end = min(end_offset, self.written_end_offset)
                     found = self._read(offset, bytes_max, end, minimum_one_batch, rounds_left > 0)
                 except ColdBytesError as more:
@@ -56,6 +57,23 @@ class ReadingHalf(LogState):
             raise OSError(errno.EAGAIN, "the bytes never came", self.directory)
         except (OSError, LookupError) as error:
             done.fail(error)
+
+    async def _bring(self, cold: ColdBytesError) -> None:
+        segment = cold.segment
+        known = segment.checked.damaged_at
+        try:
+            await self._home.cold_reads.bring(cold)
+        finally:
+            position = segment.checked.damaged_at
+            if position >= 0 and position != known:
+                if segment is self._segments.active and not self._is_awake:
+                    self._as_closed = False  # so that the next start recovers it
+                self._home.events.error(
+                    "bytes that are no batch, served up to there",
+                    file=segment.path(),
+                    position=position,
+                    repair=REPAIR,
+                )
 
     def _read(
         self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool, look: bool
@@ -91,9 +109,24 @@ class ReadingHalf(LogState):
             size = bytes_max if first_bytes <= bytes_max or not minimum_one_batch else first_bytes
         if size <= 0:
             return LogRead([], 0, offset)
-        if look and not recent and size > bytes_max:
-            self._home.cold_reads.look(segment, position, size)
+        if not recent:
+            if look and size > bytes_max:
+                self._home.cold_reads.look(segment, position, size)
+            size = self._sound(segment, position, size, look)
         return LogRead([segment.part(position, size)], size, end_offset)
+
+    def _sound(self, segment: Segment, position: int, size: int, look: bool) -> int:
+        """How many of these bytes may be served: those before a damage, where there is one.
+
+        :raises UncheckedBytesError: only if ``look``: a worker has to look at them first
+        """
+        sound = segment.checked.sound_bytes(position, size)
+        if not sound:
+            if look:
+                raise UncheckedBytesError(segment, position, size)
+            take_check(segment, position, check_of(segment, position, size)())
+            sound = segment.checked.sound_bytes(position, size)
+        return sound
 
     def _look(self, segment: Segment, offset: int, bytes_max: int) -> int:
         """See that ``bytes_max`` from the batch with ``offset`` on can be found and read without waiting.

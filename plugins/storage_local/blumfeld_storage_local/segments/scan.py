@@ -16,6 +16,9 @@ SCAN_BYTES = 16 * 1024
 REPLAY_BYTES = 1 << 20
 """Read at once while every batch is wanted."""
 
+REPAIR = "stop the node, then run `blumfeld log DIR --repair`"
+"""The way out of damage, for messages."""
+
 _HEADER = struct.Struct(">qiibIhiqq")
 
 
@@ -31,7 +34,7 @@ class BatchAt(NamedTuple):
 
 def damaged(file: File, position: int, problem: object) -> OSError:
     """Written bytes don't read as a batch: the disk changed them, or another process did."""
-    return OSError(errno.EIO, f"no batch at byte {position}: {problem}", file.path)
+    return OSError(errno.EIO, f"no batch at byte {position}: {problem}; {REPAIR}", file.path)
 
 
 def scan(file: File, position: int, end: int) -> Iterator[BatchAt]:

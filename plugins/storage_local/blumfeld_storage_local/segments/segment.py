@@ -11,7 +11,11 @@ from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, Tim
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import SegmentInfo
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.record_batch import MAGIC, RecordBatch
+from blumfeld_storage_local.segments.checking import (
+    MAGIC_AT,
+    CheckedBytes,
+)
 from blumfeld_storage_local.segments.index_files import highest_timestamp, map_indexes, rebuild_indexes
 from blumfeld_storage_local.segments.open_files import OpenFiles
 from blumfeld_storage_local.segments.recent import RecentBatches
@@ -38,6 +42,7 @@ class Segment:
         "_synced_bytes",
         "_times",
         "base_offset",
+        "checked",
         "created_ms",
         "cuts",
         "directory",
@@ -61,6 +66,8 @@ class Segment:
         self.recent: RecentBatches | None = None
         self.mark = Mark.NONE
         """``SWAP`` while the files that compaction made have not got their names yet."""
+        self.checked = CheckedBytes()
+        """Which of its bytes a reader may have."""
         self.index_unsynced = False
         """The index files were written since they were last synced."""
         self.touched = False
@@ -86,7 +93,7 @@ class Segment:
         file = self._open(create=True)
         if file.size():
             file.truncate(0)
-        self.size = self._synced_bytes = 0
+        self.size = self._synced_bytes = self.checked.from_here_on = 0
         self.set_indexes(OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
 
     def file(self) -> File:
@@ -161,6 +168,7 @@ class Segment:
     def was_cut(self, size: int) -> None:
         """Its file was truncated, and synced."""
         self.size = self._synced_bytes = size
+        self.checked.cut(size)
         self.cuts += 1
 
     # Indexes
@@ -289,15 +297,24 @@ class Segment:
         return self.offsets.lookup(offset).position
 
     def part(self, position: int, size: int) -> Part:
-        """Bytes of the log file for an answer."""
+        """Bytes of the log file for an answer.
+
+        :raises OSError: EIO: somebody has cut the file, or it reads as no batch at ``position``
+        """
         if size > COPY_BYTES_MAX:
-            return self.file().region(position, size)
+            file = self.file()
+            # Here, because sendfile would find out with half of the answer under way, and the connection would go.
+            if (there := file.size()) < position + size:
+                raise damaged(file, position, f"{max(there - position, 0)} of {size} bytes are there")
+            return file.region(position, size)
         recent = self.recent
         if recent is not None and recent.copied_from == position and len(recent.copy) == size:
             return recent.copy
         data = self.file().pread(size, position)
         if len(data) != size:
             raise damaged(self.file(), position, f"{len(data)} of {size} bytes are there")
+        if data[MAGIC_AT] != MAGIC:  # a file that was cut and then written has a hole of zeros
+            raise damaged(self.file(), position, f"format {data[MAGIC_AT]}")
         if recent is not None:
             recent.copied_from, recent.copy = position, data
         return data

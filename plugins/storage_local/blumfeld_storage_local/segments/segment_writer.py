@@ -16,7 +16,7 @@ from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits,
 from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.segments.recent import RecentBatches
-from blumfeld_storage_local.segments.scan import scan
+from blumfeld_storage_local.segments.scan import damaged, scan
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.sync.durability import can_be_undone
 
@@ -86,6 +86,9 @@ class SegmentWriter:
         max_timestamp_ms, max_offset = times.last if len(times) else (-1, -1)
         recent, next_offset = RecentBatches(segment.base_offset), segment.base_offset
         start = offsets.entry(len(offsets) - 1).position if len(offsets) else 0
+        if (start and start >= size) or (not size and len(times)):
+            # or entries of what is gone would stand before those of what comes
+            raise damaged(segment.file(), size, f"the file ends there, its index knows of byte {start}")
         for batch in scan(segment.file(), start, size) if size else ():
             if not recent.lasts:
                 recent.floor = batch.base_offset if start else segment.base_offset
@@ -93,6 +96,8 @@ class SegmentWriter:
             next_offset = batch.last_offset + 1
             if batch.max_timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms, max_offset = batch.max_timestamp_ms, batch.last_offset
+        segment.checked.add(start, size)
+        segment.checked.from_here_on = min(segment.checked.from_here_on, start)
         if size:
             first = next(scan(segment.file(), 0, size))
             self._begin(first.max_timestamp_ms)
@@ -235,6 +240,8 @@ class SegmentWriter:
             position += size_bytes
 
     def _cut_back(self, size: int, cause: OSError) -> None:
+        if cause.filename is None:
+            cause.filename = self.segment.path()  # a system call on a descriptor knows no path
         if size == 0:
             self._begin(NO_TIMESTAMP)  # the next one is the first again
         try:

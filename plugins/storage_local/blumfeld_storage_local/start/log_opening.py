@@ -7,6 +7,7 @@ import errno
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from blumfeld.log.file_names import Suffix, partition_dir, segment_name
+from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory
@@ -44,10 +45,12 @@ async def open_partition(
     await at.last_sync(partition)
     clean = partition in at.clean
     at.clean.pop(partition, None)
-    looked = await _look(at, partition, directory, topic_id, _asks_for_syncs(home, config))
+    synced = _asks_for_syncs(home, config)
+    looked = await _look(at, partition, directory, topic_id, synced)
     created = looked is None
     if looked is None:
-        home.new_logs.add(directory)
+        if not synced:
+            home.new_logs.add(directory)
         looked = Looked(Found([], []), 0)
         if checkpoints.may_name(partition):
             # what a deleted log of this name left there would cost this one its records
@@ -92,14 +95,26 @@ async def open_partition(
         home.events.warning("log not as it was closed, recovering", log=directory, error=str(error))
         await recovery.recover(len(segments) - 1)
         log = LocalLog(opened)
-    await _set_right(log, opened)
+    await _set_right(log, opened, clean=clean)
     return log
 
 
-async def _set_right(log: LocalLog, opened: OpenedLog) -> None:
-    """What the checkpoints say may be more than what a crash left."""
-    if log.log_start_offset > log.written_end_offset:
-        log.truncate_fully(log.log_start_offset)
+async def _set_right(log: LocalLog, opened: OpenedLog, *, clean: bool) -> None:
+    """What the checkpoints say may be more than what a crash left.
+
+    A power cut can take the end of a log whose start had moved up to there. Offsets are not given twice, so the log
+    begins anew at its start, as in Kafka. No clean stop leaves a log like that: then the checkpoint is damaged, and the
+    records are there. Kafka deletes them in this case too.
+    """
+    start, end = log.log_start_offset, log.written_end_offset
+    if start > end:
+        said = {"log": log.directory, "log_start_offset": start, "end_offset": end}
+        if clean:
+            log.log_start_offset = opened.segments.first_offset
+            opened.home.events.warning("log start beyond the end of the log ignored", **said)
+        else:
+            log.truncate_fully(start)
+            opened.home.events.warning("log begun anew: a crash took what is behind its start", **said)
     if log.cleaned_end_offset < opened.cleaned_end_offset:
         opened.callbacks.cleaned(
             log
@@ -149,8 +164,8 @@ def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
 
     Nothing else of it is looked at until somebody reads or writes it: a node has thousands that nobody does.
     """
-    if not segments or end_offset < segments[-1].base_offset:
-        return False
+    if not segments or not 0 <= end_offset - segments[-1].base_offset <= RELATIVE_OFFSET_MAX + 1:
+        return False  # the latter is a damaged checkpoint: the segment itself must say where it ends
     active = segments[-1]
     if (active_bytes == 0) != (end_offset == active.base_offset):
         return False

@@ -43,6 +43,7 @@ class Recovery:
         found = await self._walk(segment)
         if found.end.problem is not None:
             raise damaged(segment.file(), found.end.position, found.end.problem)
+        segment.checked.from_here_on = 0
         segment.set_indexes(found.offsets, found.times)
         await self._home.runtime.offload(segment.save_indexes)
         await self._home.runtime.offload(segment.sync_indexes)
@@ -56,6 +57,7 @@ class Recovery:
             segment = self._segments[at]
             found = await self._walk(segment)
             segment.set_indexes(found.offsets, found.times)
+            segment.checked.from_here_on = 0  # what is not whole is cut off below
             problem = found.end.problem
             hole = at + 1 < len(self._segments) and found.end.next_offset < self._segments[at + 1].base_offset
             if problem is None and hole and not self._config.compacts:
