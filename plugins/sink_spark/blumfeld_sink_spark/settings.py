@@ -99,6 +99,22 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
 
 
+def absolute(settings: ArchiveSettings) -> ArchiveSettings:
+    """The settings with root, checkpoint and a folder of schemas as absolute paths. A cluster's executors have another
+    working directory: a relative path would be another folder there, and what they stage would be lost.
+    """
+
+    def resolved(path: str) -> str:
+        return path if not path or "://" in path else str(Path(path).absolute())
+
+    return msgspec.structs.replace(
+        settings,
+        root=resolved(settings.root),
+        checkpoint=resolved(settings.checkpoint),
+        schema_registry=resolved(settings.schema_registry),
+    )
+
+
 def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = True) -> ArchiveSettings:
     """Settings of a TOML file's ``[archive]``, with what the command line says on top (``None`` says nothing).
 

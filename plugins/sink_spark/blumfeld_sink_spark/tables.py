@@ -13,6 +13,10 @@ import attrs
 import pyarrow as pa
 
 TRADES, BOOK_DELTAS, BBO = "trades", "book_deltas", "bbo"
+AGG_TRADES = "agg_trades"
+"""What a venue sends beside its trades: several of one taker order in a row. A table of its own, as a sum over both
+would count each trade twice.
+"""
 BOOK_SNAPSHOTS, BARS, GAPS = "book_snapshots", "bars", "gaps"
 ORDERS, OHLCV = "orders", "ohlcv"
 QUARANTINE, RAW = "quarantine", "raw"
@@ -23,9 +27,7 @@ DERIVED = (BOOK_SNAPSHOTS, BARS)
 
 @attrs.frozen
 class Table:
-    """One table. Partitioned by ``date`` (in the path only), then by ``symbol`` where it has that column (in
-    path and file).
-    """
+    """One table. In folders by ``date`` (in the path only), then by symbol where it has that column."""
 
     name: str
     schema: pa.Schema
@@ -54,6 +56,10 @@ _LINEAGE = [
     pa.field("k_offset", pa.int64(), nullable=False),
 ]
 _STAMPS = [pa.field("ts_event", pa.int64(), nullable=False), pa.field("ts_recv", pa.int64(), nullable=False)]
+_SENT = pa.field("ts_sent", pa.int64())
+"""When the venue sent the message, where it says so beside the time of the event (Binance's ``E`` beside ``T``). Null
+elsewhere, and in files of archives from before the column was there.
+"""
 _WHERE = [pa.field("venue", pa.string(), nullable=False), pa.field("symbol", pa.string(), nullable=False)]
 
 
@@ -103,15 +109,16 @@ def _ohlcv(number: pa.DataType) -> Table:
     )
 
 
-def _trades(number: pa.DataType) -> Table:
+def _trades(number: pa.DataType, name: str = TRADES) -> Table:
     """Plain prices: they repeat in runs, which zstd packs to 1.3 B where a dictionary's indices take 1.6 B. Sizes
     come again from afar: a dictionary has 1.4 B, plain 2.0 B.
     """
     return Table(
-        name=TRADES,
+        name=name,
         schema=pa.schema(
             [
                 *_STAMPS,
+                _SENT,
                 *_WHERE,
                 pa.field("trade_id", pa.int64()),
                 pa.field("side", pa.int8(), nullable=False),
@@ -122,7 +129,7 @@ def _trades(number: pa.DataType) -> Table:
             ]
         ),
         time_column="ts_event",
-        delta=("ts_event", "ts_recv", "trade_id", "k_offset"),
+        delta=("ts_event", "ts_recv", "ts_sent", "trade_id", "k_offset"),
         plain=("price",),
     )
 
@@ -136,6 +143,7 @@ def _book_deltas(number: pa.DataType) -> Table:
         schema=pa.schema(
             [
                 *_STAMPS,
+                _SENT,
                 *_WHERE,
                 pa.field("first_id", pa.int64()),
                 pa.field("last_id", pa.int64()),
@@ -150,7 +158,7 @@ def _book_deltas(number: pa.DataType) -> Table:
         ),
         time_column="ts_event",
         delta=("ts_event", "ts_recv", "k_offset"),
-        by_message=("first_id", "last_id", "prev_id"),
+        by_message=("ts_sent", "first_id", "last_id", "prev_id"),
         hard=("price",),
     )
 
@@ -164,6 +172,7 @@ def _bbo(number: pa.DataType) -> Table:
         schema=pa.schema(
             [
                 *_STAMPS,
+                _SENT,
                 *_WHERE,
                 pa.field("update_id", pa.int64()),
                 pa.field("bid", number),  # null: that side is empty
@@ -174,7 +183,7 @@ def _bbo(number: pa.DataType) -> Table:
             ]
         ),
         time_column="ts_event",
-        delta=("ts_event", "ts_recv", "update_id", "k_offset"),
+        delta=("ts_event", "ts_recv", "ts_sent", "update_id", "k_offset"),
         plain=("bid", "bid_size", "ask", "ask_size"),
     )
 
@@ -292,6 +301,7 @@ def tables(precision: int = 38, scale: int = 18) -> dict[str, Table]:
     number = pa.decimal128(precision, scale)
     made = (
         _trades(number),
+        _trades(number, AGG_TRADES),
         _book_deltas(number),
         _bbo(number),
         _orders(number),

@@ -9,6 +9,7 @@ _NEEDS = {
     "test_reading_exports.py": "polars",
     "test_reading_sql.py": "duckdb",
     "test_spark_archive.py": "pyspark",
+    "test_spark_cluster.py": "pyspark",
     "test_spark_transactions.py": "pyspark",
 }
 collect_ignore = [name for name, module in _NEEDS.items() if find_spec(module) is None]

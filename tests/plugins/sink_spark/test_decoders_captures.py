@@ -115,7 +115,7 @@ def test_a_capture_decodes_the_same_however_it_is_cut_into_batches() -> None:
         ("OKX.ws.1.0", "okx", {"trades": 74, "book_deltas": (7_088, 1_176), "bbo": 28}),
         ("BITSTAMP.ws.1.0", "bitstamp", {"trades": 10, "book_deltas": (1_950, 0)}),
         ("BITSTAMP.http.0.0", "bitstamp", {"book_deltas": (0, 9_484)}),
-        ("BINANCE_FUTURES.ws.1.0", "binance-usdm", {"trades": 91, "book_deltas": (6_297, 0), "bbo": 613}),
+        ("BINANCE_FUTURES.ws.1.0", "binance-usdm", {"agg_trades": 91, "book_deltas": (6_297, 0), "bbo": 613}),
         ("BINANCE_FUTURES.http.0.0", "binance-usdm", {"book_deltas": (0, 5_613)}),
     ],
 )

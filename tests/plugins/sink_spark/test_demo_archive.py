@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import zlib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from blumfeld.cli.demo.feed import FeedMessage, synthetic_feed
@@ -26,6 +28,7 @@ from tests.plugins.sink_spark.archive_tools import archive, rows_of
 
 PARTITIONS = 4
 MESSAGES = 4_000
+MS = 1_000_000
 README = Path(__file__).resolve().parents[3] / "README.md"
 
 
@@ -63,6 +66,16 @@ def check(root: Path, feed: list[FeedMessage]) -> None:
     found = READERS["pyarrow"](root)
     assert differences(expected, found, "pyarrow") == []
     assert all(tally["rows"] > 0 for tally in expected.values())
+    data = [json.loads(each.value).get("data", {}) for each in feed]
+    for table, kind in (
+        ("trades", "trade"),
+        ("bbo", "bookTicker"),
+    ):  # the engine's time and the sender's, both
+        rows = pq.read_table(root / table)
+        times = [(value["T"] * MS, value["E"] * MS) for value in data if value.get("e") == kind]
+        assert sorted(zip(rows["ts_event"].to_pylist(), rows["ts_sent"].to_pylist(), strict=True)) == sorted(
+            times
+        )
     places = {
         (at, nth): each.received_ns for at, part in enumerate(parts(feed)) for nth, each in enumerate(part)
     }

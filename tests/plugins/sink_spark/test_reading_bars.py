@@ -117,14 +117,18 @@ def test_bars_are_those_of_a_slow_reader(rows: list[dict[str, Any]], interval: i
 
 
 def test_what_is_off_the_market_makes_no_bar() -> None:
-    """Nor do aggregates where the single trades are there; alone they do. Trades without ids all count."""
-    one = {"ts_event": 5}
+    """Nor do Binance's aggregates among single trades, as older archives have them; alone they do. Trades without ids
+    all count, and so do other venues' trades that stand for several.
+    """
+    one = {"ts_event": 5, "venue": "binance-usdm"}
     table = trades(
         [one, one, {**one, "flags": NOT_MARKET, "price": 0}, {**one, "flags": AGGREGATE, "size": 2}]
     )
     assert bars.bars_of(table, SECOND).column("trades").to_pylist() == [2]
     assert bars.bars_of(table.slice(3), SECOND).column("volume").to_pylist() == [Decimal(2)]
     assert bars.bars_of(table.slice(2, 1), SECOND).num_rows == 0
+    several = trades([{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}])
+    assert bars.bars_of(several, SECOND).column("trades").to_pylist() == [2]
 
 
 @pytest.fixture(scope="module")

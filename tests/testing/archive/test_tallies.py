@@ -42,7 +42,7 @@ def _write(root: Path, messages: list[Message]) -> None:
                 )
                 for name, kind in zip(names, types, strict=True)
             }
-            folder = root / table / "date=2024-08-08" / "symbol=BTCUSDT"
+            folder = root / table / "date=2024-08-08" / "BTCUSDT"
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table(columns), folder / f"{part}.parquet")
 

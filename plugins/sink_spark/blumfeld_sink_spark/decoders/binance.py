@@ -7,7 +7,9 @@ another ``X``). Spot depth is consecutive (``U`` is the ``u`` before plus one), 
 the ``u`` before). ``u`` of ``bookTicker`` only grows.
 
 The time of an event is ``T``, the matching engine's, where there is one, else ``E``, else the record's timestamp
-(spot ``bookTicker`` and spot snapshots carry none).
+(spot ``bookTicker`` and spot snapshots carry none). Where there are both, ``E``, the sender's, is ``ts_sent``.
+
+Aggregate trades (``aggTrade``) go to a table of their own: each is made of trades that the stream ``trade`` has too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from blumfeld_sink_spark.decoders import levels as lv
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.json_table import UNKNOWN, JsonDecoder, Kind, Parts
 from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET, book_part, quote_part, trade_part
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
 
 PASSED_OVER = frozenset(
     {
@@ -68,7 +70,14 @@ def _trades(batch: Batch, word: str, number: str) -> Parts:
         price=batch.decimals("p"),
         size=batch.decimals("q"),
         flags=kind,
+        sent=_sent(batch),
+        into=AGG_TRADES if word == "aggTrade" else TRADES,
     )
+
+
+def _sent(batch: Batch) -> Any:
+    """``E`` in ns; ``None`` where the messages have none. A relay may leave it out."""
+    return batch.time_ns("E") if batch.has("E") else None
 
 
 def _depth(batch: Batch, usdm: bool) -> Parts:
@@ -82,6 +91,7 @@ def _depth(batch: Batch, usdm: bool) -> Parts:
         first_id=batch.integers("U"),
         last_id=batch.integers("u"),
         prev_id=batch.integers("pu") if usdm else None,
+        sent=_sent(batch) if usdm else None,
     )
 
 
@@ -97,14 +107,17 @@ def _ticker(batch: Batch, usdm: bool) -> Parts:
         symbol=batch.symbols("s"),
         update_id=batch.integers("u"),
         sides=(bid, bid_size, ask, ask_size),
+        sent=_sent(batch) if usdm else None,
     )
 
 
 def _snapshot(batch: Batch, usdm: bool) -> Parts:
+    timed = usdm and batch.has("T")
     return book_part(
         batch,
         stream="",
-        ts_event=batch.time_ns("T") if usdm and batch.has("T") else batch.stamps,
+        ts_event=batch.time_ns("T") if timed else batch.stamps,
+        sent=_sent(batch) if timed else None,
         symbol=batch.key_symbols(),
         levels=lv.levels(batch.columns["bids"], batch.columns["asks"]),
         last_id=batch.integers("lastUpdateId"),
@@ -114,9 +127,17 @@ def _snapshot(batch: Batch, usdm: bool) -> Parts:
 
 def _kinds(usdm: bool) -> tuple[Kind, ...]:
     """In the order of ``_WORDS``, twice: bare, then enveloped; then the snapshot."""
-    engine = [("T", _LONG)] if usdm else []
+    engine = [("T", _LONG), ("E", _LONG)] if usdm else []
     chain = [("pu", _LONG)] if usdm else []
-    trade = [("e", _STRING), ("T", _LONG), ("s", _STRING), ("p", _STRING), ("q", _STRING), ("m", _BOOL)]
+    trade = [
+        ("e", _STRING),
+        ("T", _LONG),
+        ("E", _LONG),
+        ("s", _STRING),
+        ("p", _STRING),
+        ("q", _STRING),
+        ("m", _BOOL),
+    ]
     depth = [
         ("e", _STRING), *(engine or [("E", _LONG)]), ("s", _STRING), ("U", _LONG), ("u", _LONG), *chain,
         ("b", _LEVELS), ("a", _LEVELS),
@@ -179,8 +200,8 @@ _BY_LETTER[[ord(word[0]) for word in _WORDS]] = range(len(_WORDS))
 class _Binance(JsonDecoder):
     """What spot and USD-M share."""
 
-    version = 1
-    tables: Sequence[str] = (TRADES, BOOK_DELTAS, BBO)
+    version = 2
+    tables: Sequence[str] = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 
     def guess(self, values: Any) -> Any:
         """By the letter after ``"e":"``, which comes early; spot's ``bookTicker`` has none."""

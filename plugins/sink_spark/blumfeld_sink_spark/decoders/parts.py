@@ -49,6 +49,11 @@ def _ids(ids: Any, count: int) -> Any:
     return pa.nulls(count, pa.int64()) if ids is None else pa.array(ids, pa.int64())
 
 
+def _sent(times: Any) -> dict[str, Any]:
+    """The column ``ts_sent``, where the messages have it."""
+    return {} if times is None else {"ts_sent": pa.array(times, pa.int64())}
+
+
 def trade_part(
     batch: Batch,
     stream: Any,
@@ -60,9 +65,11 @@ def trade_part(
     size: Any,
     flags: Any = 0,
     first_id: Any = None,
+    sent: Any = None,
+    into: str = TRADES,
 ) -> Parts:
-    """A trade for each message; numbered if ``stream`` isn't empty, from ``first_id`` if a row stands for several.
-    ``flags`` is one for all, or an array.
+    """A trade for each message, in the table ``into``; numbered if ``stream`` isn't empty, from ``first_id`` if a row
+    stands for several. ``flags`` is one for all, or an array.
     """
     count = len(batch)
     table = pa.table(
@@ -76,16 +83,23 @@ def trade_part(
             "price": price,
             "size": size,
             "flags": pa.array(np.broadcast_to(np.asarray(flags, np.int32), count)),
+            **_sent(sent),
         }
     )
     if isinstance(stream, str) and not stream:
-        return Parts({TRADES: table})
+        return Parts({into: table})
     first = trade_id if first_id is None else first_id
-    return Parts({TRADES: table}, sequence_part(batch, stream, symbol, ts_event, first, trade_id))
+    return Parts({into: table}, sequence_part(batch, stream, symbol, ts_event, first, trade_id))
 
 
 def quote_part(
-    batch: Batch, stream: Any, ts_event: Any, symbol: Any, update_id: Any, sides: tuple[Any, Any, Any, Any]
+    batch: Batch,
+    stream: Any,
+    ts_event: Any,
+    symbol: Any,
+    update_id: Any,
+    sides: tuple[Any, Any, Any, Any],
+    sent: Any = None,
 ) -> Parts:
     """A best bid and ask for each message; numbered if ``stream`` isn't empty."""
     bid, bid_size, ask, ask_size = sides
@@ -100,6 +114,7 @@ def quote_part(
             "bid_size": bid_size,
             "ask": ask,
             "ask_size": ask_size,
+            **_sent(sent),
         }
     )
     if isinstance(stream, str) and not stream:
@@ -118,6 +133,7 @@ def book_part(
     prev_id: Any = None,
     is_snapshot: Any = False,
     flags: Any = None,
+    sent: Any = None,
 ) -> Parts:
     """The levels of each message; numbered if ``stream`` isn't empty. A message without levels has no row, and is
     numbered all the same. ``is_snapshot`` is one for all, or an array.
@@ -133,9 +149,10 @@ def book_part(
         "size": levels.size,
         "is_snapshot": spread(np.broadcast_to(np.asarray(is_snapshot), len(batch)), message),
     }
-    for name, ids in (("first_id", first_id), ("last_id", last_id), ("prev_id", prev_id), ("flags", flags)):
-        if ids is not None:
-            columns[name] = spread(ids, message)
+    told = {"first_id": first_id, "last_id": last_id, "prev_id": prev_id, "flags": flags, "ts_sent": sent}
+    for name, values in told.items():
+        if values is not None:
+            columns[name] = spread(values, message)
     tables = {BOOK_DELTAS: pa.table(columns)} if len(message) else {}
     if isinstance(stream, str) and not stream:
         return Parts(tables)

@@ -54,13 +54,11 @@ class Group:
 
     def path(self, number: int, parts: int) -> str:
         """Of the ``number``-th of ``parts`` new files, from 0."""
-        name = naming.parse(self.entries[0].path)
-        symbol = self.symbol if name is not None and "/symbol=" in self.entries[0].path else None
         part = number + 1 if parts > 1 else 0
-        return naming.path_of(
+        path = naming.path_of(
             self.table,
             self.date,
-            symbol,
+            None,
             self.topic,
             self.partition,
             self.start,
@@ -68,6 +66,7 @@ class Group:
             self.generation,
             part,
         )
+        return f"{self.folder}/{path.rpartition('/')[2]}"
 
 
 @attrs.frozen
@@ -101,14 +100,15 @@ def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> li
     Tables that have no lineage (``gaps``, derived ones) are left alone. What a compaction makes isn't small unless
     all of its group is, so that compacting again changes nothing until new files come.
     """
-    found: dict[tuple[str, str, str, str], list[tuple[FileName, FileEntry]]] = {}
+    found: dict[tuple[tuple[str, str, str, str], str], list[tuple[FileName, FileEntry]]] = {}
     for entry in files.live:
         name = naming.parse(entry.path)
         if name is None or entry.date >= before or entry.bytes * 2 >= target_bytes:
             continue
         if entry.table in (GAPS, *DERIVED) or (table and entry.table != table):
             continue
-        found.setdefault(_key(entry), []).append((name, entry))
+        folder = entry.path.rpartition("/")[0]  # a compaction exchanges the files of one folder
+        found.setdefault((_key(entry), folder), []).append((name, entry))
     return [
         Group(
             *key,
@@ -117,7 +117,7 @@ def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> li
             start=min(name.start for name, _ in small),
             end=max(name.end for name, _ in small),
         )
-        for key, small in sorted(found.items())
+        for (key, _), small in sorted(found.items())
         if len(small) > 1
     ]
 

@@ -53,13 +53,15 @@ class Merged:
 
 
 def table_of(entry: FileEntry, schema: pa.Schema) -> Table:
-    """The table of a file, with the decimals that the file has.
+    """The table of a file, with the decimals that the file has. The file may lack columns that came to the table later
+    and may be null.
 
     :raises UnlikeError: its columns aren't the table's as it is now
     """
     number = next((kind for kind in schema.types if pa.types.is_decimal128(kind)), pa.decimal128(38, 18))
     table = tables(number.precision, number.scale)[entry.table]
-    if not schema.equals(file_schema(table)):
+    known = [field for field in file_schema(table) if field.name in schema.names or not field.nullable]
+    if not schema.equals(pa.schema(known)):
         raise UnlikeError(f"{entry.path}: has other columns than {entry.table} has now")
     return table
 
@@ -88,7 +90,7 @@ class Inputs:
 
     def rows(self, piece: Piece) -> pa.Table:
         """The rows of a piece, with their places in the file."""
-        rows = self._open(self.entries[piece.file]).read_row_group(piece.group)
+        rows = with_all_columns(self._open(self.entries[piece.file]).read_row_group(piece.group), self.table)
         self.fingerprint.add(rows)
         places = range(piece.first_row, piece.first_row + rows.num_rows)
         return rows.append_column(_PLACE, pa.array(places, pa.int64()))
@@ -103,8 +105,16 @@ class Inputs:
         return pq.ParquetFile(pa.BufferReader(data))
 
 
+def with_all_columns(rows: pa.Table, table: Table) -> pa.Table:
+    """The rows with the table's columns as they are now; one that their file hasn't is null."""
+    for place, field in enumerate(file_schema(table)):
+        if field.name not in rows.schema.names:
+            rows = rows.add_column(place, field, pa.nulls(rows.num_rows, field.type))
+    return rows
+
+
 def _pieces(metadata: Any, number: int, table: Table) -> Iterator[Piece]:
-    column = table.schema.names.index(table.time_column)
+    column = metadata.schema.to_arrow_schema().get_field_index(table.time_column)
     first_row = 0
     for group in range(metadata.num_row_groups):
         found = metadata.row_group(group)

@@ -1,8 +1,12 @@
 """Where a file of the archive lies. Names follow from what is in the file, so that a batch that is run again replaces
 its own files and no others.
 
-``<table>/date=YYYY-MM-DD/symbol=SYM/<topic>+<partition>+<start>-<end>.parquet``, relative to the root, with ``/``.
-The parts of a name are joined with ``+``, which Kafka allows in no topic.
+``<table>/date=YYYY-MM-DD/SYM/<topic>+<partition>+<start>-<end>.parquet``, relative to the root, with ``/``. The parts
+of a name are joined with ``+``, which Kafka allows in no topic.
+
+The symbol's folder is a bare name, not ``symbol=SYM``: the files have a column ``symbol``, and readers that make a
+column of such a folder too (pyarrow, pandas) refuse a table in which the two have different types. Archives that were
+begun before have ``symbol=SYM``; those files keep their place, and are read like all others.
 """
 
 from __future__ import annotations
@@ -15,10 +19,14 @@ import attrs
 STAGING = "_staging"
 """Folders that start with ``_`` hold no data: a glob below a table's folder doesn't see them."""
 
-NO_SYMBOL = "__HIVE_DEFAULT_PARTITION__"
-"""The folder of an empty symbol, as Hive has it: ``symbol=`` alone would be read as anything."""
+NO_SYMBOL = "~"
+"""The folder of an empty symbol. No symbol is encoded to it."""
 
 _SAFE = "._-"
+_HIDDEN = ("_", ".")
+"""Readers pass over folders whose names begin so."""
+_OLD_KEY, _OLD_NO_SYMBOL = "symbol=", "__HIVE_DEFAULT_PARTITION__"
+"""How a symbol's folder began in older archives, and the folder of an empty one."""
 _NAME = re.compile(
     r"(?P<topic>[^+/]+)\+(?P<partition>\d{5,}|all)\+(?P<start>\d{20})-(?P<end>\d{20})"
     r"(?:\.c(?P<generation>\d+)(?:-(?P<part>\d+))?)?\.parquet"
@@ -48,21 +56,40 @@ class FileName:
 def encode_symbol(symbol: str) -> str:
     """A symbol as part of a path: UTF-8, percent-encoded where it isn't ``[A-Za-z0-9._-]``.
 
-    DuckDB, Polars and Arrow give the symbol back; Spark does so in ASCII only (each ``%XX`` becomes a letter). Names
-    beyond ASCII in the path itself would be worse: a JVM whose locale isn't UTF-8 can't open them.
+    Names beyond ASCII in the path itself would be worse: a JVM whose locale isn't UTF-8 can't open them.
     """
-    return quote(symbol, safe=_SAFE).replace("~", "%7E") if symbol else NO_SYMBOL
+    if not symbol:
+        return NO_SYMBOL
+    encoded = quote(symbol, safe=_SAFE).replace("~", "%7E")
+    return f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded.startswith(_HIDDEN) else encoded
 
 
 def decode_symbol(part: str) -> str:
-    """What ``encode_symbol`` was given."""
-    return "" if part == NO_SYMBOL else unquote(part)
+    """What ``encode_symbol`` was given; also of a folder ``symbol=…``."""
+    name = part.removeprefix(_OLD_KEY)
+    return "" if name in (NO_SYMBOL, _OLD_NO_SYMBOL) else unquote(name)
+
+
+def is_old_place(path: str) -> bool:
+    """Whether a file lies in a folder ``symbol=…``."""
+    return f"/{_OLD_KEY}" in path
+
+
+def values_of(path: str) -> dict[str, str]:
+    """``date``, and ``symbol`` where there is a folder for it, of a file's path. An empty symbol is ``""``."""
+    found = {}
+    for folder in path.split("/")[1:-1]:
+        if folder.startswith("date="):
+            found["date"] = folder.removeprefix("date=")
+        else:
+            found["symbol"] = decode_symbol(folder)
+    return found
 
 
 def folder_of(table: str, date: str, symbol: str | None) -> str:
     """The folder of a table's files of one date and symbol; ``None`` where the table isn't partitioned by symbol."""
     folder = f"{table}/date={date}"
-    return folder if symbol is None else f"{folder}/symbol={encode_symbol(symbol)}"
+    return folder if symbol is None else f"{folder}/{encode_symbol(symbol)}"
 
 
 def path_of(
@@ -98,16 +125,14 @@ def staged_path(unique: str) -> str:
 
 def parse(path: str) -> FileName | None:
     """What ``path_of`` was given; ``None`` for a path of another kind (gaps, derived tables, not the archive's)."""
-    folder, _, name = path.rpartition("/")
-    table, *parted = folder.split("/")
-    parts = dict(part.partition("=")[::2] for part in parted)
-    found = _NAME.fullmatch(name)
-    if found is None or "date" not in parts:
+    values = values_of(path)
+    found = _NAME.fullmatch(path.rpartition("/")[2])
+    if found is None or "date" not in values:
         return None
     return FileName(
-        table=table,
-        date=parts["date"],
-        symbol=decode_symbol(parts.get("symbol", NO_SYMBOL)),
+        table=path.partition("/")[0],
+        date=values["date"],
+        symbol=values.get("symbol", ""),
         topic=found["topic"],
         partition=-1 if found["partition"] == "all" else int(found["partition"]),
         start=int(found["start"]),

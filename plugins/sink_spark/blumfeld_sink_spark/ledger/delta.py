@@ -1,8 +1,8 @@
 """Delta tables over the archive's own files: ``ROOT/<table>`` is a Delta table, its log beside the data.
 
 Partitioned as the folders are: by ``date`` (of Delta's type ``date``; it isn't in the files) and, where there is one,
-by ``symbol``, which is in the files too: delta-rs and Polars take the partition's value and pass over the column.
-(Polars refuses a table whose paths have ``symbol=`` and whose partitions don't.) An empty symbol is null there.
+by ``symbol``, which is in the files too: delta-rs and Polars take the partition's value and pass over the column. An
+empty symbol is null there.
 A long log has checkpoints, which are Parquet: globs beside the table must begin ``<table>/date=*``.
 """
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from blumfeld_sink_spark.files.naming import decode_symbol
+from blumfeld_sink_spark.files.naming import values_of
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import ArchiveSettings
@@ -64,10 +64,19 @@ class Delta:
     def _open(self, table: Table) -> DeltaTable:
         uri = f"{self._root}/{table.name}"
         if DeltaTable.is_deltatable(uri):
-            return DeltaTable(uri)
+            return _with_new_columns(DeltaTable(uri), table)
         columns = [each.with_nullable(True) if each.name == "symbol" else each for each in table.schema]
         schema = Schema.from_arrow(pa.schema([*columns, DATE]))
         return DeltaTable.create(uri, schema, mode="ignore", partition_by=_partitions(table))
+
+
+def _with_new_columns(found: DeltaTable, table: Table) -> DeltaTable:
+    """The table, with the columns that came to it since it was made; files from before have nulls there."""
+    known = {field.name for field in found.schema().fields}
+    fresh = [field for field in table.schema if field.name not in known]
+    if fresh:
+        found.alter.add_columns(Schema.from_arrow(pa.schema(fresh)).fields)
+    return found
 
 
 def _partitions(table: Table) -> list[str]:
@@ -102,10 +111,7 @@ def _remove(path: str, record: CommitRecord) -> Any:
 
 
 def _values(path: str) -> dict[str, str | None]:
-    parts = dict(part.partition("=")[::2] for part in path.split("/")[1:-1])
-    return {
-        name: decode_symbol(value) or None if name == "symbol" else value for name, value in parts.items()
-    }
+    return {name: value or None for name, value in values_of(path).items()}
 
 
 def _inside(path: str) -> str:

@@ -86,7 +86,7 @@ class Iceberg:
     def _open(self, catalog: Catalog, table: Table) -> Any:
         name = f"{NAMESPACE}.{table.name}"
         try:
-            return catalog.load_table(name)
+            return _with_new_columns(catalog.load_table(name), table)
         except NoSuchTableError:
             pass
         try:
@@ -97,6 +97,15 @@ class Iceberg:
         except TableAlreadyExistsError:
             pass
         return catalog.load_table(name)
+
+
+def _with_new_columns(found: Any, table: Table) -> Any:
+    """The table, with the columns that came to it since it was made; files from before have nulls there."""
+    known = {field.name for field in found.schema().fields}
+    if not known.issuperset(table.schema.names):
+        with found.update_schema() as update:
+            update.union_by_name(file_schema(table))
+    return found
 
 
 def _each(do: Callable[[Any], object], values: Iterable[Any]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blumfeld_sink_spark.quality.runs import Change, Course, Ints, Runs, Watch, change, extend, ints
-from blumfeld_sink_spark.tables import BBO, TRADES
+from blumfeld_sink_spark.tables import AGG_TRADES, BBO, TRADES
 
 HEAD = 64
 """Late messages at the front of a range that are judged once more where it is known what was before them."""
@@ -22,7 +22,7 @@ EARLY = -1
 """Of a course that isn't judged yet: received before it happened. ``SKEWED`` is late there."""
 NO_ID = -1
 
-_IDS = {TRADES: "trade_id", BBO: "update_id"}
+_IDS = {TRADES: "trade_id", AGG_TRADES: "trade_id", BBO: "update_id"}
 """Tables of which venues send the last row at a subscription."""
 
 
@@ -105,7 +105,13 @@ def _judge_run(
             now, high = STALE, one
         elif late and one != NO_ID and high != NO_ID and one <= high:
             ids[at] = high
-        elif late and now == WELL and name == TRADES and NO_ID not in (one, high) and one > high + 1:
+        elif (
+            late
+            and now == WELL
+            and name in (TRADES, AGG_TRADES)
+            and NO_ID not in (one, high)
+            and one > high + 1
+        ):
             now, high = STALE, one
         else:
             now, high = SKEWED, one

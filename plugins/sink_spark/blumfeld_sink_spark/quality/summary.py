@@ -17,7 +17,7 @@ from blumfeld_sink_spark.quality import clocks, runs
 from blumfeld_sink_spark.quality.chain import BLOCK, Block, Chain, Walk, advance
 from blumfeld_sink_spark.quality.runs import Course, Runs
 from blumfeld_sink_spark.quality.streams import Columns, messages, split
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
 
 HEAD = 64
 """Messages that are judged once more where the state before them is known."""
@@ -30,8 +30,8 @@ ROWS = 65_536
 SEQUENCES = "sequences"
 NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "offset")
 JUDGED = ("venue", "symbol", "ts_event", "ts_recv", "k_offset")
-ALSO = {TRADES: ("trade_id",), BBO: ("update_id", "bid", "ask")}
-TIMED = (TRADES, BOOK_DELTAS, BBO)
+ALSO = {TRADES: ("trade_id",), AGG_TRADES: ("trade_id",), BBO: ("update_id", "bid", "ask")}
+TIMED = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 
 
 class StreamSummary(msgspec.Struct):

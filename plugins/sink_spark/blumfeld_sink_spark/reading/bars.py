@@ -2,7 +2,7 @@
 
 A bar is made of the trades with ``ts <= ts_event < ts + interval``, in the order of time, then of their trade
 ids, then of their offsets. A trade that is archived twice (same venue and trade id) counts once; trades off
-the market (insurance fund, ADL) don't count; nor do aggregates where the single trades are there too.
+the market (insurance fund, ADL) don't count. Aggregates count only where a date and symbol has no single trades.
 Intervals without a trade have no bar.
 
 A file holds all bars of one interval, date and symbol, and follows from the committed trades alone: made
@@ -12,7 +12,7 @@ again it is the same, byte for byte.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 import attrs
@@ -28,7 +28,7 @@ from blumfeld_sink_spark.files.parquet import open_writer
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.intervals import DAY_NS, name_of
 from blumfeld_sink_spark.records import FileEntry
-from blumfeld_sink_spark.tables import BARS, BUY, TRADES, tables
+from blumfeld_sink_spark.tables import AGG_TRADES, BARS, BUY, TRADES, tables
 
 COLUMNS = ("ts_event", "venue", "symbol", "trade_id", "side", "price", "size", "flags", "k_offset")
 NO_ID = -(2**63)
@@ -54,7 +54,7 @@ def closed_until(archive: Committed) -> dict[str, int]:
     in the partition that is furthest behind.
     """
     latest: dict[tuple[str, int], int] = {}
-    for name in (TRADES, "bbo", "book_deltas"):
+    for name in (TRADES, AGG_TRADES, "bbo", "book_deltas"):
         for entry in archive.files(name):
             place = (entry.topic, entry.partition)
             latest[place] = max(latest.get(place, entry.ts_max), entry.ts_max)
@@ -81,11 +81,13 @@ def make(
     """
     archive.expect(symbols)
     horizon = closed_until(archive)
-    groups: dict[tuple[str, str], list[FileEntry]] = {}
-    for entry in archive.files(TRADES):
+
+    def wanted(entry: FileEntry) -> bool:
         dated = start <= entry.date and (not end or entry.date <= end)
-        if dated and (not symbols or entry.symbol in symbols):
-            groups.setdefault((entry.date, entry.symbol), []).append(entry)
+        return dated and (not symbols or entry.symbol in symbols)
+
+    groups = _by_place(filter(wanted, archive.files(AGG_TRADES)))
+    groups |= _by_place(filter(wanted, archive.files(TRADES)))
     for (date, symbol), entries in sorted(groups.items()):
         rows = pa.concat_tables(_read(archive, entry) for entry in entries)
         made = bars_of(rows, interval_ns)
@@ -96,6 +98,14 @@ def make(
         path = f"{folder_of(BARS, date, symbol)}/{name_of(interval_ns)}.parquet"
         archive.store.put(path, as_parquet(made))
         yield Covered(date, symbol, path, made.num_rows, rows.num_rows, until, until == midnight)
+
+
+def _by_place(entries: Iterable[FileEntry]) -> dict[tuple[str, str], list[FileEntry]]:
+    """By date and symbol."""
+    found: dict[tuple[str, str], list[FileEntry]] = {}
+    for entry in entries:
+        found.setdefault((entry.date, entry.symbol), []).append(entry)
+    return found
 
 
 def _midnight_ns(date: str) -> int:
@@ -167,10 +177,11 @@ def _edges(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.intp]:
 def _countable(trades: pa.Table) -> pa.Table:
     """Each trade of the market once, sorted."""
     flags = pc.fill_null(trades.column("flags"), 0).to_numpy()
-    aggregate = (flags & AGGREGATE) > 0
     counts = (flags & NOT_MARKET) == 0
-    if aggregate.any() and not aggregate.all():
-        counts &= ~aggregate
+    # Before `agg_trades` was a table, Binance's aggregates lay among the trades. Other venues flag trades of theirs so.
+    old = ((flags & AGGREGATE) > 0) & pc.starts_with(trades.column("venue"), "binance").to_numpy()
+    if old.any() and not old.all():
+        counts &= ~old
     trades = trades.filter(pa.array(counts))
     trades = trades.sort_by(
         [(name, "ascending") for name in ("venue", "symbol", "ts_event", "trade_id", "k_offset")]

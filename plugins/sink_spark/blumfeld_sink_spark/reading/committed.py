@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.naming import values_of
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
@@ -109,20 +110,34 @@ class Committed:
 
     def dataset(self, table: str) -> Any:
         """The committed files of a table that has any, wherever they lie, for engines that scan Arrow's datasets. The
-        date, which only paths have, is a column too.
+        date, which only paths have, is a column too. Columns that a file hasn't are null.
         """
         import pyarrow as pa
         from pyarrow import dataset
 
-        keys = [("date", pa.date32()), ("symbol", pa.string())][: 1 + tables()[table].by_symbol]
         base, filesystem = self._base()
-        return dataset.dataset(
+        factory = dataset.FileSystemDatasetFactory(
+            filesystem,
             [f"{base}/{entry.path}" for entry in self.files(table)],
-            filesystem=filesystem,
-            format="parquet",
-            partitioning=dataset.partitioning(pa.schema(keys), flavor="hive"),
-            partition_base_dir=f"{base}/{table}",
+            dataset.ParquetFileFormat(),
+            dataset.FileSystemFactoryOptions(
+                partition_base_dir=f"{base}/{table}",
+                partitioning=dataset.partitioning(pa.schema([("date", pa.date32())]), flavor="hive"),
+            ),
         )
+        return factory.finish(self.schema(table).append(pa.field("date", pa.date32())))
+
+    def schema(self, table: str) -> Any:
+        """The columns of a table that has files, as they are now, with the decimals of its first file. Older files may
+        lack some.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self.open_file(self.files(table)[0]) as source:
+            kinds = pq.read_schema(source).types
+        number = next((kind for kind in kinds if pa.types.is_decimal(kind)), None)
+        return (tables() if number is None else tables(number.precision, number.scale))[table].schema
 
     def _base(self) -> tuple[str, Any]:
         from pyarrow import fs
@@ -136,14 +151,12 @@ class Committed:
 
 
 def _derived(path: str, table: str) -> FileEntry:
-    from blumfeld_sink_spark.files.naming import decode_symbol
-
-    parts = dict(part.partition("=")[::2] for part in path.split("/"))
+    values = values_of(path)
     return FileEntry(
         path=path,
         table=table,
-        date=parts.get("date", ""),
-        symbol=decode_symbol(parts["symbol"]) if "symbol" in parts else "",
+        date=values.get("date", ""),
+        symbol=values.get("symbol", ""),
         rows=-1,
         bytes=-1,
         sha256="",

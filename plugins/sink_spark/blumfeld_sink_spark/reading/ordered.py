@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.tables import tables
 
 BATCH_ROWS = 65_536
 """Of each file that is open at the same time."""
@@ -103,14 +104,24 @@ class _Lane:
         file = pq.ParquetFile(self._source)
         if _is_sorted(file.read(columns=[self.key])[self.key]):
             self._batches = (
-                pa.Table.from_batches([batch])
+                self._whole(pa.Table.from_batches([batch]))
                 for batch in file.iter_batches(self.batch_rows, columns=self.columns)
             )
         else:
-            rows = file.read(columns=self.columns)
+            rows = self._whole(file.read(columns=self.columns))
             self._batches = iter([rows.take(pc.sort_indices(rows[self.key]))])
         self._more()
         return self
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        """With nulls for columns that came to the table after the file was written."""
+        schema = tables()[self.entry.table].schema
+        for name in self.columns:
+            if name not in rows.schema.names:
+                rows = rows.append_column(
+                    schema.field(name), pa.nulls(rows.num_rows, schema.field(name).type)
+                )
+        return rows.select(self.columns)
 
     @property
     def last(self) -> int:

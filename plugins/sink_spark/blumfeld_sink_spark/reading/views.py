@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.naming import is_old_place
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.tables import DERIVED, tables
 
@@ -48,19 +49,29 @@ def _statements(archive: Committed) -> Iterator[str]:
     yield f"SET VARIABLE archive = {_quoted(str(root))};"
     yield "SET TimeZone = 'UTC';"
     yield _COMMITTED
-    for name, table in sorted(tables().items()):
+    for name in sorted(tables()):
         if not archive.files(name):
             yield _empty(name)
             continue
-        hive = (
-            "hive_types = {date: DATE, symbol: VARCHAR}" if table.by_symbol else "hive_types = {date: DATE}"
-        )
         yield _list_of(name)
-        yield (
-            f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet(getvariable('files_{name}'), "
-            f"hive_partitioning = true, {hive}, union_by_name = true);"
-        )
+        yield f"CREATE OR REPLACE VIEW {name} AS {_select(archive, name)};"
     yield _MACROS
+
+
+def _select(archive: Committed, name: str) -> str:
+    """All rows, with ``date`` and with columns that came later than the files.
+
+    Folders ``symbol=…``, which only older archives have, aren't one hive layout with bare ones to DuckDB. The date is
+    cut out of the files' names then, and files aren't pruned by it.
+    """
+    files = f"read_parquet(getvariable('files_{name}'), union_by_name = true"
+    if any(is_old_place(entry.path) for entry in archive.files(name)):
+        date = "regexp_extract(filename, '/date=([0-9-]+)/', 1)::DATE AS date"
+        found = (
+            f"SELECT * EXCLUDE (filename), {date} FROM {files}, hive_partitioning = false, filename = true)"
+        )
+        return f"{_no_rows(archive.schema(name))} UNION ALL BY NAME {found}"
+    return f"SELECT * FROM {files}, hive_partitioning = true, hive_types = {{date: DATE}})"
 
 
 def _list_of(name: str) -> str:
@@ -74,10 +85,12 @@ def _list_of(name: str) -> str:
 
 def _empty(name: str) -> str:
     """A table that nothing was written to yet: no rows, the right columns."""
-    columns = ", ".join(
-        f"NULL::{_duckdb_type(field.type)} AS {field.name}" for field in tables()[name].schema
-    )
-    return f"CREATE OR REPLACE VIEW {name} AS SELECT {columns}, NULL::DATE AS date WHERE false;"
+    return f"CREATE OR REPLACE VIEW {name} AS {_no_rows(tables()[name].schema)};"
+
+
+def _no_rows(schema: Any) -> str:
+    columns = ", ".join(f"NULL::{_duckdb_type(field.type)} AS {field.name}" for field in schema)
+    return f"SELECT {columns}, NULL::DATE AS date WHERE false"
 
 
 def _duckdb_type(arrow: Any) -> str:
@@ -169,4 +182,5 @@ def _frame(archive: Committed, name: str) -> Any:
         return polars.scan_pyarrow_dataset(archive.dataset(name)).drop("date")
     root = archive.local_root()
     paths = [str(root / entry.path) for entry in archive.files(name)]
-    return polars.scan_parquet(paths, hive_partitioning=False, missing_columns="insert")
+    schema = polars.from_arrow(archive.schema(name).empty_table()).schema
+    return polars.scan_parquet(paths, schema=schema, hive_partitioning=False, missing_columns="insert")

@@ -20,7 +20,7 @@ from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
-from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.settings import ArchiveSettings, absolute
 from blumfeld_sink_spark.spark import failures, planning
 from blumfeld_sink_spark.spark.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.client import START_PATIENCE_S, Topics
@@ -77,6 +77,7 @@ def archive(
         stays, nothing is lost; the next call goes on behind it
     """
     started = time.monotonic()
+    settings = absolute(settings)
     tell = on_progress or (lambda event: None)
     compression_of(settings.compression)
     for topic in settings.topics:

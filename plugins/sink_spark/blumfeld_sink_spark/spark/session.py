@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class Session:
         check_pyspark()
         java = java or find_java()
         os.environ["JAVA_HOME"] = java.home
+        self._home: tempfile.TemporaryDirectory[str] | None = None
         set_python(worker_python(local=is_local(settings.master)))
         self._output = tempfile.TemporaryFile(prefix="blumfeld-spark-")  # noqa: SIM115 — closed by stop
         self._rest = b""
@@ -97,7 +99,8 @@ class Session:
         # A session of its own: a signal to our process group is ours to take, between two batches.
         popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
         logging.getLogger().addFilter(_not_py4j)
-        gateway = launch_gateway(conf, popen)
+        with self._spark_home(settings.master):
+            gateway = launch_gateway(conf, popen)
         self._process = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
         with suppress(AttributeError):  # Spark's own; it prints a traceback when the JVM is killed
@@ -117,6 +120,25 @@ class Session:
         told = re.findall(r".*(?:Error|Exception|memory|fatal).*", self._tail())
         return f"Spark's JVM (process {self._process.pid}) ended {how}" + (f" ({told[0]})" if told else "")
 
+    @contextmanager
+    def _spark_home(self, master: str) -> Iterator[None]:
+        """For ``local-cluster[…]``, a home whose ``work`` folder is temporary: the workers that Spark starts there put
+        logs and jars under ``$SPARK_HOME/work``, which is pyspark's own folder otherwise.
+        """
+        if not master.startswith("local-cluster"):
+            yield
+            return
+        self._home = tempfile.TemporaryDirectory(prefix="blumfeld-spark-home-", ignore_cleanup_errors=True)
+        link_home(Path(self._home.name), Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent))
+        before = os.environ.get("SPARK_HOME")
+        os.environ["SPARK_HOME"] = self._home.name
+        try:
+            yield
+        finally:
+            del os.environ["SPARK_HOME"]
+            if before is not None:
+                os.environ["SPARK_HOME"] = before
+
     def said(self) -> list[str]:
         """Remarks of ours that workers printed since the last call."""
         text = self._rest + os.pread(self._output.fileno(), 1 << 20, self._read)
@@ -133,6 +155,8 @@ class Session:
         _end_jvm(self._process, patience_s)
         logging.getLogger().removeFilter(_not_py4j)
         self._output.close()
+        if self._home is not None:
+            self._home.cleanup()
 
     _read = 0
     _process: Any = None
@@ -152,6 +176,14 @@ def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
 def _not_py4j(record: logging.LogRecord) -> bool:
     """Keeps py4j's tracebacks out of the root logger: its exceptions reach us, and are told in one line."""
     return "py4j" not in Path(record.pathname).parts
+
+
+def link_home(home: Path, spark: Path) -> None:
+    """Makes ``home`` a Spark home: links to all that ``spark`` has, and a ``work`` folder of its own."""
+    for entry in spark.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    (home / "work").mkdir()
 
 
 def set_python(command: str) -> None:

@@ -157,6 +157,19 @@ def test_bytes_that_were_changed_raise_or_read_as_the_wires_own_decoder_reads_th
         ]
 
 
+def test_one_header_to_a_record_is_read_as_any() -> None:
+    """A null value, an empty one, a name of two bytes; then a name that is no UTF-8."""
+    pairs: list[tuple[str, bytes | None]] = [("h", None), ("é", b""), ("", b"1" * 200)]
+    found = [
+        Record(None, b"v", (pair,), timestamp=TIME_MS, offset=offset) for offset, pair in enumerate(pairs)
+    ]
+    data = build_batch(found, base_offset=0, codec=Codec.NONE, keep_offsets=True)
+    assert plain(read(data, with_headers=True)) == expected(data, 0, 3)
+    broken = bytearray(data.replace("é".encode(), b"\xc3\xff"))
+    broken[17:21] = crc32c(broken[CRC_FROM:]).to_bytes(4, "big")
+    assert read(broken, with_headers=True)["headers"].to_pylist()[1][0]["key"] == "\ufffd\ufffd"
+
+
 def _without_names(row: dict[str, object]) -> dict[str, object]:
     """Names that aren't UTF-8 differ, and a time beyond int64 µs."""
     return {**row, "headers": None, "timestamp": None}

@@ -116,7 +116,7 @@ def test_small_files_become_one_sorted_file(store: LocalStore, way: str) -> None
     assert data_files(root) == [
         f"raw/date={DAY}/ticks+all+00000000000000000000-00000000000000000300.c1.parquet",
         *(
-            f"trades/date={DAY}/symbol={symbol}/ticks+all+00000000000000000000-00000000000000000300.c1.parquet"
+            f"trades/date={DAY}/{symbol}/ticks+all+00000000000000000000-00000000000000000300.c1.parquet"
             for symbol in ("BTCUSDT", "ETH%2FUSDT")
         ),
     ]
@@ -492,7 +492,7 @@ def test_what_another_writer_does_meanwhile_is_kept(
     if not can_exchange(tmp_path):
         pytest.skip("this file system can't exchange folders")
     archive(store)
-    folder = Path(store.root, "trades", f"date={DAY}", "symbol=BTCUSDT")
+    folder = Path(store.root, "trades", f"date={DAY}", "BTCUSDT")
     other = folder / "late+00000+00000000000000000000-00000000000000000001.parquet"
     if what != "came":
         other.write_bytes(b"first")

@@ -11,7 +11,7 @@ from blumfeld_sink_spark.files import naming
 
 def test_a_data_file_has_the_agreed_name() -> None:
     assert naming.path_of("trades", "2024-08-09", "BTCUSDT", "ticks", 3, 17, 42) == (
-        "trades/date=2024-08-09/symbol=BTCUSDT/ticks+00003+00000000000000000017-00000000000000000042.parquet"
+        "trades/date=2024-08-09/BTCUSDT/ticks+00003+00000000000000000017-00000000000000000042.parquet"
     )
 
 
@@ -28,7 +28,7 @@ def test_a_compacted_file_says_so() -> None:
 
 def test_gaps_are_named_by_query_and_batch() -> None:
     assert naming.gaps_path("2024-08-09", "A/B", "archive", 7) == (
-        "gaps/date=2024-08-09/symbol=A%2FB/archive+0000000007.parquet"
+        "gaps/date=2024-08-09/A%2FB/archive+0000000007.parquet"
     )
 
 
@@ -41,7 +41,9 @@ def test_gaps_are_named_by_query_and_batch() -> None:
         ("~", "%7E"),
         ("币", "%E5%B8%81"),
         ("%41", "%2541"),
-        ("", "__HIVE_DEFAULT_PARTITION__"),
+        ("", "~"),
+        ("_a", "%5Fa"),
+        (".b_", "%2Eb_"),
     ],
 )
 def test_a_symbol_is_encoded_where_it_must_be(symbol: str, part: str) -> None:
@@ -68,7 +70,7 @@ def test_a_path_says_what_it_was_made_of(
 
 @pytest.mark.parametrize(
     "path",
-    ["gaps/date=2024-08-09/symbol=X/archive+0000000007.parquet", "_staging/ab.inprogress", "x.parquet", ""],
+    ["gaps/date=2024-08-09/X/archive+0000000007.parquet", "_staging/ab.inprogress", "x.parquet", ""],
 )
 def test_other_paths_are_no_data_files(path: str) -> None:
     assert naming.parse(path) is None

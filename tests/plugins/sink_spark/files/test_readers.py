@@ -45,86 +45,108 @@ def expected(root: Path) -> tuple[int, Decimal, list[str]]:
     return COUNT, sum(rows["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS)
 
 
-def test_pyarrow_reads_them(root: Path, expected: tuple[int, Decimal, list[str]]) -> None:
-    """Symbols are in path and file: as text, the path's type must be told, or 005930 is a number."""
-    flavour = pa.schema([("date", pa.string()), ("symbol", pa.string())])
-    found = ds.dataset(root / "trades", partitioning=ds.partitioning(flavour, flavor="hive")).to_table()
-    assert facts(found) == expected
-    assert sorted(set(found["date"].to_pylist())) == ["2024-08-08", "2024-08-09"]
-    assert found["price"].type == pa.decimal128(38, 18)
-    one = ds.dataset(root / "trades", partitioning=ds.partitioning(flavour, flavor="hive")).to_table(
-        filter=ds.field("symbol") == "XBT/USD"
-    )
-    assert set(one["symbol"].to_pylist()) == {"XBT/USD"}
+Facts = tuple[int, Decimal, list[str]]
 
 
-def facts(found: pa.Table) -> tuple[int, Decimal, list[str]]:
+def facts(found: pa.Table) -> Facts:
     prices = found["price"].to_pylist()
     return found.num_rows, sum(prices, Decimal(0)), sorted(set(found["symbol"].to_pylist()))
 
 
-def test_duckdb_reads_them(root: Path, expected: tuple[int, Decimal, list[str]]) -> None:
+DATES = ["2024-08-08", "2024-08-09"]
+
+
+def test_pyarrow_reads_them(root: Path, expected: Facts) -> None:
+    """By its default calls: the date comes from the folders, the symbol from the files."""
+    for found in (
+        pq.read_table(root / "trades"),
+        ds.dataset(root / "trades", partitioning="hive").to_table(),
+        pq.read_table(root / "trades", filters=[("symbol", "in", SYMBOLS)]),
+    ):
+        assert facts(found) == expected
+        assert sorted(set(found["date"].to_pylist())) == DATES
+        assert (found["symbol"].type, found["price"].type) == (pa.string(), pa.decimal128(38, 18))
+    one = pq.read_table(root / "trades", filters=[("symbol", "=", "XBT/USD")])
+    assert set(one["symbol"].to_pylist()) == {"XBT/USD"}
+    assert pq.read_table(root / "book_deltas").num_rows == 400
+    assert pq.read_table(root / "raw").num_rows == 300
+
+
+def test_pandas_reads_them(root: Path, expected: Facts) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(root / "trades")
+    assert (len(frame), sum(frame["price"], Decimal(0)), sorted(set(frame["symbol"]))) == expected
+    assert sorted(set(frame["date"])) == DATES
+    assert (len(pandas.read_parquet(root / "book_deltas")), len(pandas.read_parquet(root / "raw"))) == (
+        400,
+        300,
+    )
+
+
+def test_duckdb_reads_them(root: Path, expected: Facts) -> None:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
-        source = (
-            f"read_parquet('{root}/trades/**/*.parquet', hive_partitioning = true, "
-            "hive_types = {'date': DATE, 'symbol': VARCHAR})"
-        )
-        count, total, dates = connection.execute(
-            f"SELECT count(*), sum(price), list_sort(list(DISTINCT date::VARCHAR)) FROM {source}"
+        source = f"'{root}/trades/**/*.parquet'"
+        count, total, dates, symbols = connection.execute(
+            f"SELECT count(*), sum(price), list_sort(list(DISTINCT date::VARCHAR)), list(DISTINCT symbol) FROM {source}"
         ).fetchall()[0]
-        symbols = connection.execute(f"SELECT DISTINCT symbol FROM {source} ORDER BY 1").fetchall()
         kinds = dict(
             connection.execute(
                 f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {source})"
             ).fetchall()
         )
         raw = connection.execute(
-            f"SELECT count(*), count(value), count(headers) FROM read_parquet('{root}/raw/**/*.parquet')"
+            f"SELECT count(*), count(value), count(headers) FROM '{root}/raw/**/*.parquet'"
         ).fetchall()[0]
-    assert (count, total, sorted(symbol for (symbol,) in symbols)) == expected
-    assert dates == ["2024-08-08", "2024-08-09"]
+    assert (count, total, sorted(symbols)) == expected
+    assert dates == DATES
     assert (kinds["price"], kinds["ts_event"], kinds["side"]) == ("DECIMAL(38,18)", "BIGINT", "TINYINT")
+    assert (kinds["symbol"], kinds["date"]) == ("VARCHAR", "DATE")
     assert raw == (300, 300 - 27, 150)
 
 
-def test_polars_reads_them(root: Path, expected: tuple[int, Decimal, list[str]]) -> None:
+def test_polars_reads_them(root: Path, expected: Facts) -> None:
     polars = pytest.importorskip("polars")
-    schema = {"date": polars.String, "symbol": polars.String}
-    frame = polars.scan_parquet(f"{root}/trades/**/*.parquet", hive_partitioning=True, hive_schema=schema)
-    found = frame.select(polars.len(), polars.col("price").sum()).collect().row(0)
-    symbols = frame.select(polars.col("symbol").unique().sort()).collect()["symbol"].to_list()
-    assert (*found, sorted(symbols)) == expected
-    levels = polars.read_parquet(f"{root}/book_deltas/**/*.parquet")
+    frames = (
+        polars.read_parquet(root / "trades"),
+        polars.read_parquet(f"{root}/trades/**/*.parquet"),
+        polars.scan_parquet(root / "trades").collect(),
+    )
+    for frame in frames:
+        symbols = frame["symbol"].unique().sort().to_list()
+        assert (frame.height, frame["price"].sum(), sorted(symbols)) == expected
+    assert sorted(map(str, frames[0]["date"].unique())) == DATES
+    levels = polars.read_parquet(root / "book_deltas")
     assert levels.height == 400
     assert levels["is_snapshot"].sum() == 0
+    assert polars.read_parquet(root / "raw").height == 300
 
 
 @pytest.mark.spark
-def test_spark_reads_them(root: Path, expected: tuple[int, Decimal, list[str]]) -> None:
-    """By the folders' names, or without them. Spark takes each %XX of a name for a letter of its own, so a symbol
-    beyond ASCII is only right in the files' column, which ``recursiveFileLookup`` gives.
-    """
+def test_spark_reads_them(root: Path, expected: Facts) -> None:
+    """By its default call: symbols beyond ASCII and of digits alone are right, as they come from the files."""
     sql = pytest.importorskip("pyspark.sql")
+    rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9).to_pylist()
+    digits = sum(row["symbol"] == "005930" and row["ts_event"] >= tools.MIDNIGHT for row in rows)
     builder = sql.SparkSession.builder.master("local[1]").appName("readers")
     for key, value in SPARK.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:
-        frame = session.read.option("basePath", f"{root}/trades").parquet(f"{root}/trades")
-        by_name = frame.selectExpr("count(*)", "sum(price)", "collect_set(symbol)").collect()[0]
-        files = session.read.option("recursiveFileLookup", "true").parquet(f"{root}/trades")
-        by_file = files.selectExpr("count(*)", "sum(price)", "collect_set(symbol)").collect()[0]
+        frame = session.read.parquet(f"{root}/trades")
+        found = frame.selectExpr("count(*)", "sum(price)", "collect_set(symbol)").collect()[0]
+        kinds = dict(frame.dtypes)
         dates = sorted(str(each[0]) for each in frame.select("date").distinct().collect())
+        one = frame.where("symbol = '005930' AND date = '2024-08-09'").count()
         pruned = frame.where(f"ts_event >= {tools.MIDNIGHT}").count()
         levels = session.read.parquet(f"{root}/book_deltas").selectExpr("count(*)", "sum(size)").collect()[0]
         raw = session.read.parquet(f"{root}/raw").selectExpr("count(*)", "count(headers)").collect()[0]
     finally:
         session.stop()
-    assert (by_file[0], by_file[1], sorted(by_file[2])) == expected
-    assert tuple(by_name)[:2] == expected[:2]
-    assert set(expected[2]) - set(by_name[2]) == {"币安"}
-    assert dates == ["2024-08-08", "2024-08-09"]
+    assert (found[0], found[1], sorted(found[2])) == expected
+    assert (kinds["symbol"], kinds["date"]) == ("string", "date")
+    assert dates == DATES
+    assert one == digits
     assert pruned == COUNT // 2
     assert tuple(levels) == (400, Decimal(sum(range(400))))
     assert tuple(raw) == (300, 150)
@@ -136,14 +158,12 @@ SPARK: dict[str, Any] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
 }
 
 
 def test_row_groups_are_passed_over_by_time(root: Path) -> None:
     """A reader that wants the last rows reads one row group of each file."""
-    path = next((root / "trades/date=2024-08-09/symbol=BTCUSDT").iterdir())
+    path = next((root / "trades/date=2024-08-09/BTCUSDT").iterdir())
     metadata = pq.ParquetFile(path).metadata
     column = metadata.schema.names.index("ts_event")
     bounds = [

@@ -208,7 +208,7 @@ def test_columns_are_found_by_their_statistics(tmp_path: Path) -> None:
 
 def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
     task = TaskWriter(tools.FolderStore(tmp_path), tools.settings(), "ticks", 0)
-    with pytest.raises(ArchiveError, match="no table ticks; the archive has bars, bbo"):
+    with pytest.raises(ArchiveError, match="no table ticks; the archive has agg_trades, bars, bbo"):
         task.write({"ticks": tools.trades(1)})
     with pytest.raises(ArchiveError, match="rows for trades have"):
         task.write({"trades": tools.trades(1).drop(["flags"])})
@@ -224,8 +224,8 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
 def test_prices_of_other_precision_fit_their_settings(tmp_path: Path) -> None:
     number = pa.decimal128(18, 8)
     rows = tools.trades(10)
-    rows = rows.set_column(6, pa.field("price", number, nullable=False), rows["price"].cast(number))
-    rows = rows.set_column(7, pa.field("size", number, nullable=False), rows["size"].cast(number))
+    rows = rows.set_column(7, pa.field("price", number, nullable=False), rows["price"].cast(number))
+    rows = rows.set_column(8, pa.field("size", number, nullable=False), rows["size"].cast(number))
     task = TaskWriter(tools.FolderStore(tmp_path), tools.settings(decimal="18,8"), "ticks", 0)
     task.write({"trades": rows})
     (file,) = task.close()

@@ -46,6 +46,7 @@ def trades(
         {
             "ts_event": stamps,
             "ts_recv": [stamp + chance.randrange(10**8) for stamp in stamps],
+            "ts_sent": pa.nulls(count, pa.int64()),
             "venue": ["binance"] * count,
             "symbol": [chance.choice(symbols) for _ in range(count)],
             "trade_id": pa.array([None if row % 7 == 6 else row for row in range(count)], pa.int64()),
@@ -91,6 +92,7 @@ def book_deltas(count: int, levels: int) -> pa.Table:
         {
             "ts_event": [MIDNIGHT + row // levels for row in numbers],
             "ts_recv": [MIDNIGHT] * count,
+            "ts_sent": [MIDNIGHT + row // levels for row in numbers],
             "venue": ["binance"] * count,
             "symbol": ["BTCUSDT"] * count,
             "first_id": [row // levels for row in numbers],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +19,7 @@ from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.tables import tables
+from blumfeld_sink_spark.tables import Table, tables
 
 from .ledger_tools import Crash, FailingStore, opened, record_of
 
@@ -74,7 +76,7 @@ def batch(store: ArchiveStore, number: int, *, quarantine: bool = False, query: 
     start = number * 10
     files = [
         write(
-            store, f"trades/date=1970-01-02/symbol={symbol.replace('/', '%2F')}/{query}+{start}.parquet",
+            store, f"trades/date=1970-01-02/{symbol.replace('/', '%2F')}/{query}+{start}.parquet",
             trade_rows(symbol, start, 10), symbol,
         )
         for symbol in SYMBOLS
@@ -166,7 +168,7 @@ def test_a_table_that_is_begun_after_a_compaction_never_names_what_is_gone(
 
 def compacted(store: ArchiveStore, ledger: Ledger) -> None:
     """One file of the first symbol instead of three."""
-    folder = "trades/date=1970-01-02/symbol=BTC%2FUSDT"
+    folder = "trades/date=1970-01-02/BTC%2FUSDT"
     removed = tuple(store.list(folder))
     assert len(removed) == 3
     merged = write(store, f"{folder}/q+all.c1.parquet", trade_rows(SYMBOLS[0], 0, 30), SYMBOLS[0])
@@ -257,3 +259,35 @@ def test_the_plain_files_stay_readable_beside_the_logs(delta: str) -> None:
         sql = f"select count(*) from read_parquet('{delta}/date=*/**/*.parquet', hive_partitioning = true)"
         assert connection.execute(sql).fetchall() == [(40,)]
     assert pq.read_table(delta, partitioning=None).num_rows == 40
+
+
+def test_a_table_made_before_a_column_gets_it(
+    store: ArchiveStore, settings: ArchiveSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows from before have nulls there."""
+
+    import blumfeld_sink_spark.ledger.delta
+    import blumfeld_sink_spark.ledger.iceberg  # noqa: F401
+
+    genuine = tables
+
+    def older(precision: int = 38, scale: int = 18) -> dict[str, Table]:
+        return {
+            name: attrs.evolve(table, schema=pa.schema([f for f in table.schema if f.name != "ts_sent"]))
+            for name, table in genuine(precision, scale).items()
+        }
+
+    with monkeypatch.context() as patched:
+        for module in ("blumfeld_sink_spark.ledger.delta", "blumfeld_sink_spark.ledger.iceberg", __name__):
+            patched.setattr(sys.modules[module], "tables", older)
+        ledger = Ledger(store).load()
+        ledger.append(batch(store, 0))
+        outbox.deliver(store, ledger, settings)
+    rows = [{**row, "ts_sent": 7} for row in trade_rows(SYMBOLS[0], 10, 10)]
+    path = f"trades/date=1970-01-02/{SYMBOLS[0].replace('/', '%2F')}/q+10.parquet"
+    ledger.append(
+        record_of("q", 1, OffsetRange("q", 0, 10, 20), files=(write(store, path, rows, SYMBOLS[0]),))
+    )
+    outbox.deliver(store, ledger, settings)
+    found = [row["ts_sent"] for row in rows_of(settings, "trades") if row["symbol"] == SYMBOLS[0]]
+    assert found == [None] * 10 + [7] * 10

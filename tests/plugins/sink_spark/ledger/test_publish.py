@@ -52,11 +52,11 @@ def expected(tmp_path: Path) -> dict[str, str]:
 def test_files_gaps_and_record_are_there_and_staging_is_empty(store: ArchiveStore) -> None:
     record = Work().publish(store)
     assert {path.rpartition("/")[0] for path in published(store)} == {
-        f"trades/date={DAY}/symbol=BTCUSDT",
-        f"bbo/date={DAY}/symbol=ETH%2FUSDT",
+        f"trades/date={DAY}/BTCUSDT",
+        f"bbo/date={DAY}/ETH%2FUSDT",
         f"raw/date={DAY}",
-        "gaps/date=1970-01-01/symbol=S%2F0",
-        "gaps/date=1970-01-01/symbol=S%2F1",
+        "gaps/date=1970-01-01/S%2F0",
+        "gaps/date=1970-01-01/S%2F1",
     }
     assert f"raw/date={DAY}/ticks+00001+00000000000000000000-00000000000000000020.parquet" in published(store)
     assert named_files(record) == published(store)

@@ -11,18 +11,20 @@ from blumfeld_sink_spark.files.naming import encode_symbol
 from blumfeld_sink_spark.reading.exports import numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.exports.tardis import CsvFile
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES, tables
+from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES, tables
 
-NAMES = (TRADES, BOOK_DELTAS, BBO)
+NAMES = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 
 
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
-    """Writes ``<table>_<symbol>.csv.gz`` of trades, book_deltas and bbo, by the time of receipt.
+    """Writes ``<table>_<symbol>.csv.gz`` of trades, agg_trades, book_deltas and bbo, by the time of receipt.
 
     :raises ArchiveError: nothing is there
     """
     for symbol in selection.symbols_of(NAMES):
         for name in NAMES:
+            if not selection.archive.select(name, symbol=symbol):
+                continue
             columns = tables()[name].schema.names
             file = None
             for rows in selection.rows(name, symbol, columns):

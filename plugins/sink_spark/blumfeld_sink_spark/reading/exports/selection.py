@@ -15,7 +15,7 @@ from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.ordered import ordered
 from blumfeld_sink_spark.records import FileEntry
-from blumfeld_sink_spark.tables import tables
+from blumfeld_sink_spark.tables import AGG_TRADES, TRADES, tables
 
 TIME = "ts_recv"
 """The order of an export: a consumer saw the messages so."""
@@ -46,7 +46,8 @@ class Selection:
 
         :raises ArchiveError: none, or one that the archive doesn't have
         """
-        known = sorted({symbol for name in names for symbol in self.archive.symbols(name)})
+        looked = [*names, AGG_TRADES] if TRADES in names else names
+        known = sorted({symbol for name in looked for symbol in self.archive.symbols(name)})
         absent = sorted(set(self.symbols) - set(known))
         if absent or not known:
             has = ", ".join(known[:20]) or "none"
@@ -56,7 +57,9 @@ class Selection:
         return sorted(self.symbols) or known
 
     def entries(self, table: str, symbol: str) -> list[FileEntry]:
-        """Files that may hold such rows."""
+        """Files that may hold such rows; of ``trades``, the aggregates of a symbol that has no single ones."""
+        if table == TRADES and not self.archive.select(TRADES, symbol=symbol):
+            table = AGG_TRADES
         return self.archive.select(table, symbol=symbol, start_ns=self.start_ns, end_ns=self.end_ns)
 
     def venues(self, names: Sequence[str], symbol: str) -> list[str]:
