@@ -25,7 +25,10 @@ def with_metadata_of_kafka() -> BrokerHarness:
         "a.later.key": "1",
         "num.io.threads": "3",
     }
-    configs[BROKER_RESOURCE, "1"] = {"log.segment.bytes": "many", "max.connections": "5"}
+    configs[BROKER_RESOURCE, "1"] = {
+        "log.segment.bytes": "many",
+        "replica.alter.log.dirs.io.max.bytes.per.second": "5",
+    }
     broker.metadata.create_topic("ticks", configs={"remote.storage.enable": "true", "a.later.key": "1"})
     broker.metadata.create_topic("plain", configs={"retention.ms": "1000"})
     return broker
@@ -43,7 +46,7 @@ def test_a_broker_starts_on_keys_that_it_refuses_and_names_each_once() -> None:
         "broker default: a.later.key",
         "broker default: num.io.threads",
         "broker 1: log.segment.bytes",
-        "broker 1: max.connections",
+        "broker 1: replica.alter.log.dirs.io.max.bytes.per.second",
     ]
     everything = (BROKER_RESOURCE, ""), (BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "ticks")
     broker.metadata.tell(ImageDelta(configs_changed=everything))
@@ -93,7 +96,13 @@ def described(broker: BrokerHarness, name: str, *keys: str, documentation: bool 
 
 def test_a_described_key_says_what_becomes_of_it() -> None:
     broker = BrokerHarness()
-    keys = ("num.io.threads", "ssl.client.auth", "log.segment.bytes", "max.connections", "node.id")
+    keys = (
+        "num.io.threads",
+        "ssl.client.auth",
+        "log.segment.bytes",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "node.id",
+    )
     texts = {one.name: (one.read_only, one.documentation) for one in described(broker, "1", *keys)}
     assert texts["num.io.threads"] == (
         False,
@@ -102,7 +111,9 @@ def test_a_described_key_says_what_becomes_of_it() -> None:
     )
     assert texts["ssl.client.auth"][1].endswith("may do everything.")
     assert texts["log.segment.bytes"] == (False, "The size at which a log begins a new segment. Honoured.")
-    assert texts["max.connections"][0]  # Kafka changes it at run time, this broker doesn't
+    assert texts["replica.alter.log.dirs.io.max.bytes.per.second"][
+        0
+    ]  # Kafka changes it at run time, this broker doesn't
     assert texts["node.id"] == (True, "The id of this node. The manifest says it in node.id.")
     assert [one.documentation for one in described(broker, "1", "node.id", documentation=False)] == [None]
 

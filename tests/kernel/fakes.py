@@ -152,6 +152,9 @@ class FakeTransport(FakePart):
     def driver(self) -> str:
         return "paper"
 
+    def limit(self, listener: str, limits: Any) -> None:
+        self.limited = {**getattr(self, "limited", {}), listener: limits}
+
 
 class FakeBroker(FakePart):
     """As ``kernel.node.BrokerPart``."""
@@ -180,6 +183,9 @@ class FakeBroker(FakePart):
 
     def connection_handler(self, listener_kind: str) -> Any:
         return f"handler of {listener_kind}"
+
+    def follow_config(self, follower: Any) -> None:
+        self.follower = follower
 
     async def start(self, *arguments: Any) -> None:
         self.ports_at_start = [listener.port for listener in self.composition.listeners]

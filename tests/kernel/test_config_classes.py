@@ -128,6 +128,35 @@ def test_a_listener_has_its_own_limit() -> None:
     assert transport_limits(plan.config, "OUTSIDE") == unlimited
 
 
+def test_limits_of_connections_are_kafkas() -> None:
+    """Overrides by address, and rates of the broker and of one listener."""
+    given = {
+        "max.connections.per.ip.overrides": '" 127.0.0.1:7, [::0001]:8,::2:9"',
+        "max.connection.creation.rate": 20,
+        "listener.name.plaintext.max.connection.creation.rate": 10,
+    }
+    limits = transport_limits(planned(**given).config, "PLAINTEXT")
+    assert limits.connections_per_ip_overrides == {"127.0.0.1": 7, "::1": 8, "::2": 9}
+    assert (limits.connections_per_s_max, limits.listener_connections_per_s_max) == (20, 10)
+    other_listener = transport_limits(planned(**given).config, "OUTSIDE")
+    assert other_listener.listener_connections_per_s_max == 2**31 - 1
+
+
+@pytest.mark.parametrize("entry", ["somewhere:5", "127.0.0.1", "127.0.0.1:many", "127.0.0.1:-1", ":5"])
+def test_an_override_that_would_never_match_is_refused(entry: str) -> None:
+    """A host name too: it would have to be looked up, and that holds the loop."""
+    assert refusal(f'config."max.connections.per.ip.overrides"="127.0.0.2:3,{entry}"') == (
+        f'config."max.connections.per.ip.overrides": found "{entry}"; allowed: ADDRESS:COUNT, with commas between; an '
+        "address is IPv4 or IPv6, since names aren't resolved here"
+    )
+
+
+def test_nobody_may_connect_only_with_overrides() -> None:
+    """Kafka's rule."""
+    assert "max.connections.per.ip.overrides is set" in refusal('config."max.connections.per.ip"=0')
+    planned(**{"max.connections.per.ip": 0, "max.connections.per.ip.overrides": '"127.0.0.1:5"'})
+
+
 def test_the_memory_of_requests_is_bounded_by_kafkas_key() -> None:
     """Without it by what fits the machine; never by less than one request."""
     of_machine = transport_limits(planned().config, "PLAINTEXT", memory=2 << 30)

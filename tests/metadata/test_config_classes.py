@@ -87,7 +87,8 @@ def test_a_key_that_is_read_at_the_start_is_not_changed_later(driven: Driven, ke
     [
         ("listener.name.plaintext.ssl.client.auth", ErrorCode.INVALID_REQUEST),
         ("listener.name.plaintext.log.segment.bytes", ErrorCode.INVALID_REQUEST),
-        ("listener.name.plaintext.max.connections", ErrorCode.INVALID_REQUEST),
+        ("listener.name.plaintext.max.connections", ErrorCode.NONE),
+        ("max.connections.per.ip.overrides", ErrorCode.NONE),
         ("listeners", ErrorCode.INVALID_REQUEST),
     ],
 )

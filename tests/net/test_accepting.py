@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.accepting import Acceptor, ConnectionTable
+from blumfeld.net.accepting import RATE_LOOK_MS, Acceptor, ConnectionTable
+from blumfeld.net.creation_rate import WINDOW_S
 from blumfeld.net.receive import ReceivePool
 from blumfeld.net.sending import SendQueue
 from blumfeld.net.turn import Turn
@@ -42,6 +44,14 @@ class Accepted(AcceptedConnection):
 
 class Door(Acceptor):
     """An acceptor whose driver is the test."""
+
+    is_open: bool = True
+
+    def resume(self) -> None:
+        self.is_open = True
+
+    def pause(self) -> None:
+        self.is_open = False
 
     def connection(
         self, sock: Any, peer: tuple[str, int], identity: int, layer: ByteLayer | None
@@ -88,6 +98,69 @@ def door() -> Door:
     )
     made.fd_max = lambda: FD_MAX
     return made
+
+
+def knock(door: Door, host: str = "127.0.0.1", times: int = 1) -> int:
+    """Come so often, as long as the door is open; how many were let in."""
+    before = cast("Handler", door.handler).opened_count
+    for _ in range(times):
+        if not door.paused:
+            door.accepted(Sock(6), host, 40_000)
+    return cast("Handler", door.handler).opened_count - before
+
+
+def advance(door: Door, ms: float) -> None:
+    runtime = door.turn.runtime
+    assert isinstance(runtime, FakeRuntime)
+    runtime.advance(ms)
+
+
+def test_an_address_has_its_own_limit(door: Door) -> None:
+    """In place of the one of all addresses, be it higher, lower or 0."""
+    overrides = {"10.0.0.1": 3, "10.0.0.2": 0}
+    door.limit(Limits(connections_per_ip_max=1, connections_per_ip_overrides=overrides))
+    assert [knock(door, host, 5) for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3")] == [3, 0, 1]
+    warnings = cast("Log", door._log).warnings
+    assert [warning["limit"] for warning in warnings] == [
+        "max.connections.per.ip.overrides",
+        "max.connections.per.ip.overrides",
+        "max.connections.per.ip",
+    ]
+
+
+@pytest.mark.parametrize("field", ["connections_per_s_max", "listener_connections_per_s_max"])
+def test_connections_beyond_the_rate_wait_in_the_backlog(door: Door, field: str) -> None:
+    """None is refused."""
+    door.limit(replace(Limits(), **{field: 2}))
+    assert knock(door, times=100) == 2 * WINDOW_S
+    assert door.is_open is False
+    advance(door, 499)
+    assert door.paused
+    advance(door, 1)
+    assert door.is_open
+    assert knock(door, times=100) == 1
+    assert cast("Log", door._log).warnings == []
+
+
+def test_another_rate_is_seen_by_a_closed_door(door: Door) -> None:
+    """Within a second, however long the old rate would have it closed."""
+    door.limit(Limits(connections_per_s_max=0))
+    assert knock(door, times=9) == 1
+    advance(door, 100_000)
+    assert door.paused
+    door.limit(Limits())
+    advance(door, RATE_LOOK_MS)
+    assert not door.paused
+
+
+def test_brokers_are_not_kept_out_by_clients(door: Door) -> None:
+    """The rate of all listeners exempts the listener between brokers, where there is another; its own holds."""
+    door.listener = Listener(name="INSIDE", kind="broker", host="127.0.0.1", port=1, inter_broker=True)
+    door.limit(Limits(connections_per_s_max=1))
+    door._table.listeners = 2
+    assert knock(door, times=100) == 100
+    door.limit(Limits(connections_per_s_max=1, listener_connections_per_s_max=1))
+    assert knock(door, times=100) == WINDOW_S
 
 
 @pytest.mark.parametrize(("fd", "is_let_in"), [(6, True), (FD_MAX, True), (FD_MAX + 1, False), (199, False)])

@@ -128,6 +128,18 @@ def test_only_the_oldest_frame_exceeds_the_bound() -> None:
     assert not young.waits
 
 
+def test_when_the_oldest_frame_goes_the_next_one_may_grow() -> None:
+    """A connection that dies leaves no turn in which others would be looked at."""
+    stage = Stage(MIB)
+    old, young = Peer(stage, 3 * MIB), Peer(stage, 3 * MIB)
+    old.send(2 * MIB)
+    young.send(3 * MIB)
+    assert young.waits
+    old.die("gone")
+    stage.runtime.run_turn()
+    assert not young.waits
+
+
 def test_a_frame_that_stands_still_is_closed_while_others_wait() -> None:
     """After a whole look without progress. The one that waits is not to blame for standing still."""
     stage = Stage(MIB)
@@ -218,6 +230,17 @@ def test_readers_that_take_nothing_are_closed_beyond_the_bound_the_stalest_first
     assert not newest.dead
     assert stage.memory.answer_bytes == 680_000
     assert slow.looked == newest.looked == 1
+
+
+def test_a_reader_that_stops_after_some_progress_is_closed_too() -> None:
+    """Its time begins with the progress."""
+    stage, (stops, newest) = answers(2)
+    stops.holds(900_000)
+    stops.holds(800_000)
+    newest.holds(700_000)
+    stage.runtime.advance(2 * STALL_MS)
+    assert stops.dead
+    assert not newest.dead
 
 
 def test_one_answer_may_be_larger_than_the_bound() -> None:

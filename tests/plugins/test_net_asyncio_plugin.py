@@ -96,7 +96,7 @@ def test_refused_connections_are_logged_sparingly(net: Net, log: NoLog) -> None:
 
 def test_what_the_connections_hold_is_to_be_seen(net: Net, log: NoLog) -> None:
     """While a frame is unfinished, and beside its bound."""
-    _, client = net.serve(limits=Limits(request_memory_bytes_max=5 << 20))
+    handler, client = net.serve(limits=Limits(request_memory_bytes_max=5 << 20))
     client.socket.sendall((3 << 20).to_bytes(4) + bytes(1 << 20))
     assert isinstance(net.transport, AsyncioTransport)
     seen = {metric.name: metric for metric in memory_metrics(net.transport)}
@@ -107,6 +107,12 @@ def test_what_the_connections_hold_is_to_be_seen(net: Net, log: NoLog) -> None:
     assert len(client.frame()) == 3 << 20
     assert eventually(lambda: held.read() == 0)
     assert seen["blumfeld_network_closed_for_memory_total"].read() == 0
+    unsent = seen["blumfeld_network_answer_memory_bytes"]
+    handler.on_request = lambda exchange, frame: exchange.answer((bytes(20 << 20),))
+    client.send(b"large")
+    assert eventually(lambda: unsent.read() > 1 << 20)
+    client.reset()
+    assert eventually(lambda: unsent.read() == 0)
     assert [metric.read() for metric in memory_metrics(None)] == [0] * len(seen)
 
 

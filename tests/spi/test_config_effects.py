@@ -42,6 +42,8 @@ def of_effect(*effects: str) -> list[ConfigDef]:
 
 def another_value(defn: ConfigDef) -> Typed:
     """A value that Kafka allows and that isn't the default."""
+    if defn.name == "max.connections.per.ip.overrides":
+        return "127.0.0.1:5"
     if defn.type == "BOOLEAN":
         return not defn.default
     if defn.type == "DOUBLE":

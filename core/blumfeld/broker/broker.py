@@ -76,6 +76,7 @@ class Broker:
         self.node_id = composition.node_id
         self.config: BrokerConfig = composition.config
         """With what was changed at run time."""
+        self._config_followers: list[Callable[[BrokerConfig], None]] = []
         self.events = composition.log("broker")
         self.parking = PurgatoryParking(composition.runtime, self.events)
         self.partitions = PartitionManager(
@@ -326,3 +327,10 @@ class Broker:
             dynamic_default=usable(BROKER_CONFIGS, self.image.config(BROKER_RESOURCE, "")),
             dynamic=usable(BROKER_CONFIGS, self.image.config(BROKER_RESOURCE, str(self.node_id))),
         )
+        for follower in self._config_followers:
+            follower(self.config)
+
+    def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:
+        """Call ``follower`` with the configuration now, and each time it has changed."""
+        self._config_followers.append(follower)
+        follower(self.config)

@@ -18,6 +18,7 @@ from blumfeld.spi.config import (
     parse,
 )
 from blumfeld.spi.config_defs import LISTENER_PREFIX
+from blumfeld.spi.ip_overrides import ip_overrides
 from blumfeld.spi.transport import Limits, Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"
@@ -47,14 +48,20 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str
     if problems:
         raise ManifestError(source, problems)
     config = BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
-    problems = list(_memory_problems(config))
+    problems = list(_limit_problems(config))
     if problems:
         raise ManifestError(source, problems)
     return config
 
 
-def _memory_problems(config: BrokerConfig) -> Iterator[Problem]:
-    """Kafka's rule: a bound on the memory of requests holds the largest of them."""
+def _limit_problems(config: BrokerConfig) -> Iterator[Problem]:
+    """Kafka's rules: a bound on the memory of requests holds the largest of them, and some address may connect."""
+    if config.int("max.connections.per.ip") == 0 and not config.get("max.connections.per.ip.overrides"):
+        yield Problem(
+            'config."max.connections.per.ip"',
+            "0",
+            "1 or more, unless max.connections.per.ip.overrides is set",
+        )
     bound, frame = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
     if 0 < bound < frame:
         allowed = f"-1, or at least socket.request.max.bytes, which is {frame}"
@@ -153,5 +160,8 @@ def transport_limits(
         connections_max=config.int("max.connections"),
         listener_connections_max=config.int(f"{own}max.connections"),
         connections_per_ip_max=config.int("max.connections.per.ip"),
+        connections_per_ip_overrides=ip_overrides(config.get("max.connections.per.ip.overrides")),
+        connections_per_s_max=config.int("max.connection.creation.rate"),
+        listener_connections_per_s_max=config.int(f"{own}max.connection.creation.rate"),
         listen_backlog=config.int("socket.listen.backlog.size"),
     )

@@ -21,7 +21,7 @@ from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.spi.config import ConfigError
+from blumfeld.spi.config import BrokerConfig, ConfigError
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.peers import PeerClient
@@ -29,7 +29,7 @@ from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories
-from blumfeld.spi.transport import ConnectionHandler, Listener
+from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import PluginContractError
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
@@ -76,6 +76,10 @@ class BrokerPart(Protocol):
 
     def connection_handler(self, listener_kind: str) -> ConnectionHandler:
         """What answers on a listener of this kind."""
+        ...
+
+    def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:
+        """Call ``follower`` with the configuration now, and each time it has changed at run time."""
         ...
 
     async def start(self) -> None:
@@ -247,6 +251,7 @@ class Node:
             self._started.append((part, broker.stop))
             part = "network"
             await self._listen(any_port=False)
+            broker.follow_config(self._config_changed)
         except BaseException as error:  # a cancelled start leaves nothing behind either
             await self._stop_started()
             self.state = STOPPED
@@ -303,12 +308,21 @@ class Node:
             security = composition.security
             layer = None if security is None else security.byte_layer(listener)
             handler = self.broker.connection_handler(listener.kind)
-            limits = transport_limits(
-                self.plan.config, listener.name, self.plan.manifest.network.answer_memory_bytes_max
-            )
+            limits = self._limits(self.plan.config, listener)
             port = await composition.transport.listen(listener, handler, limits, layer)
             listeners[nth] = msgspec.structs.replace(listener, port=port)
             composition.listeners = tuple(listeners)
+
+    def _limits(self, config: BrokerConfig, listener: Listener) -> Limits:
+        return transport_limits(config, listener.name, self.plan.manifest.network.answer_memory_bytes_max)
+
+    def _config_changed(self, config: BrokerConfig) -> None:
+        """Hold the listeners to limits that were changed at run time."""
+        try:
+            for listener in self.composition.listeners:
+                self.composition.transport.limit(listener.name, self._limits(config, listener))
+        except ConfigError as error:  # another build wrote it: the limits before it go on
+            self._events.warning("limits of connections not changed", error=str(error))
 
     async def _stop_transport(self) -> None:
         await self.composition.transport.stop(self._grace_ms)

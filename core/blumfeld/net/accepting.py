@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from blumfeld.net.accepted import AcceptedConnection
+from blumfeld.net.creation_rate import CreationRate
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
 
+NO_RATE = 2**31 - 1
+"""The rate that limits nothing."""
+RATE_LOOK_MS = 1_000
+"""A door that is closed for its rate looks again at least this often: the rate may be another by then."""
 EXHAUSTED_PAUSE_MS = 1000
 """How long nothing is accepted after the system ran out of what a connection needs."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -37,6 +42,9 @@ class ConnectionTable:
         self.connections: dict[int, AcceptedConnection] = {}
         self.count_of_host: dict[str, int] = {}
         self.count_of_listener: dict[str, int] = {}
+        self.listeners = 0
+        self.rate: CreationRate | None = None
+        """Of all listeners together, where it is limited."""
         self._last_id = 0
 
     def next_id(self) -> int:
@@ -50,6 +58,10 @@ class ConnectionTable:
             return "max.connections"
         if self.count_of_listener.get(listener, 0) >= limits.listener_connections_max:
             return f"listener.name.{listener.lower()}.max.connections"
+        own_max = limits.connections_per_ip_overrides.get(host)
+        if own_max is not None:
+            full = self.count_of_host.get(host, 0) >= own_max
+            return "max.connections.per.ip.overrides" if full else None
         if self.count_of_host.get(host, 0) >= limits.connections_per_ip_max:
             return "max.connections.per.ip"
         return None
@@ -100,6 +112,9 @@ class Acceptor:
         self._table = table
         self._pause: Timer | None = None
         self._refusals = RepeatedEvents(turn.runtime)
+        self._rate: CreationRate | None = None
+        table.listeners += 1
+        self.limit(limits)
 
     # What a driver fills in.
 
@@ -122,6 +137,21 @@ class Acceptor:
         """The driver's kind of connection on an accepted socket."""
         raise NotImplementedError
 
+    def limit(self, limits: Limits) -> None:
+        """Take other limits from now on."""
+        self.limits = limits
+        self._rate = self._limited(self._rate, limits.listener_connections_per_s_max)
+        self._table.rate = self._limited(self._table.rate, limits.connections_per_s_max)
+
+    def _limited(self, rate: CreationRate | None, connections_per_s: int) -> CreationRate | None:
+        if connections_per_s == NO_RATE:
+            return None
+        now_ms = self.turn.runtime.monotonic_ms()
+        if rate is None:
+            return CreationRate(connections_per_s, now_ms)
+        rate.limit(connections_per_s, now_ms)
+        return rate
+
     # What a driver calls.
 
     def accept_failed(self, error: OSError) -> None:
@@ -136,16 +166,47 @@ class Acceptor:
             pause_ms=EXHAUSTED_PAUSE_MS,
             connections=len(self._table.connections),
         )
-        self.pause()
-        self._pause = self.turn.runtime.call_later(EXHAUSTED_PAUSE_MS, self._accept_again)
+        self._pause_for(EXHAUSTED_PAUSE_MS)
+
+    @property
+    def paused(self) -> bool:
+        """Whether connections are left in the backlog for a while."""
+        return self._pause is not None
+
+    def _pause_for(self, pause_ms: float) -> None:
+        if self._pause is None:
+            self.pause()
+            self._pause = self.turn.runtime.call_later(pause_ms, self._accept_again)
 
     def _accept_again(self) -> None:
         self._pause = None
-        if not self.closed:
+        if self.closed:
+            return
+        wait_ms = self._wait_ms(count=False)
+        if wait_ms:
+            self._pause = self.turn.runtime.call_later(min(wait_ms, RATE_LOOK_MS), self._accept_again)
+        else:
             self.resume()
 
+    def _wait_ms(self, *, count: bool) -> float:
+        """How long the next connection has to wait for the rates; ``count``: one was accepted just now."""
+        now_ms = self.turn.runtime.monotonic_ms()
+        # Clients must not keep brokers from each other: Kafka's "protected listener".
+        is_exempt = self.listener.inter_broker and self._table.listeners > 1
+        wait_ms = 0.0
+        for rate in (self._rate, None if is_exempt else self._table.rate):
+            if rate is not None:
+                if count:
+                    rate.took(now_ms)
+                wait_ms = max(wait_ms, rate.wait_ms(now_ms))
+        return wait_ms
+
     def accepted(self, sock: Closable, host: str, port: int) -> None:
-        """A connection came: refuse it, or let it begin."""
+        """A connection came: refuse it, or let it begin. It counts for the rates in either case, as in Kafka."""
+        if self._rate is not None or self._table.rate is not None:
+            wait_ms = self._wait_ms(count=True)
+            if wait_ms:
+                self._pause_for(min(wait_ms, RATE_LOOK_MS))
         refusal = self._table.refusal(host, self.listener.name, self.limits)
         if refusal is None and sock.fileno() > self.fd_max():
             refusal = "descriptors (RLIMIT_NOFILE)"

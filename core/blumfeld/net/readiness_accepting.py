@@ -38,6 +38,8 @@ class ReadinessAcceptor(Acceptor):
                 self.accept_failed(error)
                 return
             self.accepted(sock, address[0], address[1])
+            if self.paused:
+                return
 
     def connection(
         self, sock: Any, peer: tuple[str, int], identity: int, layer: ByteLayer | None

@@ -113,14 +113,24 @@ class BaseTransport:
             raise OSError(
                 error.errno, f"listener {listener.name} cannot listen on {where}: {error.strerror}"
             ) from error
-        turn.memory.request_bytes_max = limits.request_memory_bytes_max
-        turn.memory.answer_bytes_max = limits.answer_memory_bytes_max
-        turn.memory.stall_ms = limits.memory_stall_ms
+        self._bound_memory(turn, limits)
         acceptor = self.acceptor(turn, sock, listener, handler, limits, byte_layer)
         self._acceptors.append(acceptor)
         acceptor.resume()
         self._sweep_again()
         return port
+
+    def limit(self, listener: str, limits: Limits) -> None:
+        """See ``blumfeld.spi.transport.Transport``."""
+        for acceptor in self._acceptors:
+            if acceptor.listener.name == listener:
+                acceptor.limit(limits)
+                self._bound_memory(acceptor.turn, limits)
+
+    def _bound_memory(self, turn: Turn, limits: Limits) -> None:
+        turn.memory.request_bytes_max = limits.request_memory_bytes_max
+        turn.memory.answer_bytes_max = limits.answer_memory_bytes_max
+        turn.memory.stall_ms = limits.memory_stall_ms
 
     async def dial(
         self,

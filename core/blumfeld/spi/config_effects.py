@@ -29,6 +29,8 @@ from blumfeld.spi.config_effects_table import (
     TOPIC_EFFECTS,
     WITHOUT,
 )
+from blumfeld.spi.ip_overrides import KEY as IP_OVERRIDES
+from blumfeld.spi.ip_overrides import ip_overrides
 
 __all__ = [
     "FIXED",
@@ -108,6 +110,8 @@ def check_effect(defn: ConfigDef, given: Given) -> None:
 
     :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value is another than Kafka's default
     """
+    if defn.name == IP_OVERRIDES:
+        ip_overrides(given)
     effect = effect_of(defn)
     if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
         return

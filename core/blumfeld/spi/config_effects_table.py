@@ -39,7 +39,6 @@ PURGATORY = "waiting requests are removed at once, so nothing needs a purge"
 AUTOTUNING = "the kernel tunes the size of socket buffers itself"
 CHECKPOINTS = "all checkpoints follow replica.high.watermark.checkpoint.interval.ms"
 REQUESTS = "requests are handled as they are read; nothing queues them"
-LIMIT_TO_COME = "the limit isn't implemented yet, so nothing would be limited"
 KAFKA_CONFIG = "blumfeld.kernel.kafka_config"
 AUTO_CREATE = "blumfeld.broker.handlers.auto_create"
 KIP848 = "blumfeld_groups_kip848.settings"
@@ -105,9 +104,9 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("socket.request.max.bytes", HONOURED, KAFKA_CONFIG, "The largest request; a larger one closes its connection."),
     ("socket.listen.backlog.size", HONOURED, KAFKA_CONFIG, "How many connections may wait to be accepted."),
     ("max.connections.per.ip", HONOURED, KAFKA_CONFIG, "The most connections from one address."),
-    ("max.connections.per.ip.overrides", REFUSED, LIMIT_TO_COME, "The most connections from each of some addresses, as HOST:COUNT."),
+    ("max.connections.per.ip.overrides", HONOURED, KAFKA_CONFIG, "The most connections from each of some addresses, as ADDRESS:COUNT."),
     ("max.connections", HONOURED, KAFKA_CONFIG, "The most connections of the broker; with a listener's prefix, of that listener."),
-    ("max.connection.creation.rate", REFUSED, LIMIT_TO_COME, "The most connections accepted in a second."),
+    ("max.connection.creation.rate", HONOURED, KAFKA_CONFIG, "The most connections accepted in a second, over ten seconds; with a listener's prefix, on that listener."),
     ("connections.max.idle.ms", HONOURED, KAFKA_CONFIG, "How long a connection may be idle before it is closed."),
     ("connection.failed.authentication.delay.ms", REFUSED, SECURITY, "How long an answer to a failed authentication is held back."),
     ("queued.max.requests", WITHOUT, REQUESTS, "The most requests that wait for a handler thread."),
@@ -420,14 +419,12 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
 
 READ_AT_START = frozenset((
     "listener.security.protocol.map",
-    "max.connections.per.ip",
-    "max.connections",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))
 """Honoured keys that Kafka changes at run time and that this broker reads once, when it starts. A change at run time
 is refused, since it would have no effect."""
 
-LISTENER_KEYS = frozenset(("max.connections",))
+LISTENER_KEYS = frozenset(("max.connections", "max.connection.creation.rate"))
 """Honoured keys that a listener may have a value of its own for, as ``listener.name.<name in lower case>.<key>``."""
 
 TOPIC_EFFECTS: tuple[EffectRow, ...] = (

@@ -51,6 +51,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """``listener.name.<name>.max.connections``: likewise, of the connections of this listener alone."""
     connections_per_ip_max: int = 2_147_483_647
     """``max.connections.per.ip``."""
+    connections_per_ip_overrides: dict[str, int] = {}
+    """``max.connections.per.ip.overrides``: address → its own limit in place of that."""
+    connections_per_s_max: int = 2_147_483_647
+    """``max.connection.creation.rate``: beyond it connections wait in the backlog. Ten seconds' connections may come at
+    once. Of several listeners the one between brokers is exempt.
+    """
+    listener_connections_per_s_max: int = 2_147_483_647
+    """``listener.name.<name>.max.connection.creation.rate``: likewise, of this listener alone."""
     in_flight_max: int = 64
     """Exchanges open on one connection before its socket is no longer read. Kafka has 1; ours are cheap, and
     only Produce starts early.
@@ -224,6 +232,12 @@ class Transport(Protocol):
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
         """Connect. Raises ``OSError``; the caller decides on timeouts and retries."""
+        ...
+
+    def limit(self, listener: str, limits: Limits) -> None:
+        """Take other limits for the listener of this name, for connections that come from now on. The limits of a
+        connection itself (frame size, idle time) stay as they were when it came. Nothing happens without the listener.
+        """
         ...
 
     async def stop(self, grace_ms: int) -> None:

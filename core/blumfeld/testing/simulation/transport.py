@@ -272,6 +272,7 @@ class SimulatedTransport:
         self.dead = False
         self._network = network
         self._listening: list[tuple[str, int]] = []
+        self._limits: dict[str, Limits] = {}
         self._connections = 0
         self._spoil: list[bytearray] = []
         self._idle: asyncio.Event | None = None
@@ -291,13 +292,20 @@ class SimulatedTransport:
 
         def accept(wire: Wire) -> End:
             self._connections += 1
-            made = Accepted(self, wire, self._connections, listener, handler, limits)
+            own = self._limits[listener.name]
+            made = Accepted(self, wire, self._connections, listener, handler, own)
             self.accepted[made.id] = made
             return made
 
+        self._limits[listener.name] = limits
         port = self._network.listen(listener.host, listener.port, accept)
         self._listening.append((listener.host, port))
         return port
+
+    def limit(self, listener: str, limits: Limits) -> None:
+        """Hold connections that come from now on to these."""
+        if listener in self._limits:
+            self._limits[listener] = limits
 
     async def dial(
         self,

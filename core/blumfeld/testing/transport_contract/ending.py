@@ -93,6 +93,40 @@ class LimitContract(TransportFixtures):
             assert client.frame() == b"x"
         assert net.connect(narrow).is_closed()
 
+    def test_an_address_may_have_a_limit_of_its_own(self, net: Net) -> None:
+        limits = Limits(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
+        port = net.listen(Handler(), limits)
+        client = net.connect(port)
+        client.send(b"x")
+        assert client.frame() == b"x"
+        assert net.connect(port).is_closed()
+
+    def test_connections_beyond_the_rate_wait(self, net: Net) -> None:
+        """They are accepted when the rate allows it, or another rate does."""
+        handler = Handler()
+        port = net.listen(handler, Limits(connections_per_s_max=0))
+        first = net.connect(port)
+        first.send(b"x")
+        assert first.frame() == b"x"
+        waits = net.connect(port)
+        waits.send(b"y")
+        assert waits.is_quiet(0.2)
+        net.call(lambda: net.transport.limit("PLAINTEXT", Limits()))
+        assert waits.frame() == b"y"
+
+    def test_limits_may_change_while_it_listens(self, net: Net) -> None:
+        """For those that come from now on; of a listener that isn't there nothing changes."""
+        port = net.listen(Handler())
+        first = net.connect(port)
+        first.send(b"x")
+        assert first.frame() == b"x"
+        net.call(lambda: net.transport.limit("PLAINTEXT", Limits(connections_max=1)))
+        assert net.connect(port).is_closed()
+        first.send(b"y")
+        assert first.frame() == b"y"
+        net.call(lambda: net.transport.limit("OTHER", Limits()))
+        assert net.connect(port).is_closed()
+
     def test_a_port_in_use_names_the_listener(self, net: Net) -> None:
         port = net.listen(Handler())
         with pytest.raises(OSError, match="SECOND"):
