@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from blumfeld_sink_spark.ledger.verify import Found
-    from blumfeld_sink_spark.records import OffsetRange
+    from blumfeld_sink_spark.records import CommitRecord, OffsetRange
     from blumfeld_sink_spark.tally import Skips
 
 
@@ -68,7 +68,9 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.errors import ArchiveError, AwayError
     from blumfeld_sink_spark.ledger.again import compare
+    from blumfeld_sink_spark.ledger.counting import TELLING
     from blumfeld_sink_spark.spark.client import Topics
+    from blumfeld_sink_spark.spark.consume import consume_range
     from blumfeld_sink_spark.spark.fetch import read_range
 
     names = sorted({topic for topic, _ in found.covered})
@@ -86,8 +88,10 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
         earliest |= topics.earliest(places)
         latest |= topics.latest(places)
 
-    def read(taken: OffsetRange, isolation: str, skips: Skips) -> Iterator[RecordBatch]:
-        return read_range(msgspec.structs.replace(given, isolation=isolation), taken, skips)
+    def read(taken: OffsetRange, record: CommitRecord, skips: Skips) -> Iterator[RecordBatch]:
+        chosen = msgspec.structs.replace(given, isolation=record.isolation or given.isolation)
+        other = consume_range if record.reader in TELLING else read_range
+        return other(chosen, taken, skips)
 
     compared = compare(found.ranges, earliest, latest, read)
     found.problems += compared.problems

@@ -16,8 +16,10 @@ from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, S
 from blumfeld_sink_spark.tally import Skips, content_crc
 
 Numbers = npt.NDArray[np.int64]
-Read = Callable[[OffsetRange, str, Skips], Iterator[pa.RecordBatch]]
-"""Reads a range with an ``isolation.level``, and tells of the offsets that give no message."""
+Read = Callable[[OffsetRange, CommitRecord, Skips], Iterator[pa.RecordBatch]]
+"""Reads a range of a record, and tells of the offsets that give no message. By another client than the archive's, so
+that one bug doesn't lose the same messages twice.
+"""
 
 CONTENT = ("keys", "values", "offsets, timestamps or sizes")
 """Of what ``RangeCount.content_crc`` is."""
@@ -62,7 +64,7 @@ def compare(
         if end < taken.end or first > taken.start:
             found.remarks.append(f"{named(taken)}: can't be compared: {_why(first, end)}")
             continue
-        there = _read(taken, record.isolation or "read_committed", read)
+        there = _read(taken, record, read)
         count = next((one for one in record.counts if _range(one) == taken), None)
         if count is None:
             old.setdefault((record.query, record.batch), []).append((record, there))
@@ -86,10 +88,10 @@ def _range(count: RangeCount) -> OffsetRange:
     return OffsetRange(count.topic, count.partition, count.start, count.end)
 
 
-def _read(taken: OffsetRange, isolation: str, read: Read) -> Topic:
+def _read(taken: OffsetRange, record: CommitRecord, read: Read) -> Topic:
     skips, crc, size = Skips(), (0, 0, 0), 0
     parts = [np.zeros(0, np.int64)]
-    for batch in read(taken, isolation, skips):
+    for batch in read(taken, record, skips):
         parts.append(batch.column("offset").to_numpy())
         crc = content_crc(batch, crc)
         size += sum(_bytes(batch.column(name)) for name in ("key", "value"))

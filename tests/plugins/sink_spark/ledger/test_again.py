@@ -16,6 +16,7 @@ from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.ledger.again import Compared, compare
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.publish import publish
@@ -46,8 +47,8 @@ def against(
     count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 
-    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
-        assert (taken, isolation) == (RANGE, "read_committed")
+    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
+        assert (taken, record.batch) == (RANGE, 0)
         for span in now:
             told.add(span.reason, span.start, span.end)
         yield rows_at(topic, values)
@@ -101,7 +102,7 @@ def test_hidden_offsets_are_explained_by_what_the_topic_shows() -> None:
 def test_a_range_that_the_topic_does_not_have_is_not_compared(
     earliest: int, latest: int | None, why: str
 ) -> None:
-    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
+    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
         raise AssertionError("is not read")
 
     ends = {} if latest is None else {("t", 0): latest}
@@ -113,7 +114,7 @@ def test_a_range_that_the_topic_does_not_have_is_not_compared(
 def test_a_batch_that_was_not_counted_is_compared_by_messages_and_bytes(
     messages: int, size: int, wrong: int
 ) -> None:
-    def read(taken: OffsetRange, isolation: str, told: Skips) -> Iterator[pa.RecordBatch]:
+    def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
         yield rows_at(range(10))
 
     record = record_of("q", 0, RANGE, messages=messages, bytes_in=size)
@@ -128,18 +129,27 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def topic_of(bootstrap: str, name: str, root: Path, count: int = 50) -> ArchiveSettings:
-    """A topic with messages, archived as the reader ``direct`` does it, without Spark."""
+def topic_of(
+    bootstrap: str,
+    name: str,
+    root: Path,
+    count: int = 50,
+    batches: Sequence[tuple[int, int]] = ((0, 20), (20, 50)),
+    each: int = 1_000,
+) -> ArchiveSettings:
+    """A topic with messages, ``each`` in a batch, archived as the reader ``direct`` does it, without Spark."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
         future.result(30)
     producer = Producer({"bootstrap.servers": bootstrap})
     for nth in range(count):
         producer.produce(name, b"message %d" % nth, key=b"k")
+        if nth % each == each - 1:
+            assert producer.flush(30) == 0
     assert producer.flush(30) == 0
     settings = ArchiveSettings(bootstrap=bootstrap, topics=(name,), root=str(root), decoders=("raw",))
     store = open_store(str(root))
-    for batch, (start, end) in enumerate(((0, 20), (20, count))):
+    for batch, (start, end) in enumerate(batches):
         wanted, skips, work = OffsetRange(name, 0, start, end), Skips(), TaskWork(settings)
         for rows in read_range(settings, wanted, skips):
             work.add(rows)
@@ -197,3 +207,19 @@ def test_an_older_archive_stays_uncounted_even_if_its_numbers_fit(bootstrap: str
     assert done.exit_code == NOT_SHOWN, done.output
     assert "which isn't counted: the topic has as many messages and bytes (20," in done.stdout
     assert "not counted: 2 commits" in done.stdout
+
+
+def test_a_bug_of_the_fetch_is_found_by_another_client(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive's own fetch takes a batch for aborted, and its sums close; librdkafka reads the topic again."""
+    monkeypatch.setattr(AbortedTransactions, "has", lambda self, batch: batch.base_offset == 0)
+    settings = topic_of(bootstrap, "buggy", tmp_path, count=20, batches=((0, 20),), each=5)
+    assert settings.topics == ("buggy",)
+    assert CliRunner().invoke(app, ["verify", "--deep", "--root", str(tmp_path)]).exit_code == 0
+    done = run(tmp_path, bootstrap)
+    assert done.exit_code == 1, done.output
+    assert (
+        "buggy-0 0..20: the topic has messages at offsets 0..5, and the archive has them as aborted"
+        in done.stderr
+    )
