@@ -99,6 +99,13 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
 
 
+def forgone(settings: ArchiveSettings) -> str:
+    """What an archive with these settings can't do later, in a line that is told before it begins; empty if nothing."""
+    if any(entry == "raw" or entry.endswith("=raw") for entry in settings.decoders):
+        return ""
+    return "the messages themselves are not kept, and `replay` needs them: --decoder raw beside the others keeps them"
+
+
 def absolute(settings: ArchiveSettings) -> ArchiveSettings:
     """The settings with root, checkpoint and a folder of schemas as absolute paths. A cluster's executors have another
     working directory: a relative path would be another folder there, and what they stage would be lost.

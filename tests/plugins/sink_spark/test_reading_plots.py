@@ -131,6 +131,18 @@ def test_all_pictures_are_drawn_and_not_blank(root: Path, tmp_path: Path) -> Non
         assert picture[:, :, :3].std() > 0.03, name
 
 
+def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_path: Path) -> None:
+    """No block over time that says nothing, and no empty third."""
+    rows = captured([write_capture(tmp_path / "feed.gz")], "ticks")
+    archive(tmp_path / "archive", rows, decoders=("binance-usdm",))
+    found = Committed.open(str(tmp_path / "archive"))
+    picture = matplotlib.image.imread(throughput.draw(found, tmp_path, svg=False))
+    assert picture.shape[0] < picture.shape[1] / 3  # a line of title, two bars
+    picture = matplotlib.image.imread(gaps.draw(found, tmp_path, svg=False))
+    right = picture[:, -picture.shape[1] // 5 :, :3]
+    assert (right.min(axis=(0, 2)) < 0.98).mean() > 0.8  # nearly every column of pixels has something
+
+
 def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
     one = spread.draw(found, "BTCUSDT", tmp_path / "a", svg=True)
     two = spread.draw(found, "BTCUSDT", tmp_path / "b", svg=True)

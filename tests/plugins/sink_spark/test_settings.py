@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blumfeld_sink_spark.errors import SettingsError
-from blumfeld_sink_spark.settings import load
+from blumfeld_sink_spark.settings import ArchiveSettings, forgone, load
 
 GOOD: dict[str, Any] = {"topics": ["ticks"]}
 
@@ -63,3 +63,18 @@ def test_topics_may_be_named_later_and_the_rest_is_checked() -> None:
     assert load(None, {}, topics_needed=False).topics == ()
     with pytest.raises(SettingsError, match="trigger_ms: negative"):
         load(None, {"trigger_ms": -1}, topics_needed=False)
+
+
+@pytest.mark.parametrize(
+    ("decoders", "said"),
+    [
+        (("binance-usdm",), True),
+        (("raw",), False),
+        (("okx", "ticks=raw"), False),
+        (("confluent:trades",), True),
+    ],
+)
+def test_what_a_replay_will_need_is_said_before_anything_is_archived(
+    decoders: tuple[str, ...], said: bool
+) -> None:
+    assert ("--decoder raw" in forgone(ArchiveSettings(topics=("t",), decoders=decoders))) is said

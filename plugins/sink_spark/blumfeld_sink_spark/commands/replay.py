@@ -31,7 +31,10 @@ def command(
     compression: Annotated[str, typer.Option(help="none, zstd, lz4, gzip or snappy.")] = "none",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was sent as one line of JSON.")] = False,
 ) -> None:
-    """Put archived records back into a topic: partition, key, value, headers, timestamp, order and offsets kept."""
+    """Put archived records back into a topic: partition, key, value, headers, timestamp, order and offsets kept.
+
+    Needs the table raw: archive with --decoder raw beside the others.
+    """
     from rich.console import Console
 
     from blumfeld_sink_spark.reading.committed import Committed

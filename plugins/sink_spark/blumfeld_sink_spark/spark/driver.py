@@ -20,7 +20,7 @@ from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
-from blumfeld_sink_spark.settings import ArchiveSettings, absolute
+from blumfeld_sink_spark.settings import ArchiveSettings, absolute, forgone
 from blumfeld_sink_spark.spark import failures, planning
 from blumfeld_sink_spark.spark.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.client import START_PATIENCE_S, Topics
@@ -84,6 +84,8 @@ def archive(
         apply.decoders_for(topic, settings)
     choice = choose(settings, mode)
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
+    if told := forgone(settings):
+        tell(Notice(text=told))
     store = open_store(settings.root)
     topics = Topics(settings)
     tell(Step(text=f"asking {settings.bootstrap} for its topics, for {START_PATIENCE_S:g} s at most"))

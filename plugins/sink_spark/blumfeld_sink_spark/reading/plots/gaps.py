@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.naming import encode_symbol
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.findings import read
 from blumfeld_sink_spark.reading.plots import style
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
 
 DATES_MAX = 92
 """The latest ones; a quarter of a year is as much as can be read."""
@@ -73,7 +74,7 @@ def _covered(archive: Committed, symbol: str, start_ns: int | None, end_ns: int 
     """Hours since the epoch between a file's first and last event."""
     entries = [
         entry
-        for table in (TRADES, BBO, BOOK_DELTAS)
+        for table in (TRADES, AGG_TRADES, BBO, BOOK_DELTAS)
         for entry in archive.select(table, symbol=symbol, start_ns=start_ns, end_ns=end_ns)
     ]
     return {hour for entry in entries for hour in range(entry.ts_min // HOUR_NS, entry.ts_max // HOUR_NS + 1)}
@@ -106,14 +107,17 @@ def draw(
     subtitle = f"{total:,} findings in {with_gaps} of {whole + with_gaps} hours with data; hours are UTC, by event time"
     height = 2.5 + 0.30 * max(len(found.dates), 3)
     title = f"{symbol}: gaps" if symbol else "Gaps, all symbols"
+    name = f"gaps-{encode_symbol(symbol)}" if symbol else "gaps"
+    if not found.kinds:  # nothing to break down: the calendar takes the whole width
+        with style.figure(1, height, title, subtitle) as (drawn, axis):
+            _hours(axis, found)
+            return style.save(drawn, folder, name, svg)
     with style.figure(
         1, height, title, subtitle, ncols=2, sharey=True, gridspec_kw={"width_ratios": [2.6, 1]}
     ) as (drawn, (left, right)):
         _hours(left, found)
         _kinds(drawn, right, found)
-        from blumfeld_sink_spark.files.naming import encode_symbol
-
-        return style.save(drawn, folder, f"gaps-{encode_symbol(symbol)}" if symbol else "gaps", svg)
+        return style.save(drawn, folder, name, svg)
 
 
 def _hours(axis: Any, found: Calendar) -> None:
@@ -181,10 +185,6 @@ def _kinds(drawn: Any, axis: Any, found: Calendar) -> None:
     axis.set_title("kinds on each date")
     axis.set_xlabel("findings")
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if not by_size:
-        axis.set_axis_off()
-        axis.set_title("")
-        return
     drawn.legend(
         *axis.get_legend_handles_labels(),
         loc="outside lower right",

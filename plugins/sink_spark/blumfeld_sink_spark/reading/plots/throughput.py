@@ -83,7 +83,8 @@ def _lines(root: Path) -> Iterator[_Line]:
 
 
 def draw(archive: Committed, folder: Path, svg: bool) -> Path:
-    """``throughput``: messages and bytes a second of each batch, and the lag behind it.
+    """``throughput``: messages and bytes a second of each batch, and the lag behind it. One batch alone has no course
+    over time, so its picture compares what it read with what it wrote.
 
     :raises ArchiveError: no batch is there
     """
@@ -97,7 +98,9 @@ def draw(archive: Committed, folder: Path, svg: bool) -> Path:
     count = sum(bool(record.messages) for record in archive.records)
     ratio = f", {size / made.bytes_out.sum():.1f}x smaller" if made.bytes_out.sum() else ""
     times = [int(begin.min()) * NS_PER_MS, int(made.end_ms.max()) * NS_PER_MS]
-    title = f"{total:,.0f} messages in {count:,} batches, {size / 1e6:,.1f} MB{ratio}"
+    title = f"{total:,.0f} messages in {count:,} batch{'es' * (count != 1)}, {size / 1e6:,.1f} MB{ratio}"
+    if len(made.end_ms) == 1:
+        return _draw_one(made, f"{title}. {style.span_of(times)}", folder, svg)
     with style.figure(
         panels, 2.2 * panels + 1.1, "Throughput", f"{title}. {style.span_of(times)}", sharex=True
     ) as (drawn, axes):
@@ -116,6 +119,21 @@ def draw(archive: Committed, folder: Path, svg: bool) -> Path:
             axis.set_ylim(bottom=0)
             style.big_numbers(axis)
             style.time_axis(axis, label=axis is axes[-1])
+        return style.save(drawn, folder, "throughput", svg)
+
+
+def _draw_one(made: Batches, subtitle: str, folder: Path, svg: bool) -> Path:
+    seconds = float(made.seconds[0])
+    told = f"{subtitle}, {seconds:,.1f} s: {made.messages[0] / seconds:,.0f} messages/s"
+    rates = [column[0] / seconds / 1e6 for column in (made.bytes_in, made.bytes_out)]
+    with style.figure(1, 2.4, "Throughput", told) as (drawn, axis):
+        bars = axis.barh(
+            ["keys and values in", "files out"], rates, color=[style.BLUE, style.ORANGE], height=0.6
+        )
+        axis.bar_label(bars, [f" {rate:,.3g} MB/s" for rate in rates])
+        axis.invert_yaxis()
+        axis.set_xlim(0, max(*rates, 1e-9) * 1.15)
+        axis.set_xlabel("MB a second")
         return style.save(drawn, folder, "throughput", svg)
 
 
