@@ -674,3 +674,22 @@ def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> N
     node = KraftNode(disk, seed=1).start()
     node.join()
     node.stop()
+
+
+def test_a_full_disk_costs_changes_until_there_is_room(disk: FakeDisk) -> None:
+    """The node goes on: nothing that was answered is lost, and no restart is needed."""
+    node = KraftNode(disk).start()
+    node.join()
+    assert node.create("before") == [0]
+    disk.room = 0
+    refused = node.submit(creation("during"))
+    node.runtime.run_turn()
+    assert error_of(refused) == ErrorCode.NOT_CONTROLLER
+    node.runtime.advance(5_000)
+    assert error_of(node.submit(creation("during"))) == ErrorCode.NOT_CONTROLLER
+    assert list(node.image.topics) == ["before"]
+    disk.room = None
+    node.runtime.advance(2_000)
+    assert node.create("after") == [0]
+    node.stop()
+    assert list(KraftNode(disk, seed=1).start().image.topics) == ["before", "after"]

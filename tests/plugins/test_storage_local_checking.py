@@ -14,7 +14,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, WriteOutcome
 from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
+from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, make_batch
 from blumfeld_storage_local.segments.checking import NOWHERE, CheckedBytes, check_headers
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
@@ -224,11 +224,11 @@ def test_after_a_crash_a_recovery_point_beyond_the_end_costs_nothing(node: Node)
 
 
 def test_a_log_that_was_emptied_after_a_clean_stop_begins_without_its_old_index(node: Node) -> None:
-    node.open(index_interval_bytes=0).fill(1, 1, 1)
+    node.open().append(*(make_batch(1, timestamp_ms=TIME_MS + later) for later in range(3)))
     node.stop()
     file = node.runtime.files.open(LOG)
     file.truncate(0)
     log = node.restart().open()
-    log.fill(1)
+    log.append(make_batch(1, timestamp_ms=TIME_MS + 5))
     node.stop()
     assert node.restart().open().log.written_end_offset == 1
