@@ -319,6 +319,7 @@ class BrokerHarness:
                 incarnation_id=b"i" * 16,
                 rack=None,
                 features=(),
+                observers=(),
                 group_protocols=tuple(group_protocols),
                 transactions=transactions,
                 listeners=(LISTENER, CONTROLLER_LISTENER),

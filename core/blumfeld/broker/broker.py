@@ -27,6 +27,7 @@ from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usabl
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, Feature, Metric
+from blumfeld.spi.observing import Observer
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import TopicPartition, several_directories
@@ -55,6 +56,8 @@ class BrokerComposition(Composition, Protocol):
     group_protocols: tuple[GroupProtocol, ...]
     transactions: TransactionCoordinator | None
     hook: Announcements
+    observers: tuple[tuple[str, Observer], ...]
+    """Each with the name of its plug-in."""
 
     @property
     def replication(self) -> Replication:
@@ -102,8 +105,13 @@ class Broker:
         self._config_warnings = ConfigWarnings(self)
         self.looking_inside = LookingInside(composition.runtime)
         slices = Slices(composition.runtime)
+        observing = None
+        if composition.observers:
+            from blumfeld.broker.observing import Observing
+
+            observing = Observing(composition.runtime, self.events, composition.observers)
         self._dispatchers = {
-            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, slices)
+            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, slices, observing)
             for kind in LISTENER_KINDS
         }
         self._groups: GroupCoordination | None = None
@@ -143,6 +151,8 @@ class Broker:
         self.register(own_handlers(self))
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
+        if self.composition.observers:
+            return  # they are told of answers as messages, which the shorter way never makes
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blumfeld.broker.large_requests import LargeRequest, lasting
 from blumfeld.broker.refusals import Refusals
-from blumfeld.broker.request import ConnectionState, Request
+from blumfeld.broker.request import HEADER_BYTES, ConnectionState, Request, client_id_of
 from blumfeld.broker.slices import Slices
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, NoAnswer
@@ -34,8 +34,10 @@ from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
 from blumfeld.wire.schema import Message
 
+if TYPE_CHECKING:
+    from blumfeld.broker.observing import Observing
+
 _HEADER = struct.Struct(">hhih")
-HEADER_BYTES = _HEADER.size
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 STRAIGHT_BYTES_MAX = 4_096
@@ -99,6 +101,7 @@ class Dispatcher:
         authorizer: Authorizer | None = None,
         metrics: RequestMetrics | None = None,
         slices: Slices | None = None,
+        observing: Observing | None = None,
     ) -> None:
         self.kind = kind
         self.slices = Slices(runtime) if slices is None else slices
@@ -106,6 +109,7 @@ class Dispatcher:
         self.events = events
         self.metrics = metrics
         self.authorizer = authorizer
+        self.observing = observing
         self.monotonic_ms = runtime.monotonic_ms
         self._refusals = Refusals(runtime, events)
         self._routes: dict[int, Serve] = {}
@@ -124,7 +128,8 @@ class Dispatcher:
                 raise PluginContractError(
                     f"two handlers for {API_BY_KEY[handler.key].name} v{version} on {self.kind} listeners"
                 )
-            self._routes[place] = Route(self, handler, version)
+            make = Route if self.observing is None else self.observing.route
+            self._routes[place] = make(self, handler, version)
         self._handlers.setdefault(handler.key, []).append(handler)
 
     def route(self, key: int, version: int) -> Serve | None:
@@ -190,12 +195,16 @@ class Dispatcher:
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
         """Close the connection: no answer is possible."""
+        if self.observing is not None:
+            self.observing.refused(exchange, reason)
         self._refusals.refuse(exchange, reason)
 
     def _unserved(self, exchange: Exchange, key: int, version: int, correlation_id: int) -> None:
         shown = self.advertised().get(_API_VERSIONS)
         if key == _API_VERSIONS and shown is not None and version >= 0:
             code = int(ErrorCode.UNSUPPORTED_VERSION)
+            if self.observing is not None:
+                self.observing.refused(exchange, "", api=(key, version, correlation_id), error_code=code)
             exchange.answer((_UNSUPPORTED_API_VERSIONS.pack(correlation_id, code, 1, key, *shown),))
             return
         info = API_BY_KEY.get(key)
@@ -378,23 +387,3 @@ class Route:
     def _log_defect(self, error: BaseException) -> None:
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)
-
-
-def client_id_of(frame: memoryview, state: ConnectionState) -> str:
-    """The client id in a request's header; "" for null. Remembered, since a connection's requests all say the same.
-
-    :raises DecodeError: cut off, or not UTF-8
-    """
-    length = (frame[8] << 8) + frame[9]
-    if length >= 0x8000:
-        return ""
-    data = bytes(frame[HEADER_BYTES : HEADER_BYTES + length])
-    if data != state.client_id_bytes:
-        if len(data) != length:
-            raise DecodeError("the client id is cut off")
-        try:
-            state.client_id = data.decode()
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"client id: {error}") from None
-        state.client_id_bytes = data
-    return state.client_id

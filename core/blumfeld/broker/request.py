@@ -7,6 +7,10 @@ from collections.abc import Callable
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.transport import Exchange, Listener
+from blumfeld.wire.primitives import DecodeError
+
+HEADER_BYTES = 10
+"""Of a request's header, before the client id."""
 
 
 class ConnectionState:
@@ -37,6 +41,7 @@ class Request:
         "close_reason",
         "connection_id",
         "correlation_id",
+        "error_code",
         "exchange",
         "listener",
         "peer_host",
@@ -49,6 +54,8 @@ class Request:
     peer_host: str
     peer_port: int
     connection_id: int
+    error_code: int
+    """Set where observers are told of requests, and only for an error."""
 
     def __init__(
         self,
@@ -106,3 +113,23 @@ class Request:
     def when_gone(self, callback: Callable[[], None] | None) -> None:
         """As ``RequestContext.when_gone``."""
         self._state.when_gone = callback
+
+
+def client_id_of(frame: memoryview, state: ConnectionState) -> str:
+    """The client id in a request's header; "" for null. Remembered, since a connection's requests all say the same.
+
+    :raises DecodeError: cut off, or not UTF-8
+    """
+    length = (frame[8] << 8) + frame[9]
+    if length >= 0x8000:
+        return ""
+    data = bytes(frame[HEADER_BYTES : HEADER_BYTES + length])
+    if data != state.client_id_bytes:
+        if len(data) != length:
+            raise DecodeError("the client id is cut off")
+        try:
+            state.client_id = data.decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"client id: {error}") from None
+        state.client_id_bytes = data
+    return state.client_id

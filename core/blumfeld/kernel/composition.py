@@ -11,6 +11,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, EventLog, Feature
+from blumfeld.spi.observing import Observer
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
@@ -57,6 +58,8 @@ class NodeComposition:
         self.group_protocols: tuple[GroupProtocol, ...] = ()
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None
+        self.observers: tuple[tuple[str, Observer], ...] = ()
+        """Each with the name of its plug-in."""
         self.options: Any = None
         self.hook: Any = None
         """pluggy's relay, for what is announced: ``hook.blumfeld_topic_created(topic=…)``."""

@@ -105,6 +105,13 @@ class OptionalSection(_Section, frozen=True):
     options: dict[str, Any] = {}
 
 
+class PluginsSection(_Section, frozen=True):
+    """``[plugins]``: what may be there beside the roles; ``options`` by plug-in name."""
+
+    observers: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = {}
+
+
 class MetricsSection(_Section, frozen=True):
     """``[metrics]``."""
 
@@ -132,6 +139,7 @@ class Manifest(_Section, frozen=True):
     groups: GroupsSection = GroupsSection()
     transactions: OptionalSection = OptionalSection()
     security: OptionalSection = OptionalSection()
+    plugins: PluginsSection = PluginsSection()
     metrics: MetricsSection = MetricsSection()
     logging: LoggingSection = LoggingSection()
     config: dict[str, Any] = {}

@@ -136,6 +136,14 @@ def _section_problems(manifest: Manifest) -> Iterator[Problem]:
         if name not in (*groups.plugins, *groups.assignors):
             found = "options for a plug-in that isn't named"
             yield Problem(f"groups.options.{name}", found, one_of(name, (*groups.plugins, *groups.assignors)))
+    observers = manifest.plugins.observers
+    for nth, plugin in enumerate(observers):
+        if plugin in observers[:nth]:
+            yield Problem(f"plugins.observers[{nth}]", f"{plugin} twice", "each observer once")
+    for name in manifest.plugins.options:
+        if name not in observers:
+            found = "options for a plug-in that isn't named"
+            yield Problem(f"plugins.options.{name}", found, one_of(name, observers))
     if manifest.metrics.bind is not None:
         yield from _address_problems("metrics.bind", manifest.metrics.bind)
     for path, section in (("transactions", manifest.transactions), ("security", manifest.security)):

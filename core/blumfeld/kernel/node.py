@@ -6,6 +6,7 @@ Making opens nothing. A start that fails stops what had started, and says which 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,9 +22,11 @@ from blumfeld.kernel.plan import Plan
 from blumfeld.kernel.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BrokerConfig, ConfigError
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
+from blumfeld.spi.observing import Observer
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
@@ -187,6 +190,10 @@ class Node:
                 self._check_directories()
         for plan in plugins.of_role("security"):
             composition.security = plugins.make(plan, "blumfeld_make_security", composition)
+        composition.observers = tuple(
+            (plan.name, plugins.make(plan, "blumfeld_make_observer", composition))
+            for plan in plugins.of_role("observers")
+        )
         security = composition.security
         broker = make_broker(composition, None if security is None else security.authorizer, self.metrics)
         composition.provide("parking", broker.parking)
@@ -236,6 +243,10 @@ class Node:
             await self._open_metrics()
             part = "storage"
             await self._start_storage()
+            for name, observer in composition.observers:
+                part = f"observer {name}"
+                await observer.start()
+                self._started.append((part, partial(self._stop_observer, observer)))
             part = "consensus"
             await composition.metadata.start()
             self._started.append((part, composition.metadata.stop))
@@ -323,6 +334,12 @@ class Node:
                 self.composition.transport.limit(listener.name, self._limits(config, listener))
         except ConfigError as error:  # another build wrote it: the limits before it go on
             self._events.warning("limits of connections not changed", error=str(error))
+
+    async def _stop_observer(self, observer: Observer) -> None:
+        turn: Completion[None] = Completion()
+        self.composition.runtime.call_later(0, lambda: turn.complete(None))
+        await turn  # what was answered last is told in a turn of its own
+        await observer.stop()
 
     async def _stop_transport(self) -> None:
         await self.composition.transport.stop(self._grace_ms)

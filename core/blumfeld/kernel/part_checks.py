@@ -11,6 +11,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Feature, Metric
+from blumfeld.spi.observing import Observer
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer, Security
 from blumfeld.spi.storage import (
@@ -29,6 +30,7 @@ PROTOCOLS: dict[str, type[Any]] = {
     "blumfeld_make_consensus": ClusterMetadata,
     "blumfeld_make_replication": Replication,
     "blumfeld_make_security": Security,
+    "blumfeld_make_observer": Observer,
     "blumfeld_make_group_protocol": GroupProtocol,
     "blumfeld_make_transactions": TransactionCoordinator,
 }

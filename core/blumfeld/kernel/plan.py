@@ -82,6 +82,10 @@ class _Loader:
             yield self._one("replication", manifest.replication.plugin, manifest.replication.options)
         if manifest.security.plugin is not None:
             yield self._one("security", manifest.security.plugin, manifest.security.options)
+        for nth, name in enumerate(manifest.plugins.observers):
+            options = manifest.plugins.options.get(name, {})
+            at, options_at = f"plugins.observers[{nth}]", f"plugins.options.{name}"
+            yield self._one("observers", name, options, at=at, options_at=options_at)
         if is_broker:
             for nth, name in enumerate(manifest.groups.plugins):
                 options = manifest.groups.options.get(name, {})

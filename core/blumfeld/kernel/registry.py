@@ -22,6 +22,7 @@ ROLES = (
     "assignors",
     "transactions",
     "security",
+    "observers",
     "sink",
     "decoders",
 )

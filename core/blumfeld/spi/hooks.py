@@ -15,6 +15,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.observing import Observer
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
@@ -180,7 +181,7 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``sink``, ``decoders``.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``sink``, ``decoders``.
     """
 
 
@@ -274,6 +275,14 @@ class Hooks:
 
         :param composition: has all but groups and transactions
         :return: authenticators and authorizer
+        """
+
+    @hookspec(firstresult=True)
+    def blumfeld_make_observer(self, composition: Composition) -> Observer | None:
+        """Called once for each plug-in that ``[plugins] observers`` names. Opens nothing.
+
+        :param composition: has transport, storage, consensus and replication
+        :return: what is told of requests once they are answered, and passes ``blumfeld.testing.ObserverContract``
         """
 
     @hookspec(firstresult=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blumfeld.testing.decoder_contract import DecoderContract
     from blumfeld.testing.embedded import DefectError, EmbeddedBroker
     from blumfeld.testing.groups.contract import GroupProtocolContract
+    from blumfeld.testing.observer_contract import ObserverContract
     from blumfeld.testing.storage_contract import StorageContract
     from blumfeld.testing.transport_contract import TransportContract
 
@@ -21,6 +22,7 @@ __all__ = [
     "DefectError",
     "EmbeddedBroker",
     "GroupProtocolContract",
+    "ObserverContract",
     "StorageContract",
     "TransportContract",
 ]
@@ -31,6 +33,7 @@ _HOMES = {
     "DefectError": "blumfeld.testing.embedded",
     "EmbeddedBroker": "blumfeld.testing.embedded",
     "GroupProtocolContract": "blumfeld.testing.groups.contract",
+    "ObserverContract": "blumfeld.testing.observer_contract",
     "StorageContract": "blumfeld.testing.storage_contract",
     "TransportContract": "blumfeld.testing.transport_contract",
 }

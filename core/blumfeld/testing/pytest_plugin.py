@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite(
     "blumfeld.testing.assignor_contract",
+    "blumfeld.testing.observer_contract",
     "blumfeld.testing.storage_compaction",
     "blumfeld.testing.storage_contract",
     "blumfeld.testing.storage_crashes",
