@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from blumfeld.broker.large_requests import LargeRequest, lasting
 from blumfeld.broker.refusals import Refusals
@@ -33,9 +33,6 @@ from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
 from blumfeld.wire.schema import Message
-
-if TYPE_CHECKING:
-    from blumfeld.broker.observing import Observing
 
 _HEADER = struct.Struct(">hhih")
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
@@ -90,6 +87,20 @@ class Serve(Protocol):
         ...
 
 
+class Watching(Protocol):
+    """What tells observers of requests (``broker.observing``), where there are any."""
+
+    def route(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> Serve:
+        """In the place of the general one."""
+        ...
+
+    def refused(
+        self, exchange: Exchange, closed: str, *, api: tuple[int, int, int] = ..., error_code: int = 0
+    ) -> None:
+        """A request that no handler answered."""
+        ...
+
+
 class Dispatcher:
     """The handlers of one listener kind, by (key, version)."""
 
@@ -101,7 +112,7 @@ class Dispatcher:
         authorizer: Authorizer | None = None,
         metrics: RequestMetrics | None = None,
         slices: Slices | None = None,
-        observing: Observing | None = None,
+        observing: Watching | None = None,
     ) -> None:
         self.kind = kind
         self.slices = Slices(runtime) if slices is None else slices
@@ -128,8 +139,8 @@ class Dispatcher:
                 raise PluginContractError(
                     f"two handlers for {API_BY_KEY[handler.key].name} v{version} on {self.kind} listeners"
                 )
-            make = Route if self.observing is None else self.observing.route
-            self._routes[place] = make(self, handler, version)
+            made = Route if self.observing is None else self.observing.route
+            self._routes[place] = made(self, handler, version)
         self._handlers.setdefault(handler.key, []).append(handler)
 
     def route(self, key: int, version: int) -> Serve | None:
