@@ -28,6 +28,13 @@ def test_a_burst_and_then_the_rate() -> None:
     assert 99 <= accepted(rate, 5_001.0, 1.0) <= 101
 
 
+def test_a_silence_saves_up_no_more_than_the_window() -> None:
+    """However long it was."""
+    rate = CreationRate(20, 0.0)
+    assert accepted(rate, 1.0) == 20 * WINDOW_S
+    assert accepted(rate, 100_001.0, 100_000.0) == 20 * WINDOW_S
+
+
 @given(st.integers(1, 50), st.lists(st.floats(0, 3_000), max_size=30))
 def test_never_more_than_the_rate_over_the_window(per_s: int, pauses_ms: list[float]) -> None:
     """Beyond one window's burst, whatever the pauses between bursts."""

@@ -169,6 +169,11 @@ class Acceptor:
         self._pause_for(EXHAUSTED_PAUSE_MS)
 
     @property
+    def rate_limited(self) -> bool:
+        """Whether connections are to be accepted one by one, so that each can close the door."""
+        return self._rate is not None or self._table.rate is not None
+
+    @property
     def paused(self) -> bool:
         """Whether connections are left in the backlog for a while."""
         return self._pause is not None
@@ -203,7 +208,7 @@ class Acceptor:
 
     def accepted(self, sock: Closable, host: str, port: int) -> None:
         """A connection came: refuse it, or let it begin. It counts for the rates in either case, as in Kafka."""
-        if self._rate is not None or self._table.rate is not None:
+        if self.rate_limited:
             wait_ms = self._wait_ms(count=True)
             if wait_ms:
                 self._pause_for(min(wait_ms, RATE_LOOK_MS))

@@ -49,10 +49,19 @@ class UringAcceptor(Acceptor):
             self._cancelled = True
             self.turn.ring.cancel(IGNORED, self._token)
 
+    def close(self) -> None:
+        """See :meth:`Acceptor.close`. A door that was closed for a while has no entry whose completion would end it."""
+        super().close()
+        if self._token and not self.armed:
+            self.turn.ring.detach(self._token)
+            self._token = 0
+
     def _arm(self) -> None:
         self.armed = True
         flags = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-        self.turn.ring.accept(self._token, self.sock.fileno(), flags, self.multishot)
+        # With multishot the kernel accepts the whole backlog before we can close the door.
+        multishot = self.multishot and not self.rate_limited
+        self.turn.ring.accept(self._token, self.sock.fileno(), flags, multishot)
 
     def _acceptable(self, result: int, flags: int) -> None:
         if not flags & abi.CQE_F_MORE:

@@ -9,7 +9,7 @@ import pytest
 
 from blumfeld.spi.transport import Limits
 from blumfeld.testing.transport_contract.fixtures import TransportFixtures
-from blumfeld.testing.transport_contract.kit import Handler, Net, hold, hold_and_let_next_start
+from blumfeld.testing.transport_contract.kit import Handler, Net, eventually, hold, hold_and_let_next_start
 
 IDLE_MS = 300
 """A client on a busy machine takes some time itself to send its first request."""
@@ -113,6 +113,15 @@ class LimitContract(TransportFixtures):
         assert waits.is_quiet(0.2)
         net.call(lambda: net.transport.limit("PLAINTEXT", Limits()))
         assert waits.frame() == b"y"
+
+    def test_a_crowd_is_let_in_one_by_one(self, net: Net) -> None:
+        """Ten seconds' connections come through at once, and no more, though all of them have come in one turn."""
+        handler = Handler()
+        port = net.listen(handler, Limits(connections_per_s_max=1))
+        clients = net.call(lambda: [net.connect(port) for _ in range(30)])
+        assert eventually(lambda: len(handler.opened_connections) >= 10)
+        assert clients[-1].is_quiet(0.2)
+        assert len(handler.opened_connections) <= 12
 
     def test_limits_may_change_while_it_listens(self, net: Net) -> None:
         """For those that come from now on; of a listener that isn't there nothing changes."""
