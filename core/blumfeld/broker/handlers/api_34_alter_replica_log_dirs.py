@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, drained
 from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
@@ -40,7 +41,16 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         return _answer(request, lambda path, at: _alter(broker, path, at))
 
-    return [ApiHandler(key=34, min_version=1, max_version=2, handle=handle, error_response=failed)]
+    def in_steps(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message] | None:
+        if not context.authorize("Alter", "Cluster", "kafka-cluster"):
+            return None
+        return _answer_in_steps(request, lambda path, at: _alter(broker, path, at))
+
+    return [
+        ApiHandler(
+            key=34, min_version=1, max_version=2, handle=handle, error_response=failed, in_steps=in_steps
+        )
+    ]
 
 
 def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Message:
@@ -49,18 +59,36 @@ def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None)
 
 
 def _answer(request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]) -> Message:
+    return drained(_answer_in_steps(request, alter))
+
+
+def _answer_in_steps(
+    request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]
+) -> Steps[Message]:
     """The last directory that is named for a replica counts, as in Kafka."""
     wanted: dict[TopicPartition, str] = {}
+    seen = 0
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
                 wanted[TopicPartition(topic.name, index)] = directory.path
+                seen += 1
+                if not seen % STEP_ELEMENTS:
+                    yield None
+            yield None
+        yield None
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for at, path in wanted.items():
+    for number, (at, path) in enumerate(wanted.items()):
         topic_result = results.setdefault(at.topic, AlterReplicaLogDirTopicResult(topic_name=at.topic))
         topic_result.partitions.append(
             AlterReplicaLogDirPartitionResult(partition_index=at.partition, error_code=alter(path, at))
         )
+        if not number % CHUNK_ELEMENTS:
+            yield None
+    while wanted:  # to free them at once takes too long
+        wanted.popitem()
+        if not len(wanted) % STEP_ELEMENTS:
+            yield None
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, Steps, drained
 from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_log_dirs import (
@@ -30,18 +31,32 @@ def handlers(broker: Broker) -> list[ApiHandler]:
     """DescribeLogDirs."""
 
     def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Message:
+        return drained(in_steps(request, context))
+
+    def in_steps(request: DescribeLogDirsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        wanted = None
+        wanted: set[TopicPartition] | None = None
         if request.topics is not None:
-            wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
+            wanted = set()
+            for topic in request.topics:
+                for number, index in enumerate(topic.partitions):
+                    if broker.partitions.find(topic.topic, index) is not None:
+                        wanted.add(TopicPartition(topic.topic, index))
+                    if not number % STEP_ELEMENTS:
+                        yield None
+                yield None
         contents = _Contents()
         contents.add_replicas(broker, wanted)
         contents.add_moves(broker, wanted)
         directories = broker.composition.storage.log_dirs()
         return DescribeLogDirsResponse(results=[contents.result(one) for one in directories])
 
-    return [ApiHandler(key=35, min_version=1, max_version=5, handle=handle, error_response=failed)]
+    return [
+        ApiHandler(
+            key=35, min_version=1, max_version=5, handle=handle, error_response=failed, in_steps=in_steps
+        )
+    ]
 
 
 def failed(_request: DescribeLogDirsRequest, code: int, _message: str | None) -> Message:

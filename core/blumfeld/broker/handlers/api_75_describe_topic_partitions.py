@@ -6,6 +6,9 @@ No topic named means all. The lists of eligible leaders are empty rather than nu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import merge
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import (
@@ -18,6 +21,7 @@ from blumfeld.broker.handlers.common import (
 )
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -33,8 +37,17 @@ if TYPE_CHECKING:
 
 def handlers(broker: Broker) -> list[ApiHandler]:
     """DescribeTopicPartitions."""
-    handle = DescribeTopicPartitions(broker).handle
-    return [ApiHandler(key=75, min_version=0, max_version=0, handle=handle, error_response=failed)]
+    describing = DescribeTopicPartitions(broker)
+    return [
+        ApiHandler(
+            key=75,
+            min_version=0,
+            max_version=0,
+            handle=describing.handle,
+            error_response=failed,
+            in_steps=describing.in_steps,
+        )
+    ]
 
 
 def failed(
@@ -56,13 +69,33 @@ class DescribeTopicPartitions:
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> DescribeTopicPartitionsResponse:
         """One page; ``next_cursor`` says where the next begins."""
+        return drained(self._page(request, context, self._names(request)))
+
+    def in_steps(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        """The same for many topics: their names are sorted a piece at a time."""
+        if not request.topics:
+            return self.handle(request, context)
+        runs: list[list[str]] = []
+        for start in range(0, len(request.topics), STEP_ELEMENTS):
+            runs.append(sorted(topic.name for topic in request.topics[start : start + STEP_ELEMENTS]))
+            yield None
+        names = (name for name, _ in groupby(merge(*runs)))
+        return (yield from self._page(request, context, names))
+
+    def _page(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext, names: Iterable[str]
+    ) -> Steps[DescribeTopicPartitionsResponse]:
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         limit = self._broker.config.int("max.request.partition.size.limit")
         left = max(min(limit, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse()
-        for name in self._names(request):
+        for number, name in enumerate(names):
+            if not number % CHUNK_ELEMENTS:
+                yield None
             if cursor is not None and name < cursor.topic_name:
                 continue
             first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
