@@ -140,7 +140,7 @@ def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_
     assert picture.shape[0] < picture.shape[1] / 3  # a line of title, two bars
     picture = matplotlib.image.imread(gaps.draw(found, tmp_path, svg=False))
     right = picture[:, -picture.shape[1] // 5 :, :3]
-    assert (right.min(axis=(0, 2)) < 0.98).mean() > 0.8  # nearly every column of pixels has something
+    assert (right.min(axis=2) < 0.98).mean() > 0.4  # hours, not an empty panel
 
 
 def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
