@@ -100,6 +100,7 @@ def test_an_avro_trade_is_exact(registry: Registry) -> None:
     assert row == {
         "ts_event": STAMP_US * 1000,
         "ts_recv": 1_723_161_256_001_000_000,
+        "ts_sent": None,
         "venue": "XNAS",
         "symbol": "ACME",
         "trade_id": 5,

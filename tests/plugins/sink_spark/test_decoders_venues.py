@@ -73,13 +73,14 @@ def test_binance_spot_trade(where: int) -> None:
 
 @pytest.mark.parametrize("where", [0, 1])
 @pytest.mark.parametrize("name", ["binance-spot", "binance-usdm"])
-def test_binance_aggregate_trade_says_so_in_its_flags(name: str, where: int) -> None:
+def test_binance_aggregate_trade_has_a_table_of_its_own(name: str, where: int) -> None:
     message = wrapped(
         "x@aggTrade",
         '{"e":"aggTrade","E":20,"a":7,"s":"X","p":"7.6","q":"137","f":5,"l":6,"T":19,"m":false}',
     )[where]
     decoded = one(name, message)
-    assert plain(decoded, "trades", *TRADE) == [(19 * MS, name, "X", 7, 1, D("7.6"), D(137), 2)]
+    assert list(decoded.tables) == ["agg_trades"]
+    assert plain(decoded, "agg_trades", *TRADE) == [(19 * MS, name, "X", 7, 1, D("7.6"), D(137), 2)]
     assert numbered(decoded) == [("X", "aggTrade", 7, 7, None)]
 
 

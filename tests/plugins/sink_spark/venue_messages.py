@@ -9,11 +9,13 @@ _USDM_DEPTH = (
 _MESSAGES = {
     "binance-spot": (
         '{"e":"trade","E":20,"s":"BTCUSDT","t":9,"p":"0.10000000","q":"3","T":19,"m":true,"M":true}',
+        '{"e":"aggTrade","E":20,"s":"BTCUSDT","a":4,"p":"0.10000000","q":"3","f":9,"l":9,"T":19,"m":true,"M":true}',
         '{"stream":"x","data":{"e":"depthUpdate","E":20,"s":"X","U":5,"u":7,"b":[["1","2"]],"a":[]}}',
         '{"u":400900217,"s":"BNBUSDT","b":"25.35190000","B":"31.21","a":"25.3652","A":"40.66"}',
     ),
     "binance-usdm": (
         '{"e":"trade","E":20,"T":19,"s":"BTCUSDT","t":9,"p":"61800.20","q":"0.5","X":"MARKET","m":false}',
+        '{"e":"aggTrade","E":20,"a":4,"s":"BTCUSDT","p":"61800.20","q":"0.5","f":9,"l":9,"T":19,"m":false}',
         _USDM_DEPTH % (5, 7, 4),
         _USDM_DEPTH % (8, 9, 7),
         '{"stream":"x","data":%s}' % (_USDM_DEPTH % (10, 12, 9)),
