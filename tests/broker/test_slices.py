@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from blumfeld.broker.slices import RUNNING_MAX, SHARES_MAX, SLICE_MS, STEPS_MAX, Slices
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import Steps
 
 STEP_MS = 0.25
 

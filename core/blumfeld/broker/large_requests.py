@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from blumfeld.broker.request import ConnectionState, Request
 from blumfeld.broker.slices import waited
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer
 from blumfeld.spi.parts import Parts
-from blumfeld.spi.steps import STEP_ELEMENTS, Steps, let_go
+from blumfeld.spi.steps import STEP_ELEMENTS, let_go
 from blumfeld.spi.transport import OWNED_FRAME_BYTES, Exchange
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.codec import encode_parts_in_steps

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import Steps
 
 SLICE_MS = 4.0
 """Time for all large requests together in one turn of the loop. A step is not interrupted, so a slice may take a step

@@ -28,10 +28,10 @@ from blumfeld.coordinator.group_errors import (
 from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup, TypeCommand
 from blumfeld.coordinator.offset_fetch import GROUPS_SINCE_VERSION, OffsetFetch
 from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
 from blumfeld.spi.groups import GroupProtocol, Submit
-from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, Steps, by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import (

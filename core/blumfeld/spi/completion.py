@@ -7,7 +7,7 @@ single-threaded: completed and read on the loop's thread only.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -107,3 +107,7 @@ class Completion(Generic[T]):
             self.when_done(wake)
             yield from future.__await__()
         return self.result()
+
+
+Steps: TypeAlias = Generator[Completion[Any] | None, None, T]
+"""Work that can be put aside at each ``yield``, and its result: see :mod:`blumfeld.spi.steps`."""

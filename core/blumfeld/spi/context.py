@@ -7,8 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from blumfeld.spi.completion import Completion
-from blumfeld.spi.steps import Steps
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.schema import Message
 

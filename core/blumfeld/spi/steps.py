@@ -10,20 +10,16 @@ a row of small requests, and puts their answers together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError
 
-if TYPE_CHECKING:
-    from blumfeld.spi.context import ApiHandler, RequestContext
-
 T = TypeVar("T")
-Steps: TypeAlias = "Generator[Completion[Any] | None, None, T]"
-"""Work that can be put aside at each ``yield``, and its result."""
 ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
 """What serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
 

@@ -20,9 +20,9 @@ from blumfeld.broker.append_rules import TooMuchAtOnce, check_codec
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal
 from blumfeld.broker.partitions import ACKS_ALL, Partition
 from blumfeld.broker.pending_produce import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, Steps
+from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (

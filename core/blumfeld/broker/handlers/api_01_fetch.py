@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from blumfeld.broker.fetch_reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.handlers.common import leader_for
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, Steps, drained, let_go
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, drained, let_go
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
     AbortedTransaction,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.partitions import Partition
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, Steps, by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.list_offsets import (

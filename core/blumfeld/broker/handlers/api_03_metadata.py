@@ -26,9 +26,9 @@ from blumfeld.broker.handlers.common import (
 )
 from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,

@@ -14,9 +14,9 @@ import msgspec
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, Steps, by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, by_elements
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, drained
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
 from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (

@@ -12,6 +12,7 @@ from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.metadata.elections import failed
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.schema import Message
@@ -36,7 +37,19 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             return complete(failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
         return forward(broker, request, request.timeout_ms, complete)
 
-    return [ApiHandler(key=43, min_version=0, max_version=2, handle=handle, error_response=_failed)]
+    handler = ApiHandler(
+        key=43,
+        min_version=0,
+        max_version=2,
+        handle=handle,
+        error_response=_failed,
+        in_steps=by_elements(
+            lambda: handler,
+            ("topic_partitions", "partitions"),
+            ("replica_election_results", "partition_result"),
+        ),
+    )
+    return [handler]
 
 
 def _failed(request: ElectLeadersRequest, code: int, message: str | None) -> Message:

@@ -9,7 +9,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import TopicImage
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, drained
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -27,18 +29,33 @@ def handlers(broker: Broker) -> list[ApiHandler]:
     """ListPartitionReassignments."""
 
     def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Message:
+        return drained(in_steps(request, context))
+
+    def in_steps(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         topics = broker.image.topics
-        wanted = {name: list(topic.partitions) for name, topic in topics.items()}
-        if request.topics is not None:
-            wanted = {t.name: t.partition_indexes for t in request.topics if t.name in topics}
-        found = [_ongoing(topics[name], indexes) for name, indexes in wanted.items()]
-        return ListPartitionReassignmentsResponse(
-            error_message=None, topics=[topic for topic in found if topic.partitions]
-        )
+        wanted: dict[str, Collection[int]] = {}
+        if request.topics is None:
+            wanted = {name: topic.partitions for name, topic in topics.items()}
+        for number, asked in enumerate(request.topics or ()):
+            if asked.name in topics:
+                wanted[asked.name] = asked.partition_indexes
+            if not number % STEP_ELEMENTS:
+                yield None
+        found: list[OngoingTopicReassignment] = []
+        for name, indexes in wanted.items():
+            ongoing = yield from _ongoing(topics[name], indexes)
+            if ongoing.partitions:
+                found.append(ongoing)
+            yield None
+        return ListPartitionReassignmentsResponse(error_message=None, topics=found)
 
-    return [ApiHandler(key=46, min_version=0, max_version=0, handle=handle, error_response=failed)]
+    return [
+        ApiHandler(
+            key=46, min_version=0, max_version=0, handle=handle, error_response=failed, in_steps=in_steps
+        )
+    ]
 
 
 def failed(_request: ListPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
@@ -46,18 +63,19 @@ def failed(_request: ListPartitionReassignmentsRequest, code: int, message: str 
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
 
 
-def _ongoing(topic: TopicImage, indexes: Collection[int]) -> OngoingTopicReassignment:
-    partitions = [topic.partitions[index] for index in indexes if index in topic.partitions]
-    return OngoingTopicReassignment(
-        name=topic.name,
-        partitions=[
-            OngoingPartitionReassignment(
-                partition_index=p.partition,
-                replicas=list(p.replicas),
-                adding_replicas=list(p.adding_replicas),
-                removing_replicas=list(p.removing_replicas),
+def _ongoing(topic: TopicImage, indexes: Collection[int]) -> Steps[OngoingTopicReassignment]:
+    ongoing = OngoingTopicReassignment(name=topic.name)
+    for number, index in enumerate(indexes):
+        p = topic.partitions.get(index)
+        if p is not None and (p.adding_replicas or p.removing_replicas):
+            ongoing.partitions.append(
+                OngoingPartitionReassignment(
+                    partition_index=p.partition,
+                    replicas=list(p.replicas),
+                    adding_replicas=list(p.adding_replicas),
+                    removing_replicas=list(p.removing_replicas),
+                )
             )
-            for p in partitions
-            if p.adding_replicas or p.removing_replicas
-        ],
-    )
+        if not number % STEP_ELEMENTS:
+            yield None
+    return ongoing

@@ -20,8 +20,9 @@ from blumfeld.broker.handlers.common import (
     offline_replicas,
 )
 from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Steps, drained
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
