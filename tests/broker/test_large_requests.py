@@ -8,8 +8,10 @@ from typing import cast
 import pytest
 
 from blumfeld.broker import dispatch
-from blumfeld.broker.handlers import TABLE
+from blumfeld.broker.handlers import TABLE, api_32_describe_configs
+from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.config import BROKER_CONFIGS
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.transport import Connection
 from blumfeld.testing.embedded import EmbeddedBroker
@@ -21,6 +23,11 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import response_body_offset
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from blumfeld.wire.schema import Message
@@ -158,3 +165,30 @@ def test_many_bytes_with_few_elements_go_straight() -> None:
     few = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="x" * 30_000)] * 10)
     exchange = harness.begin(harness.frame(few, 4))
     assert exchange.settled, "in this very turn"
+
+
+def describing(brokers: int) -> DescribeConfigsRequest:
+    """A request of few bytes whose answer has many."""
+    one = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=None)
+    return DescribeConfigsRequest(resources=[one] * brokers, include_documentation=True)
+
+
+def test_a_small_request_of_much_work_is_served_in_steps() -> None:
+    """600 brokers in 3 kB held up every connection for 3 s."""
+    harness = BrokerHarness()
+    exchange = harness.begin(harness.frame(describing(600), 4))
+    assert not exchange.settled, "others have their turn"
+    harness.runtime.advance(10_000)
+    answer: DescribeConfigsResponse = harness.response(exchange, describing(1), 4)
+    assert [len(result.configs) for result in answer.results] == [len(BROKER_CONFIGS)] * 600
+
+
+def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker takes 8 bytes of the request and 200 kB of memory."""
+    monkeypatch.setattr(api_32_describe_configs, "KEYS_MAX", 1_000)
+    answer = BrokerHarness().ask(describing(600), 4)
+    codes = [result.error_code for result in answer.results]
+    assert len(codes) == 600
+    assert codes[:2] == [0, 0]
+    assert set(codes[6:]) == {ErrorCode.INVALID_REQUEST}
+    assert "another request" in answer.results[-1].error_message

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from crc32c import crc32c
 
 from blumfeld.broker import record_rules
 from blumfeld.broker.append_rules import TooMuchAtOnce
 from blumfeld.broker.record_rules import (
     LOOK_BYTES_MAX,
+    LOOK_PACKED_BYTES_MAX,
     LOOK_RECORDS_MAX,
     RECORD_ERRORS_MAX,
     conformed,
@@ -16,10 +20,16 @@ from blumfeld.broker.record_rules import (
 from blumfeld.spi.config import TopicConfig
 from blumfeld.testing.fake_runtime import EPOCH_MS
 from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression import XERIAL_HEADER, Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceResponse
-from blumfeld.wire.record_batch import RecordBatch, split_batches
+from blumfeld.wire.record_batch import (
+    CRC_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    RecordBatch,
+    split_batches,
+)
 from blumfeld.wire.records import Record, records
 from tests.broker.batches import produce
 from tests.broker.harness import BrokerHarness, FakeExchange
@@ -156,6 +166,68 @@ def test_offsets_out_of_order_are_put_in_order_off_the_loop_too() -> None:
     data = build_batch(given_records, keep_offsets=True, last_offset_delta=2)
     found = conformed_off_the_loop(RecordBatch(memoryview(data)), TopicConfig({"cleanup.policy": "compact"}))
     assert [record.offset for record in records(found)] == [0, 1, 2]
+
+
+def with_headers(count: int, codec: Codec = Codec.ZSTD) -> bytearray:
+    """One record with ``count`` headers of two bytes each."""
+    return build_batch([Record(b"k", b"v", [("", None)] * count, EPOCH_MS)], codec=codec)
+
+
+@pytest.mark.parametrize("data", [with_headers(130_000), with_headers(120_000, Codec.NONE)])
+def test_the_loop_looks_at_no_more_than_some_headers(data: bytearray) -> None:
+    """108 bytes held it for 60 ms."""
+    batch, config = RecordBatch(memoryview(data)), TopicConfig({"cleanup.policy": "compact"})
+    with pytest.raises(TooMuchAtOnce):
+        conformed(batch, config)
+    assert conformed_off_the_loop(batch, config) is batch
+
+
+def test_headers_of_all_records_count_together() -> None:
+    found = [Record(b"k", b"v", [("", None)] * 64, EPOCH_MS)] * 1_000
+    with pytest.raises(TooMuchAtOnce):
+        conformed(RecordBatch(memoryview(build_batch(found))), TopicConfig({"cleanup.policy": "compact"}))
+
+
+def test_the_loop_unpacks_no_more_than_some_blocks() -> None:
+    """52,000 blocks of snappy that hold nothing held it for 90 ms."""
+    data = build_batch([Record(b"k", bytes(10), (), EPOCH_MS)], codec=Codec.SNAPPY)
+    empty = b"\0\0\0\1\0" * (LOOK_PACKED_BYTES_MAX // 5)
+    blocks = with_payload(data, XERIAL_HEADER + empty + bytes(data[HEADER_BYTES + len(XERIAL_HEADER) :]))
+    batch, config = RecordBatch(memoryview(blocks)), TopicConfig({"cleanup.policy": "compact"})
+    with pytest.raises(TooMuchAtOnce):
+        conformed(batch, config)
+    assert conformed_off_the_loop(batch, config) is batch
+
+
+def with_payload(data: bytearray, payload: bytes) -> bytearray:
+    """A batch with another records section."""
+    made = data[:HEADER_BYTES] + payload
+    made[8:12] = (len(made) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
+    made[17:21] = crc32c(bytes(made[CRC_FROM:])).to_bytes(4, "big")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("small", "code"),
+    [
+        ({"max.message.bytes": "10000"}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({"segment.bytes": "1048576", "max.message.bytes": "9000000"}, ErrorCode.RECORD_LIST_TOO_LARGE),
+    ],
+)
+@pytest.mark.parametrize("target", ["uncompressed", "snappy"])
+def test_what_it_becomes_in_the_topics_codec_is_not_too_large_either(
+    small: dict[str, str], code: ErrorCode, target: str
+) -> None:
+    """Kafka looks at its size again too: 96 bytes were stored as 200,000 where 10,000 are allowed."""
+    size = 200_000 if code is ErrorCode.MESSAGE_TOO_LARGE else 8_000_000
+    value = random.Random(1).randbytes(size) if target == "snappy" else bytes(size)
+    data = build_batch([Record(b"k", value, (), EPOCH_MS)], codec=Codec.ZSTD)
+    config = TopicConfig({"compression.type": target, **small})
+    ways = (conformed, conformed_off_the_loop) if target == "uncompressed" and size < LOOK_BYTES_MAX else ()
+    for way in ways or (conformed_off_the_loop,):
+        with pytest.raises(BrokerError) as caught:
+            way(RecordBatch(memoryview(data)), config)
+        assert caught.value.code is code
 
 
 def test_without_its_codec_it_may_be_too_large_for_the_topic() -> None:

@@ -20,15 +20,10 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
+from blumfeld.spi.steps import TakesSteps
 from blumfeld.spi.transport import Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
-from blumfeld.wire.codec import (
-    Decoder,
-    StepDecoder,
-    decoder,
-    encode_parts,
-    step_decoder,
-)
+from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, step_decoder
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
@@ -270,13 +265,15 @@ class Route:
             dispatcher.monotonic_ms(),
             dispatcher.authorizer,
         )
-        if request is None:
+        try:
+            if request is None:
+                raise TakesSteps
+            answer = self._handler.handle(request, context)
+        except TakesSteps:
             frame = lasting(frame)
             large = LargeRequest(self, self._handler, context, len(frame))
             dispatcher.slices.run(large.steps(self._steps_of(frame, position)), large.finished, large.wanted)
             return
-        try:
-            answer = self._handler.handle(request, context)
         except Exception as error:
             self._answer_error(context, request, error, len(frame))
             return

@@ -18,6 +18,7 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.observing import ITEMS_MAX, UNKNOWN_API, Observer, RequestSeen
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.steps import TakesSteps
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -45,6 +46,8 @@ class Observing:
         def watch(request: Any, context: RequestContext) -> Any:
             try:
                 answer = handle(request, context)
+            except TakesSteps:
+                raise
             except Exception as error:
                 _note(context, _code(error))
                 raise

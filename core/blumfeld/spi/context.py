@@ -100,7 +100,8 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[str, ...] = ("broker",)
     in_steps: Callable[[Any, RequestContext], Steps[Any] | None] | None = None
     """Serves a request of more than some hundred elements in steps (:mod:`blumfeld.spi.steps`), with the same response
-    as ``handle`` gives. ``None``, or steps that are ``None``: ``handle`` serves these too, at once."""
+    as ``handle`` gives. ``None``, or steps that are ``None``: ``handle`` serves these too, at once. ``handle`` raises
+    ``TakesSteps`` for a request of few elements that is to be served in steps."""
     advertised_min: int | None = None
     """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
 

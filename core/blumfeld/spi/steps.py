@@ -23,6 +23,13 @@ T = TypeVar("T")
 ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
 """What serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
 
+
+class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
+    """Raised by a ``handle`` that has ``in_steps``, before it has done anything: this request has few elements, but to
+    serve them at once would take too long. The dispatcher serves it in steps then. No client sees it.
+    """
+
+
 CHUNK_ELEMENTS = 128
 """Elements of one part of a large request: at 5 µs each it takes less than a millisecond."""
 BUCKETS = 1_021

@@ -48,6 +48,10 @@ NULL_KEYS_NAMED_MAX = 10_000
 """
 
 
+class TooManyHeaders(Exception):  # noqa: N818 - as BrokerErrors are named
+    """A batch has more headers than :func:`validate_records` was to walk. Nothing is wrong with it."""
+
+
 class Checked(NamedTuple):
     """What :func:`validate_records` saw on its way."""
 
@@ -88,18 +92,21 @@ def validate_records(
     batch: RecordBatch,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     plain: memoryview | None = None,
+    headers_max: int | None = None,
 ) -> Checked:
     """Walk a batch as :func:`records` does, without making its records.
 
     :param plain: its records section, where it is decompressed already
+    :param headers_max: how many headers are walked at most, of all records together; two bytes may be one
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
+    :raises TooManyHeaders: there are more than ``headers_max``
     """
     data = _plain(batch, decompressed_bytes_max) if plain is None else plain
     in_order, null_keys = True, 0
     keyless: list[int] = []
     # No list of all deltas: to free a million of them at once would hold the interpreter.
     earliest = latest = None
-    for index, span in enumerate(spans(data, batch.record_count)):
+    for index, span in enumerate(spans(data, batch.record_count, headers_max)):
         delta = span[0]
         if earliest is None or latest is None:
             earliest = latest = delta
@@ -129,22 +136,26 @@ def _plain(batch: RecordBatch, decompressed_bytes_max: int) -> bytes:
     return decompress(batch.codec, batch.records_data, decompressed_bytes_max)
 
 
-def spans(data: bytes | memoryview, count: int) -> Iterator[Span]:
+def spans(data: bytes | memoryview, count: int, headers_max: int | None = None) -> Iterator[Span]:
     """Where the ``count`` records stand in ``data``, which they must fill exactly.
 
     :param data: the records section, decompressed
+    :param headers_max: as for :func:`validate_records`
     :raises InvalidRecord: as :func:`records`
+    :raises TooManyHeaders: as :func:`validate_records`
     """
     if count < 0:
         raise InvalidRecord(f"a batch with {count} records")
     at, size = 0, len(data)
+    headers_left = size if headers_max is None else headers_max
     try:
         for index in range(count):
             length, at = read_varint(data, at)
             end = at + length
             if length < 0 or end > size:
                 raise InvalidRecord(f"record {index} of {count} has {length} bytes, {size - at} are left")
-            span, at = _span(data, at + 1, end)
+            span, at = _span(data, at + 1, end, headers_left)
+            headers_left -= span[7]
             if at != end:
                 raise InvalidRecord(f"record {index} of {count} has {length} bytes and uses other than that")
             yield span
@@ -154,7 +165,7 @@ def spans(data: bytes | memoryview, count: int) -> Iterator[Span]:
         raise InvalidRecord(f"{size - at} bytes follow the last of {count} records")
 
 
-def _span(data: bytes | memoryview, at: int, end: int) -> tuple[Span, int]:
+def _span(data: bytes | memoryview, at: int, end: int, headers_max: int) -> tuple[Span, int]:
     # Most of these numbers take one byte: that is read here, without a call.
     byte = data[at]
     if byte < 0x80:
@@ -181,6 +192,8 @@ def _span(data: bytes | memoryview, at: int, end: int) -> tuple[Span, int]:
             f"a record with key of {key_length}, value of {value_length} bytes and {header_count} headers"
         )
     if header_count:
+        if header_count > headers_max:
+            raise TooManyHeaders
         at = _skip_headers(data, at, header_count, end)
     span = timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count
     return span, at
