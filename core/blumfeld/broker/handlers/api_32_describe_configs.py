@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.config import Source, Synonym
 from blumfeld.spi.config_defs import (
     BROKER_CONFIGS,
@@ -20,7 +21,7 @@ from blumfeld.spi.config_defs import (
     usable,
 )
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import Steps, TakesSteps, by_elements
+from blumfeld.spi.steps import TakesSteps, by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,
