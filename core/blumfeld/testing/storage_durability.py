@@ -109,6 +109,25 @@ class StorageDurability(StorageKit):
         log = node.crash(luck=cut).open()
         assert log.spans() in ([], [(0, 3), (3, 6)], [(6, 8)])
 
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    def test_a_log_that_is_made_anew_has_nothing_of_its_namesake(self, node: Node, cut: Adversary) -> None:
+        """A replica may leave and come back. A log start that was saved of the old log would hide new records."""
+        self.need_crash(node)
+        log = node.open()
+        log.fill(3, 3)
+        log.flush()
+        log.log.advance_log_start(3)
+        node.storage.checkpoint([])
+        node.runtime.advance(1_000)
+        log.log.close()
+        node.storage.delete_log(PARTITION)
+        log = node.open()
+        log.fill(2)
+        log.flush()
+        log = node.crash(luck=cut).open()
+        assert log.log.log_start_offset == 0
+        assert log.spans() == [(0, 2)]
+
     # Faults
 
     @pytest.mark.parametrize("short_bytes", [None, 0, 1, 70, 150])

@@ -22,6 +22,7 @@ from blumfeld.log.checkpoints import (
     decode_meta_properties,
     encode_meta_properties,
 )
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogDirInfo, LogListener, PartitionLog, TopicPartition
@@ -53,6 +54,9 @@ class FlatStorage:
         self._starts: dict[str, int] = {}
         self._marks: dict[TopicPartition, int] = {}
         self._saving = self._save_again = False
+        self._forgotten: set[str] = set()
+        """Names of logs that were dropped, and whose start the checkpoint on the disk may still have."""
+        self._waits_for_save: list[Completion[None]] = []
 
     # The directory, for its logs
 
@@ -187,6 +191,11 @@ class FlatStorage:
         is_new = partition not in self._topic_ids
         clean = is_new or partition in self._clean_logs
         try:
+            if is_new and name in self._forgotten:
+                # A power cut would give the new log the start of its namesake, and hide records that were flushed.
+                await self._saved()
+                self.check()
+                self._forgotten.discard(name)
             if is_new:
                 await self.runtime.offload(self._make_directory, partition.topic, log.path)
             await self.runtime.offload(lambda: log.scan(self._starts.get(name, 0), clean=clean))
@@ -255,7 +264,9 @@ class FlatStorage:
         self._drop(partition)
 
     def _drop(self, partition: TopicPartition) -> None:
-        self._starts.pop(_name(partition, self._topic_ids.pop(partition)), None)
+        name = _name(partition, self._topic_ids.pop(partition))
+        self._starts.pop(name, None)
+        self._forgotten.add(name)
         for known in (self._found, self._open, self._marks):
             known.pop(partition, None)
         self._clean_logs.discard(partition)
@@ -271,11 +282,21 @@ class FlatStorage:
         self._saving = True
         self.runtime.spawn(self._save(), "checkpoint")
 
+    def _saved(self) -> Completion[None]:
+        """Completes when a checkpoint that was taken down from now on is written, or none can be."""
+        waiting: Completion[None] = Completion()
+        self._waits_for_save.append(waiting)
+        self.checkpoint(list(self._marks.items()))
+        return waiting
+
     async def _save(self) -> None:
+        served: list[Completion[None]] = []
         try:
             again = True
             while again and self._started:
                 self._save_again = False
+                served += self._waits_for_save
+                self._waits_for_save = []
                 for log in list(self._open.values()):
                     if log.log_start_offset > log.flushed_end_offset:
                         await log.flush()  # a start beyond the end that a power cut leaves would be a hole
@@ -286,6 +307,9 @@ class FlatStorage:
             self.fail(error)
         finally:
             self._saving = False
+            for waiting in (*served, *self._waits_for_save):
+                waiting.complete(None)
+            self._waits_for_save = []
 
     def _checkpoint_data(self) -> bytes:
         for partition, log in self._open.items():
