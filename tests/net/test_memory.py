@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,40 @@ def test_an_oldest_frame_that_trickles_has_its_time() -> None:
         trickles.send(PROGRESS_BYTES_MIN)
         stage.runtime.advance(STALL_MS)
     assert "too long" in trickles.dead
+    assert not waits.waits
+
+
+@pytest.mark.parametrize("of_the_oldest", [0, 6 * MIB])
+def test_ordinary_frames_do_not_wait_for_large_ones(of_the_oldest: int) -> None:
+    """Forty frames of 100 MB that trickled kept a producer's 1 MB waiting for more than a minute."""
+    stage = Stage(8 * MIB)
+    large = [Peer(stage, 100 * MIB) for _ in range(8)]
+    for peer in large[1:]:
+        peer.send(9 * MIB)
+    large[0].send(of_the_oldest)
+    for _ in range(10):
+        ordinary = [Peer(stage, MIB) for _ in range(2)]
+        for peer in ordinary:
+            peer.send(MIB - 1)
+        for peer in ordinary:
+            peer.send(1)
+        assert all(peer.done for peer in ordinary)
+        stage.turn()
+    assert all(peer.waits for peer in large[1:])
+
+
+def test_ordinary_frames_that_trickle_have_their_time_too() -> None:
+    """Or the reserve would be theirs for ever."""
+    stage = Stage(8 * MIB)
+    trickling = [Peer(stage, MIB, 100) for _ in range(9)]
+    waits = Peer(stage, MIB)
+    waits.send(MIB)
+    assert waits.waits
+    for _ in range(OLDEST_LOOKS_MAX + 2):
+        for peer in trickling:
+            peer.send(PROGRESS_BYTES_MIN)
+        stage.runtime.advance(STALL_MS)
+    assert all("too long" in peer.dead for peer in trickling)
     assert not waits.waits
 
 

@@ -4,10 +4,12 @@ A frame of up to :data:`UNCOUNTED_BYTES`, and as much of a connection's unsent a
 request pays nothing for the bound. What is larger is counted by the memory that it holds.
 
 **Received.** A frame's buffer grows as its bytes arrive. Beyond ``request_bytes_max`` it may not grow, and its
-connection is read no more until memory is free. The oldest unfinished frame is exempt: so one can always complete,
-each frame is the oldest at some time, and the bound is exceeded by one frame at most, as Kafka's
-``queued.max.request.bytes`` is. While frames wait, a frame whose peer sends next to nothing loses its connection:
-otherwise clients that announce much and send nothing would hold the memory that the others wait for.
+connection is read no more until memory is free. The last quarter is for frames of ordinary size
+(:data:`ORDINARY_BYTES_MAX`), so that they don't wait for those of 100 MB. The oldest unfinished frame is exempt, and
+takes nothing from that quarter: so one can always complete, each frame is the oldest at some time, and the bound is
+exceeded by one frame at most, as Kafka's ``queued.max.request.bytes`` is. While frames wait, a frame whose peer sends
+next to nothing loses its connection: otherwise clients that announce much and send nothing would hold the memory that
+the others wait for.
 
 **Unsent.** Beyond ``answer_bytes_max`` no connection that holds counted answers is read. While that lasts, connections
 whose peers take nothing for ``stall_ms`` are closed; beyond twice the bound after a tenth of that. The connection that
@@ -25,11 +27,15 @@ from blumfeld.spi.runtime import Runtime, Timer
 
 UNCOUNTED_BYTES = 65_536
 """What every connection may hold of a frame, and of answers, without being counted."""
+ORDINARY_BYTES_MAX = (1 << 20) + 65_536
+"""A request of a producer whose ``max.request.size`` is Kafka's, 1 MiB, is no larger."""
+RESERVE = 4
+"""One part in so many of the bound is for ordinary frames."""
 PROGRESS_BYTES_MIN = 65_536
 """What a frame must gain in each look, while others wait for memory."""
 OLDEST_LOOKS_MAX = 6
-"""Looks at which the oldest frame may still be unfinished, while others wait for memory: at its default 30 s, Kafka's
-``request.timeout.ms``, after which a client gives up by itself."""
+"""Looks at which the oldest frame, or one of ordinary size, may still be unfinished, while others wait for memory: at
+its default 30 s, Kafka's ``request.timeout.ms``, after which a client gives up by itself."""
 HURRY = 10
 """Beyond twice the bound of answers, a peer has so much less time."""
 DEFAULT_BYTES_MAX = 256 << 20
@@ -38,6 +44,9 @@ STALL_MS = 5_000
 
 class CountedFrame(Protocol):
     """An unfinished frame in memory of its own."""
+
+    size_bytes: int
+    """What it will hold when it is complete."""
 
     @property
     def received_bytes(self) -> int:
@@ -81,16 +90,18 @@ class SlowReader(Protocol):
 class _Unfinished:
     """What is known of one frame."""
 
-    __slots__ = ("looks", "receiver", "seen_bytes", "wants_bytes")
+    __slots__ = ("held_bytes", "looks", "receiver", "seen_bytes", "wants_bytes")
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, held_bytes: int) -> None:
         self.receiver = receiver
+        self.held_bytes = held_bytes
+        """Its buffer."""
         self.wants_bytes = 0
         """What it waits for; 0 while it doesn't."""
         self.seen_bytes = -1
         """Received at the last look."""
         self.looks = 0
-        """Looks at which it was the oldest."""
+        """Looks at which it was the oldest, or of ordinary size, and could go on."""
 
 
 class Memory:
@@ -124,17 +135,24 @@ class Memory:
 
     def begin(self, frame: CountedFrame, receiver: Receiver, held_bytes: int) -> None:
         """A counted frame has begun, in a buffer of so many bytes."""
-        self._frames[frame] = _Unfinished(receiver)
+        self._frames[frame] = _Unfinished(receiver, held_bytes)
         self.request_bytes += held_bytes
 
-    def has_room(self, more_bytes: int) -> bool:
-        """Whether so much is free for any frame."""
-        return self.request_bytes + more_bytes <= self.request_bytes_max
+    def has_room(self, more_bytes: int, size_bytes: int) -> bool:
+        """Whether so much is free for any frame of ``size_bytes``."""
+        return more_bytes <= self._free_bytes(size_bytes)
+
+    def _free_bytes(self, size_bytes: int) -> int:
+        free_bytes = self.request_bytes_max - self.request_bytes
+        if size_bytes > ORDINARY_BYTES_MAX:
+            return free_bytes - self.request_bytes_max // RESERVE
+        oldest = self._oldest()
+        return free_bytes if oldest is None else free_bytes + self._frames[oldest].held_bytes
 
     def refuses(self, frame: CountedFrame, more_bytes: int) -> bool:
         """Whether the frame must wait for so much. Then its receiver's ``fed_memory`` is called once it needn't."""
         unfinished = self._frames[frame]
-        refused = not self.has_room(more_bytes) and self._oldest() is not frame
+        refused = not self.has_room(more_bytes, frame.size_bytes) and self._oldest() is not frame
         wants_bytes = more_bytes if refused else 0
         self._waiting += (wants_bytes != 0) - (unfinished.wants_bytes != 0)
         unfinished.wants_bytes = wants_bytes
@@ -142,8 +160,9 @@ class Memory:
             self._watch()
         return refused
 
-    def grew(self, more_bytes: int) -> None:
+    def grew(self, frame: CountedFrame, more_bytes: int) -> None:
         """A counted frame got a larger buffer."""
+        self._frames[frame].held_bytes += more_bytes
         self.request_bytes += more_bytes
 
     def finished(self, frame: CountedFrame, held_bytes: int) -> None:
@@ -183,13 +202,16 @@ class Memory:
     def _feed(self) -> None:
         """Let those that wait go on, the oldest first, as far as the memory goes."""
         self._feeding = False
-        free_bytes = self.request_bytes_max - self.request_bytes
+        given_bytes = 0
         oldest = self._oldest()
+        for_ordinary, for_large = self._free_bytes(0), self._free_bytes(ORDINARY_BYTES_MAX + 1)
         for frame, unfinished in list(self._frames.items()):
-            if not self._waiting or (free_bytes <= 0 and frame is not oldest):
+            if not self._waiting or (frame is not oldest and given_bytes >= for_ordinary):
                 break
-            if unfinished.wants_bytes and (frame is oldest or unfinished.wants_bytes <= free_bytes):
-                free_bytes -= unfinished.wants_bytes
+            wants_bytes = unfinished.wants_bytes
+            free_bytes = for_ordinary if frame.size_bytes <= ORDINARY_BYTES_MAX else for_large
+            if wants_bytes and (frame is oldest or given_bytes + wants_bytes <= free_bytes):
+                given_bytes += 0 if frame is oldest else wants_bytes
                 unfinished.wants_bytes = 0
                 self._waiting -= 1
                 unfinished.receiver.fed_memory()
@@ -266,7 +288,7 @@ class Memory:
             if unfinished.receiver.muted():
                 continue
             seen_bytes, unfinished.seen_bytes = unfinished.seen_bytes, frame.received_bytes
-            unfinished.looks += frame is oldest
+            unfinished.looks += frame is oldest or frame.size_bytes <= ORDINARY_BYTES_MAX
             if seen_bytes >= 0 and frame.received_bytes - seen_bytes < PROGRESS_BYTES_MIN:
                 self._close(
                     unfinished.receiver, "its unfinished frame stood still while others waited for memory"

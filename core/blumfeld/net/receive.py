@@ -116,7 +116,7 @@ class LargeFrame:
         self._memory: Memory | None = None
         if size_bytes > UNCOUNTED_BYTES and receiver is not None:
             self._memory = memory = pool.memory
-            if memory is not None and not memory.has_room(capacity):
+            if memory is not None and not memory.has_room(capacity, size_bytes):
                 capacity = self._have  # what has arrived must lie somewhere; for more it waits
         self._buffer = pool.take(capacity)
         self._buffer[: self._have] = first
@@ -140,7 +140,7 @@ class LargeFrame:
             self._buffer[:have] = buffer
             self._pool.give_back(buffer)
             if self._memory is not None:
-                self._memory.grew(len(self._buffer) - len(buffer))
+                self._memory.grew(self, len(self._buffer) - len(buffer))
         return self._buffer[have : self.size_bytes]
 
     def filled(self, count: int) -> bool:
