@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from blumfeld.broker import dispatch
-from blumfeld.broker.handlers import TABLE, api_32_describe_configs
+from blumfeld.broker import dispatch, slices
+from blumfeld.broker.handlers import TABLE, api_03_metadata, api_32_describe_configs
+from blumfeld.broker.handlers.api_03_metadata import PARTITIONS_AT_ONCE
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.config import BROKER_CONFIGS
@@ -30,6 +31,7 @@ from blumfeld.wire.messages.describe_configs import (
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.schema import Message
 from tests.broker.harness import BrokerHarness
 
@@ -192,3 +194,23 @@ def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes[:2] == [0, 0]
     assert set(codes[6:]) == {ErrorCode.INVALID_REQUEST}
     assert "another request" in answer.results[-1].error_message
+
+
+@pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="b")]], ids=["all", "named"])
+def test_metadata_of_many_partitions_is_served_in_steps(
+    topics: list[MetadataRequestTopic] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred clients that asked for 2,000 partitions again and again kept a producer waiting for 9 s."""
+    harness = BrokerHarness()
+    for name in ("b", "a"):
+        harness.create_topic(name, partitions=PARTITIONS_AT_ONCE + 1)
+    request = MetadataRequest(topics=topics)
+    monkeypatch.setattr(slices, "STEPS_MAX", 1)
+    exchange = harness.begin(harness.frame(request, 12))
+    assert not exchange.settled, "others have their turn"
+    harness.runtime.advance(10_000)
+    in_steps = harness.response(exchange, request, 12)
+    monkeypatch.setattr(api_03_metadata, "PARTITIONS_AT_ONCE", 1 << 30)
+    assert in_steps == harness.ask(request, 12)
+    assert [topic.name for topic in in_steps.topics] == (["a", "b"] if topics is None else ["b"])
+    assert len(in_steps.topics[0].partitions) == PARTITIONS_AT_ONCE + 1

@@ -28,7 +28,7 @@ from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, TakesSteps, by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 LISTENER_ERROR_FROM = 6
 ASKED_BY_ID_FROM = 12
+PARTITIONS_AT_ONCE = 1_000
+"""Partitions described before others have their turn: 3 ms. A request of 40 bytes may ask for all of a cluster."""
 
 
 def handlers(broker: Broker) -> list[ApiHandler]:
@@ -77,6 +79,10 @@ def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
     return context.api_version < 4 or request.allow_auto_topic_creation
 
 
+def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (not request.topics and context.api_version == 0)
+
+
 class Metadata:
     """Answers from the image; makes topics that are missing, where that is allowed."""
 
@@ -91,7 +97,10 @@ class Metadata:
         told of a leader goes there.
 
         :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
+        :raises TakesSteps: the topics have many partitions together
         """
+        if self._has_many_partitions(None if _asks_for_all(request, context) else request.topics):
+            raise TakesSteps
         return self._handle(request, context, _may_create(request, context))
 
     def _handle(
@@ -102,7 +111,7 @@ class Metadata:
             topic.name is None or topic.topic_id != ZERO_UUID for topic in asked or ()
         ):
             raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is asked for by id from version 12 on")
-        if asked is None or (not asked and context.api_version == 0):
+        if _asks_for_all(request, context):
             asked = None
         if not self._opening(asked):
             return self._answer(request, asked, context, may_create)
@@ -117,6 +126,8 @@ class Metadata:
 
         :raises BrokerError: as :meth:`handle`
         """
+        if _asks_for_all(request, context):
+            return (yield from self._all_in_steps(request, context))
         made = 0
         for number, topic in enumerate(request.topics or ()):
             if context.api_version < ASKED_BY_ID_FROM and (topic.name is None or topic.topic_id != ZERO_UUID):
@@ -145,6 +156,27 @@ class Metadata:
             once=lambda topic: topic.topic_id if topic.name is None else topic.name,
         )
         return (yield from serve(request, context))
+
+    def _has_many_partitions(self, asked: list[MetadataRequestTopic] | None) -> bool:
+        topics = self._broker.image.topics
+        named = topics.values() if asked is None else (topics.get(topic.name or "") for topic in asked)
+        return sum(len(topic.partitions) for topic in named if topic is not None) > PARTITIONS_AT_ONCE
+
+    def _all_in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
+        if self._opening(None):
+            yield self._broker.partitions.settled()
+        answer = self._answer(request, [], context, False)
+        partitions = 0
+        for name in sorted(self._broker.image.topics):
+            topic = self._broker.image.topics.get(name)  # it may have gone since
+            if topic is None or not context.authorize("Describe", "Topic", name):
+                continue
+            answer.topics.append(self._topic(topic, request, context))
+            partitions += 1 + len(topic.partitions)
+            if partitions > CHUNK_ELEMENTS:
+                partitions = 0
+                yield None
+        return answer
 
     def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
         broker = self._broker
