@@ -133,7 +133,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """None for a server that somebody else started: its processes aren't known."""
     driver: DriverUsage
     server_placement: Placement | None = None
-    """Of its first process. ``None`` for a server that somebody else started."""
+    """How the scheduler treats the server's first process. ``None`` for a server that the bench did not start."""
     ready_s: float = 0.0
     """From the start of the server's process to its first ApiVersions answer, in this round."""
 

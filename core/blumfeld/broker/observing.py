@@ -125,7 +125,9 @@ class Observing:
         for name, observer in list(self._observers):
             try:
                 observer.requests(seen)
-            except Exception as error:  # somebody else's code: what it sees must not harm whom it sees
+            except (
+                Exception
+            ) as error:  # foreign code: its defects must not cost the request that it was told of
                 self._observers = [one for one in self._observers if one[1] is not observer]
                 self._events.error(
                     "an observer failed, and is told nothing more", plugin=name, exc_info=error

@@ -10,7 +10,7 @@ from blumfeld.spi.transport import Exchange, Listener
 from blumfeld.wire.primitives import DecodeError
 
 HEADER_BYTES = 10
-"""Of a request's header, before the client id."""
+"""Bytes of a request's header before the client id."""
 
 
 class ConnectionState:

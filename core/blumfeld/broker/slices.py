@@ -30,7 +30,7 @@ Finished = Callable[[Any, BaseException | None], None]
 
 
 class Work:
-    """One piece of work: where it is, who is told, and whether it is still wanted."""
+    """One piece of work: how far it has come, the callback for its end, and whether its answer is still wanted."""
 
     __slots__ = ("finished", "steps", "wanted")
 

@@ -41,7 +41,7 @@ ITEMS: dict[str, type[Any]] = {
     "blumfeld_features": Feature,
     "blumfeld_metrics": Metric,
 }
-"""Of what kind each item is that a hook gives in a sequence."""
+"""The Protocol of each item, for hooks that give a sequence."""
 
 
 def check_part(plugin: str, hook_name: str, part: Any) -> None:

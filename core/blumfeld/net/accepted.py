@@ -131,7 +131,7 @@ class AcceptedConnection(Stream):
         self.idle_ms_max = limits.idle_ms_max
         self._forget = forget
         self._counted_bytes = 0
-        """Of answers, counted against the memory of all connections."""
+        """Bytes of this connection's answers that are counted against the memory of all connections."""
         self._counted_unsent_bytes = 0
         """Unsent when they were counted."""
 

@@ -44,7 +44,7 @@ class ConnectionTable:
         self.count_of_listener: dict[str, int] = {}
         self.listeners = 0
         self.rate: CreationRate | None = None
-        """Of all listeners together, where it is limited."""
+        """Rate of all listeners together, where it is limited."""
         self._last_id = 0
 
     def next_id(self) -> int:

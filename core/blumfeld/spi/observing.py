@@ -20,14 +20,14 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     peer_host: str
     peer_port: int
     principal: str
-    """``User:ANONYMOUS`` while no security plug-in says who it is."""
+    """The client's principal; ``User:ANONYMOUS`` without a security plug-in."""
     client_id: str
     """"" when the client sent null, or the header could not be read."""
     api_key: int
     api_version: int
     correlation_id: int
     request_bytes: int
-    """Of the frame, without its size field; 0 where the connection was closed instead of an answer."""
+    """Size of the frame without its size field; 0 where the connection was closed instead of answered."""
     response_bytes: int
     """0 for a request without an answer."""
     error_code: int

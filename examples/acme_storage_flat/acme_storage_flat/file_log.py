@@ -26,7 +26,7 @@ from blumfeld.wire.records import records
 HEAD = "head"
 AUX = "aux."
 BUFFERS_MAX = 1024
-"""Of one gather write: the operating system's IOV_MAX."""
+"""Buffers of one gather write: the operating system's IOV_MAX."""
 _next_offset = attrgetter("next_offset")
 T = TypeVar("T")
 

@@ -332,7 +332,7 @@ class FlatStorage:
         return dict(self._marks)
 
     def previous_broker_epoch(self) -> int:
-        """Of the clean stop that was found at the start, or -1."""
+        """The broker epoch of the clean stop that the start found, or -1."""
         return self._previous_epoch
 
 

@@ -128,7 +128,7 @@ class ClassicMembers:
     def _heartbeat(self, request: HeartbeatRequest, edit: Edit) -> Decision:
         member, _ = _member(edit.group, request)
         self._steps.start_session(edit, member)
-        self._steps.refresh(edit, False)  # there may be nobody else who would
+        self._steps.refresh(edit, False)  # a group of classic members alone has no heartbeat that would do it
         code = ErrorCode.NONE
         if must_join(edit.group, edit.group.members[member.member_id]):
             self._await_join(edit, member)

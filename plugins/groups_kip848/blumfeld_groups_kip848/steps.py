@@ -107,7 +107,7 @@ class GroupSteps:
             self.start_session(edit, member)
 
     def stop_timers(self, edit: Edit) -> None:
-        """Of every member: the group ends here."""
+        """Stop every member's timers: the group ends here."""
         for member_id in edit.group.members:
             stop_all(edit, member_id)
 

@@ -38,7 +38,7 @@ UNNAMED, NULL_VALUE, OTHER = "unnamed", "null value", "other"
 """Kinds of messages that a decoder passed over without a word, that have no value, and beyond ``KINDS_MAX``."""
 KINDS_MAX = 64
 SPANS_MAX = 1_000
-"""Of a range, so that a commit record stays small: some 25 kB."""
+"""Stretches that a commit record names of one range, so that it stays small: some 25 kB."""
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

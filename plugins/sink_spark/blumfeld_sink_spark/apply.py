@@ -62,7 +62,7 @@ class Applied:
     fates: dict[str, Fates]
     """By decoder: how many messages it read, quarantined and passed over."""
     has_row: npt.NDArray[np.bool_]
-    """Of each message, whether a table has a row of it; ``quarantine`` is one."""
+    """For each message, whether a table has a row of it; ``quarantine`` is a table too."""
 
 
 def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:

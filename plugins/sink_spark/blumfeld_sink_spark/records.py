@@ -114,8 +114,8 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     decoders: dict[str, int]
     """Name → version of each that was used."""
     count: RangeCount
-    """Of the range that the task was given; where the task can't know it (reader ``jvm``), from the first message to
-    the last.
+    """What became of each offset of the range that the task was given. A task of the reader ``jvm`` doesn't know its
+    range, and counts from its first message to its last.
     """
 
 
@@ -166,7 +166,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """What the batch took, for people."""
     counts: tuple[RangeCount, ...] = ()
-    """Of each range, in their order. Records of older versions have none."""
+    """The counts of each range, in their order. Records of older versions have none."""
     reader: str = ""
     isolation: str = ""
     """With what ``isolation.level`` the ranges were read."""

@@ -34,7 +34,7 @@ UNKNOWN = -1
 """Of a message whose kind its first bytes don't tell."""
 _NULL = -2
 KIND_CHARS_MAX = 40
-"""Of a kind that is passed over, where its word comes from the message."""
+"""Longest name of a kind that is passed over, where the message itself says the name."""
 _FEW = 4
 """Fewer messages than this aren't worth the looking for their common shape."""
 _FAILURES = (BadMessageError, pa.ArrowException, OverflowError, UnicodeDecodeError)

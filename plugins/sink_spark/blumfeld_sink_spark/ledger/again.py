@@ -22,7 +22,7 @@ that one bug doesn't lose the same messages twice.
 """
 
 CONTENT = ("keys", "values", "offsets, timestamps or sizes")
-"""Of what ``RangeCount.content_crc`` is."""
+"""The columns that ``RangeCount.content_crc`` covers."""
 
 
 @attrs.frozen
@@ -130,7 +130,7 @@ def of_range(count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
 
 
 def _by_number(name: str, count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
-    """Of a range with more stretches of skipped offsets than its record names."""
+    """A range has more stretches of skipped offsets than its record names."""
     if len(there.offsets) > count.messages:
         return [
             f"{name}: the topic has {len(there.offsets):,} messages, and {count.messages:,} were archived"
