@@ -51,8 +51,10 @@ def command(
     found = verify(open_store(root), deep=deep)
     if not found.records and not found.problems:
         raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
-    remarks = _compare(found, bootstrap) if bootstrap else []
-    remarks += _read_again(found, against, config) if against else []
+    remarks: list[str] = []
+    if found.covered:  # else no record can be read, and there is nothing to compare
+        remarks += _compare(found, bootstrap) if bootstrap else []
+        remarks += _read_again(found, against, config) if against else []
     if as_json:
         _print_json(found, remarks)
     else:

@@ -21,10 +21,14 @@ DECIMAL = pa.decimal128(38, 18)
 JSON_NUMBER = pa.decimal256(38, 18)
 """The type that Arrow's JSON parser reads numbers as. A text of 38 digits times ten to 18 stays in 256 bits, and the
 parser refuses longer texts, so it is exact where ``decimal128`` would wrap. ``narrowed`` makes a ``DECIMAL`` of it.
+Hold the JSON against ``hold_exponents`` first.
 """
 _WIDE_DIGITS = 76
 """Decimal digits that 256 bits hold."""
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""A text that is a number, whole."""
+_DEEP = r"[:,\[][ \t\r\n]*-?[0-9][0-9.]*[eE]-0*(5[6-9]|[6-9][0-9]|[1-9][0-9]{2,})"
+"""A JSON number with an exponent below -55, as far as a look at the text can tell it from the inside of a string."""
 _LOWER_CASE, _E = 0x20, 0x65
 
 
@@ -40,6 +44,18 @@ def exact(texts: Any, kind: Any = DECIMAL) -> Any:
         if longest <= _WIDE_DIGITS - kind.scale:
             return texts.cast(pa.decimal256(_WIDE_DIGITS, kind.scale)).cast(kind)
     return pa.array([None if text is None else _decimal(text, kind) for text in texts.to_pylist()], kind)
+
+
+def hold_exponents(values: Any) -> None:
+    """Hold that JSON texts have no number that Arrow's parser can't scale to ``JSON_NUMBER``.
+
+    The parser takes the power of ten from a table without looking at the table's end: ``0e-999999999`` ends the
+    process. The smallest exponent with which a number of 38 digits can still have 18 places is -55.
+
+    :raises pyarrow.ArrowInvalid: one has
+    """
+    if pc.any(pc.match_substring_regex(values, _DEEP)).as_py():
+        raise pa.ArrowInvalid("a number has an exponent below -55")
 
 
 def narrowed(numbers: Any) -> Any:
@@ -65,7 +81,7 @@ def _decimal(text: str, kind: Any) -> Decimal:
 
     :raises pyarrow.ArrowInvalid: as ``exact``
     """
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER_TEXT.fullmatch(text):
         raise pa.ArrowInvalid(f"{text[:60]!r} is not a decimal number")
     try:
         sign, digits, exponent = Decimal(text).as_tuple()

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import attrs
 
 from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.decoders.exact import NUMBER_TEXT
 from blumfeld_sink_spark.decoders.protobuf import Nanos
 from blumfeld_sink_spark.errors import SettingsError
 
@@ -233,7 +234,12 @@ def _time(unit: str) -> Callable[[Any], int]:
 
 def integer(value: Any) -> int:
     """Of 64 bits; also from a text of digits."""
-    if isinstance(value, str) and len(value) <= 20 and value.removeprefix("-").isdecimal():
+    if (
+        isinstance(value, str)
+        and len(value) <= 20
+        and value.isascii()
+        and value.removeprefix("-").isdecimal()
+    ):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
         raise FieldError("is no integer of 64 bits")
@@ -287,13 +293,16 @@ def _number(places: str) -> Callable[[Any], Decimal]:
 
 
 def number(value: Any, shift: int = 0) -> Decimal:
-    """Exact: of a float, the shortest decimal that is that float."""
+    """Exact: of a float, the shortest decimal that is that float. A text is what the exchanges' decoders take for a
+    number, too: Python's Decimal would also read ``1_000``, spaces and the digits of other scripts.
+    """
     if isinstance(value, float):
         value = repr(value) if math.isfinite(value) else "not finite"
     if (
         isinstance(value, bool)
         or not isinstance(value, int | str | Decimal)
         or len(str(value)) > 2 * _DIGITS_MAX
+        or (isinstance(value, str) and not NUMBER_TEXT.fullmatch(value))
     ):
         raise FieldError("is no number")
     try:

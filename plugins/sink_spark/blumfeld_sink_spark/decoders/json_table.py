@@ -29,6 +29,7 @@ import pyarrow.json as pj
 from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
 from blumfeld_sink_spark.decoders import shapes
 from blumfeld_sink_spark.decoders.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.exact import hold_exponents
 
 UNKNOWN = -1
 """Of a message whose kind its first bytes don't tell."""
@@ -63,6 +64,8 @@ class Kind:
     """Makes objects of values that are arrays."""
     closed: bool = False
     """A key that isn't in ``schema`` is an error: what ``rewrite`` made must be what it was to make."""
+    has_numbers: bool = False
+    """``schema`` has a ``JSON_NUMBER``."""
 
 
 @attrs.frozen
@@ -255,6 +258,8 @@ def _by_parser(values: Any, kind: Kind) -> dict[str, Any]:
     if not (pc.all(pc.starts_with(values, "{")).as_py() and pc.all(pc.ends_with(values, "}")).as_py()):
         raise BadMessageError("is no JSON object")
     values.cast(pa.string())  # Arrow's parser lets bytes pass that are no UTF-8
+    if kind.has_numbers:
+        hold_exponents(values)
     whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     joined = pc.binary_join(whole, b"\n")[0].as_buffer()
     table = pj.read_json(

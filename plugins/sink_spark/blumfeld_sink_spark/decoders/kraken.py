@@ -182,7 +182,8 @@ def _v1(name: str, x: Any, read: Any) -> Kind:
 
 def _v2(name: str, read: Any, *fields: Any) -> Kind:
     element = pa.struct([("symbol", _STRING), ("timestamp", _STRING), *fields])
-    return Kind(name, pa.schema([("channel", _STRING), ("type", _STRING), ("data", pa.list_(element))]), read)
+    schema = pa.schema([("channel", _STRING), ("type", _STRING), ("data", pa.list_(element))])
+    return Kind(name, schema, read, has_numbers=True)
 
 
 _LEVEL = pa.list_(pa.struct([("price", JSON_NUMBER), ("qty", JSON_NUMBER)]))

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import attrs
 
-from blumfeld_sink_spark.errors import LedgerConflictError
+from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.files.pending import pending
 from blumfeld_sink_spark.ledger import intents, lease
 from blumfeld_sink_spark.ledger.lease import Held, Lease
@@ -44,6 +44,7 @@ def plan(store: ArchiveStore, *, now_ms: int, older_than_ms: int, ours: frozense
     """What may go: untouched for ``older_than_ms``, and surely not of a writer at work.
 
     :param ours: tokens of leases that the caller holds itself
+    :raises ArchiveError: the ledger is gone, so that nothing says which files are the archive's
     """
     writers = [held for held in lease.every(store) if held.is_live(now_ms) and held.owner.token not in ours]
     before_ms = min([now_ms - older_than_ms, *(held.since_ms - SKEW_MS for held in writers)])
@@ -61,6 +62,7 @@ def vacuum(store: ArchiveStore, *, now_ms: int, older_than_ms: int) -> Plan:
     """Removes what ``plan`` says, and says what it was. Meanwhile it holds all leases of the archive that nobody else
     holds, so that no known writer starts in the middle.
 
+    :raises ArchiveError: the ledger is gone; nothing was removed
     :raises StoreError: the store is away; what was removed is gone, the rest is there
     """
     with ExitStack() as held:
@@ -87,6 +89,8 @@ def _staging(store: ArchiveStore, before_ms: int) -> Iterator[Item]:
 
 def _orphans(store: ArchiveStore) -> Iterator[Item]:
     ledger = Ledger(store).load()
+    if not any(ledger.record_paths(query) for query in ledger.queries()):
+        _check_lost_ledger(store)
     named: set[str] = set()
     removed: set[str] = set()
     for query in ledger.queries():
@@ -100,6 +104,20 @@ def _orphans(store: ArchiveStore) -> Iterator[Item]:
             yield from _item(store, path, "replaced by a compaction")
         elif path not in named:
             yield from _item(store, path, "named by no record")
+
+
+def _check_lost_ledger(store: ArchiveStore) -> None:
+    """Before its first commit an archive has no file of a table that no intent names.
+
+    :raises ArchiveError: this one has, so its records were lost
+    """
+    begun = {path for intent in intents.every(store) for path in intent.files}
+    files = [path for path in store.list("") if is_data(path) and path not in begun]
+    if files:
+        raise ArchiveError(
+            f"{store.root}: no commit record is there, and {len(files):,} files of tables are ({files[0]}…): the "
+            "folder _commits was lost. Nothing was removed. Bring it back from a copy, or remove the files yourself"
+        )
 
 
 def _intents(store: ArchiveStore, before_ms: int) -> Iterator[Item]:

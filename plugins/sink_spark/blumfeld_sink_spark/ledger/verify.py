@@ -228,7 +228,10 @@ def _files(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str]
 def _orphans(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
     begun = {path for intent in intents.every(store) for path in intent.files}
     for path in sorted(present - live.keys() - begun):
-        found.problems.append(f"{path}: is named by no record; readers by glob see its rows. Run vacuum")
+        found.problems.append(
+            f"{path}: is named by no record; readers by glob see its rows. If a commit record was lost, bring it "
+            "back; else run vacuum"
+        )
 
 
 def _compacting(store: ArchiveStore, found: Found) -> tuple[set[str], set[str]]:

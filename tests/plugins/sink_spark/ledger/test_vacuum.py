@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger import lease
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -63,6 +64,36 @@ def test_what_is_left_goes_and_the_archive_stays(store: ArchiveStore) -> None:
     assert sorted(item.path for item in found.items) == gone
     assert contents(store) == kept
     Work().next().publish(store)
+
+
+def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> None:
+    """A lost folder of records makes every file one that no record names."""
+    Work().publish(store)
+    age(store, 2 * HOUR_MS)
+    for path in list(store.list("_commits")):
+        store.delete(path)
+    kept = contents(store)
+    assert kept
+    for do in (plan, vacuum):
+        with pytest.raises(ArchiveError, match="no commit record is there, and 8 files of tables are"):
+            do(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
+    assert contents(store) == kept
+    assert run(store)[0] == 1
+
+
+def test_a_first_batch_that_died_leaves_no_record_and_goes(store: ArchiveStore) -> None:
+    """Its intent names its files."""
+    counting = FailingStore(store, -1, Crash, after=False)
+    Work().publish(counting)
+    at = counting.names.index("put_if_absent")
+    for path in list(contents(store)):
+        store.delete(path)
+    with pytest.raises(Crash):
+        Work().publish(FailingStore(store, at, Crash, after=False))
+    assert [path for path in contents(store) if path.endswith(".parquet")]
+    age(store, 2 * HOUR_MS)
+    vacuum(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
+    assert contents(store) == {}
 
 
 def test_what_is_young_stays(store: ArchiveStore) -> None:

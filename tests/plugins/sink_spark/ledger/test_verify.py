@@ -72,6 +72,18 @@ def test_no_archive_is_not_a_whole_one(tmp_path: Path) -> None:
     assert "no archive is there" in done.output
 
 
+def test_a_lost_ledger_is_told_as_such(made: Path, tmp_path: Path) -> None:
+    """No record is left, so there are no topics to compare with; what is wrong is said all the same."""
+    root = tmp_path / "archive"
+    shutil.copytree(made, root)
+    shutil.rmtree(root / "_commits")
+    for more in ([], ["--against", "127.0.0.1:1"], ["--bootstrap", "127.0.0.1:1"]):
+        done = run(root, *more)
+        assert done.exit_code == 1, done.output
+        assert "named by no record" in done.output
+        assert "not whole: 0 commits" in done.output
+
+
 def lose_a_file(root: Path) -> str:
     trades(root)[0].unlink()
     return r"trades/.*: is missing \(\d+ rows\)"
@@ -85,7 +97,10 @@ def cut_a_file(root: Path) -> str:
 
 def add_a_file(root: Path) -> str:
     shutil.copy(trades(root)[0], trades(root)[0].with_name("usdm+00000+more.parquet"))
-    return r"usdm\+00000\+more\.parquet: is named by no record; .*Run vacuum"
+    return (
+        r"usdm\+00000\+more\.parquet: is named by no record; .*If a commit record was lost, bring it back; "
+        r"else run vacuum"
+    )
 
 
 def lose_a_record(root: Path) -> str:
