@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -308,6 +310,25 @@ def test_a_number_is_archived_to_its_last_digit_or_not_at_all(name: str, schemas
         check(carrier, text, schemas)
 
     every()
+
+
+_ENDS_THE_PARSER = """
+from blumfeld.testing.decoder_messages import batch
+from blumfeld_sink_spark.decoders import catalog
+message = (
+    b'{"channel":"trade","type":"update","data":[{"symbol":"A/B","side":"sell","price":0E-999999999,"qty":2,'
+    b'"trade_id":41,"timestamp":"1970-01-01T00:00:01Z"}]}'
+)
+print([one.row for one in catalog.find("kraken").decode(batch([message])).rejected])
+"""
+
+
+def test_a_message_does_not_end_the_process() -> None:
+    """Arrow's parser would, by a segmentation fault: a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_THE_PARSER], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[0]\n"), done.stderr[:500]
 
 
 @settings(max_examples=100)
