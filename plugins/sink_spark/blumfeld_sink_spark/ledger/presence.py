@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,21 +22,27 @@ class Presence:
     def __init__(self, counts: Sequence[RangeCount]) -> None:
         self._counts = sorted(counts, key=lambda one: (one.topic, one.partition, one.start))
         self._bits: dict[int, npt.NDArray[np.uint8]] = {}
-        self._places: dict[tuple[str, int], list[int]] = {}
+        self._places: dict[tuple[str, int], _Places] = {}
         for nth, count in enumerate(self._counts):
-            self._places.setdefault((count.topic, count.partition), []).append(nth)
+            self._places.setdefault((count.topic, count.partition), _Places(nth)).add(count)
 
     def saw(self, topic: str, partition: int, offsets: npt.NDArray[np.int64]) -> None:
         """These offsets have a row; they grow."""
-        for nth in self._places.get((topic, partition), ()):
-            count = self._counts[nth]
-            first, end = offsets.searchsorted([count.start, count.end]).tolist()
-            if first == end:
-                continue
-            flags = np.zeros(count.end - count.start, np.bool_)
-            flags[offsets[first:end] - count.start] = True
-            packed = np.packbits(flags)
-            self._bits[nth] = self._bits[nth] | packed if nth in self._bits else packed
+        places = self._places.get((topic, partition))
+        if places is not None and len(offsets):
+            for nth in places.between(int(offsets[0]), int(offsets[-1])):
+                self._mark(nth, offsets)
+
+    def _mark(self, nth: int, offsets: npt.NDArray[np.int64]) -> None:
+        """Those of the offsets that lie in one range."""
+        count = self._counts[nth]
+        first, end = offsets.searchsorted([count.start, count.end]).tolist()
+        if first == end:
+            return
+        flags = np.zeros(count.end - count.start, np.bool_)
+        flags[offsets[first:end] - count.start] = True
+        packed = np.packbits(flags)
+        self._bits[nth] = self._bits[nth] | packed if nth in self._bits else packed
 
     def problems(self) -> Iterator[str]:
         """A line for each range whose rows aren't of the messages that were counted, with the offsets."""
@@ -50,6 +57,27 @@ class Presence:
         if bits is None:
             return np.zeros(0, np.int64)
         return np.flatnonzero(np.unpackbits(bits, count=count.end - count.start)) + count.start
+
+
+class _Places:
+    """The ranges of one partition, by their start: there are as many as batches, and each file looks for its own."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """The greatest end so far: ranges overlap only where the ledger is damaged."""
+
+    def add(self, count: RangeCount) -> None:
+        """The next range."""
+        self._starts.append(count.start)
+        self._ends.append(max(count.end, self._ends[-1]) if self._ends else count.end)
+
+    def between(self, low: int, high: int) -> range:
+        """The places of ranges that may have offsets from ``low`` to ``high`` (inside)."""
+        return range(
+            self._first + bisect_right(self._ends, low), self._first + bisect_right(self._starts, high)
+        )
 
 
 def _difference(count: RangeCount, there: npt.NDArray[np.int64]) -> str:
