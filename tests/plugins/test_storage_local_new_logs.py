@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 from typing import Any
+
+import pytest
 
 from blumfeld.log.checkpoints import PARTITION_METADATA
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Fault
+from blumfeld.testing.fake_power import Adversary, Chance
 from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import TOPIC_ID, Node
+from blumfeld.testing.storage_node import PARTITION, TOPIC_ID, Node
 from blumfeld_storage_local.directories.new_logs import QUIET_MS, SYNCED_AT_ONCE, WAIT_MAX_MS
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.durability import Durability
@@ -101,3 +105,71 @@ def test_a_sync_that_fails_takes_the_directory_offline() -> None:
     node.runtime.advance(QUIET_MS)
     assert not node.storage.log_dirs()[0].online
     assert [error.errno for _, error in node.watcher.failures] == [errno.EIO]
+
+
+def test_a_process_without_descriptors_syncs_them_later() -> None:
+    """Nothing is bad then: other partitions of the directory serve on."""
+    node = new_node()
+    create(node, 2)
+    node.runtime.disk.inject(Fault(operation="open", path_part=PARTITION_METADATA, error_number=errno.EMFILE))
+    node.runtime.advance(QUIET_MS)
+    assert node.storage.log_dirs()[0].online
+    node.runtime.advance(QUIET_MS)
+    assert all(node.runtime.disk.tree.file(id_of(number)).is_synced for number in range(2))
+
+
+# Power cuts around a topic that was deleted and made anew
+
+NAMESAKE_ID = bytes(range(64, 80))
+POWER_CUTS = (*Adversary, *range(12))
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["written", "flushed"])
+@pytest.mark.parametrize("made", [False, True], ids=["not made again", "made again"])
+@pytest.mark.parametrize("killed", ["never", "before the deletion", "behind it"])
+def test_no_power_cut_gives_the_records_of_a_deleted_topic_to_its_namesake(
+    killed: str, made: bool, flushed: bool
+) -> None:
+    """Nobody has synced the topic's id, and the cut may take the new name of its directory."""
+    for cut in POWER_CUTS:
+        node = new_node()
+        log = node.open()
+        log.fill(3, 3)
+        if flushed:
+            log.flush()
+        if killed == "before the deletion":
+            node.crash(power_cut=False)
+            node.open()
+        node.storage.delete_log(PARTITION)
+        if killed == "behind it":
+            node.crash(power_cut=False)
+        if made:
+            node.open(topic_id=NAMESAKE_ID)
+        node.crash(luck=Chance(Random(cut)) if isinstance(cut, int) else cut)
+        found = dict(node.storage.partitions()).get(PARTITION)
+        if found == TOPIC_ID:  # the broker sees that it is a deleted topic's
+            node.storage.set_aside_log(PARTITION)
+        assert node.open(topic_id=NAMESAKE_ID).read_all() == [], cut
+
+
+def test_a_flush_covers_the_topic_id() -> None:
+    """Or the records that it was to keep could not be served."""
+    for cut in POWER_CUTS:
+        node = new_node()
+        log = node.open()
+        log.fill(2, 2)
+        log.flush()
+        assert node.runtime.disk.tree.file(f"/data/{PARTITION}/{PARTITION_METADATA}").is_synced
+        node.crash(luck=Chance(Random(cut)) if isinstance(cut, int) else cut)
+        assert dict(node.storage.partitions()) == {PARTITION: TOPIC_ID}
+        assert node.open().spans() == [(0, 2), (2, 4)]
+
+
+def test_a_log_without_records_takes_its_topic_id_from_the_cluster() -> None:
+    node = new_node()
+    create(node, 1)
+    node.crash(luck=Adversary.NAMES)
+    assert dict(node.storage.partitions()) == {TopicPartition("topic", 0): bytes(16)}
+    node.open(TopicPartition("topic", 0))
+    assert node.runtime.disk.tree.file(id_of(0)).is_synced
+    assert [name for name in node.runtime.files.list_dir("/data") if name.endswith("-stray")] == []

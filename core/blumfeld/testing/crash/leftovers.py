@@ -15,16 +15,16 @@ _OF_SEGMENTS = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX
 def leftovers(files: Files, directories: Sequence[str]) -> list[str]:
     """Paths of such files and directories below ``directories``; those need not exist.
 
-    A checkpoint's ``.tmp`` may stay: the next checkpoint writes over it.
+    A checkpoint's ``.tmp`` may stay: the next checkpoint writes over it. A stray stays too: it is kept for a person.
     """
     left: list[str] = []
     for directory in directories:
         for name in files.list_dir(directory) if files.is_dir(directory) else ():
             path = f"{directory}/{name}"
             partition = parse_partition_dir(name)
-            if partition is not None and partition.state is not DirState.CURRENT:
+            if partition is not None and partition.state not in (DirState.CURRENT, DirState.STRAY):
                 left.append(path)
-            elif partition is not None and files.is_dir(path):
+            elif partition is not None and partition.state is DirState.CURRENT and files.is_dir(path):
                 left += [f"{path}/{name}" for name in _half_done(files.list_dir(path))]
     return left
 

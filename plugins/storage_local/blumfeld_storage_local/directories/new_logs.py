@@ -1,18 +1,22 @@
 """Syncs the topic ids of new logs, many at once and off the path of their creation.
 
 A new log writes ``partition.metadata`` before it serves. The file need not be on the device by then: a start that finds
-none, or a torn one, writes it anew from the cluster's metadata. Two syncs for each new log, and the file creations that
-wait beside them, took more than two thirds of the time that thousands of new topics took. So a worker syncs them in
-groups, soon after the last one was made. Kafka leaves it to its background scheduler in the same way.
+none, or a torn one, beside no records writes it anew from the cluster's metadata. Records without it are set aside, for
+they may be those of a deleted topic of the same name. So the first flush of a log covers the file too.
 
-The files still have to reach the device soon: after a power cut they tell the log of a topic that was deleted from the
-log of its namesake.
+Two syncs for each new log, and the file creations that wait beside them, took more than two thirds of the time that
+thousands of new topics took. So a worker syncs the files in groups, soon after the last one was made. Kafka leaves it
+to its background scheduler in the same way.
+
+The files still have to reach the device soon: a power cut may leave records that no flush covered, and they are served
+only with a topic id.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from blumfeld.spi.completion import Completion
@@ -71,6 +75,7 @@ class NewLogs:
         while self._syncing is not None:
             await self._syncing
         done = self._syncing = Completion()
+        some: list[str] = []
         try:
             while self._unsynced:
                 some = list(self._unsynced)[:SYNCED_AT_ONCE]
@@ -78,7 +83,12 @@ class NewLogs:
                     del self._unsynced[directory]
                 await self._runtime.offload(_sync, self._runtime.files, self._path, some)
         except OSError as error:
-            self._failed(error)
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # nothing was synced, and nothing is bad
+                self._unsynced |= dict.fromkeys(some)
+                self._first_ms = self._last_ms = self._runtime.monotonic_ms()
+                self._timer = self._timer or self._runtime.call_later(QUIET_MS, self._look)
+            else:
+                self._failed(error)
         finally:
             self._syncing = None
             done.complete(None)
@@ -104,18 +114,19 @@ def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     files.rename(f"{path}.tmp", path)
 
 
+def sync_topic_id(files: Files, directory: str) -> None:
+    """Make a log's ``partition.metadata`` last, but for its name. Blocks. Raises ``OSError``."""
+    file = files.open(f"{directory}/{PARTITION_METADATA}", write=False)
+    try:
+        file.fdatasync()
+    finally:
+        file.close()
+
+
 def _sync(files: Files, path: str, directories: Sequence[str]) -> None:
     """In a worker. A log that was deleted or moved meanwhile is passed over."""
     for directory in directories:
-        try:
-            file = files.open(f"{directory}/{PARTITION_METADATA}", write=False)
-        except FileNotFoundError:
-            continue
-        try:
-            file.fdatasync()
+        with suppress(FileNotFoundError):
+            sync_topic_id(files, directory)
             files.sync_dir(directory)
-        except FileNotFoundError:
-            continue
-        finally:
-            file.close()
     files.sync_dir(path)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.runtime import File, Files
+from blumfeld_storage_local.directories.new_logs import sync_topic_id
 from blumfeld_storage_local.segments.segment import Segment
 
 
@@ -19,6 +21,8 @@ class Flushed(Protocol):
     flushed_end_offset: int
     names_unsynced: bool
     """Files were made or renamed in the directory since it was last synced."""
+    topic_id_unsynced: bool
+    """No sync of this process has covered ``partition.metadata``."""
 
     @property
     def appended_end_offset(self) -> int:
@@ -42,16 +46,29 @@ class Rounds(Protocol):
         ...
 
 
-def sync(files: Files, directory: str, logs: Sequence[File], indexes: Sequence[Segment], names: bool) -> None:
+def sync(
+    files: Files,
+    directory: str,
+    logs: Sequence[File],
+    indexes: Sequence[Segment],
+    *,
+    names: bool,
+    topic_id: bool,
+) -> None:
     """Make it all last. Blocks.
 
     :param indexes: segments whose index files are to be synced
     :param names: sync the directory's names too, and its own
+    :param topic_id: sync ``partition.metadata`` too. Without it a log that a power cut leaves could be of a deleted
+        topic of the same name, so the next start would set it aside.
     """
     for log in logs:
         log.fdatasync()
     for segment in indexes:
         segment.sync_indexes()
+    if topic_id:
+        with suppress(FileNotFoundError):  # somebody removed it: that is no reason to stop serving
+            sync_topic_id(files, directory)
     if names:
         files.sync_dir(directory)
         files.sync_dir(directory.rpartition("/")[0] or "/")  # a new log's own name
@@ -71,6 +88,7 @@ class SyncWork:
         "names",
         "segments",
         "target",
+        "topic_id",
     )
 
     def __init__(self, flusher: Flusher, log: Flushed, files: Files) -> None:
@@ -78,6 +96,7 @@ class SyncWork:
         self.directory = log.directory
         self.target = log.appended_end_offset
         self.names = log.names_unsynced
+        self.topic_id = log.topic_id_unsynced
         self._files = files
         self.segments = segments = log.unflushed_segments()
         self.before = [(segment.written_bytes(), segment.cuts) for segment in segments]
@@ -99,7 +118,14 @@ class SyncWork:
     def run(self) -> OSError | None:
         """In a worker: sync; what went wrong."""
         try:
-            sync(self._files, self.directory, self.logs, self.indexes, self.names)
+            sync(
+                self._files,
+                self.directory,
+                self.logs,
+                self.indexes,
+                names=self.names,
+                topic_id=self.topic_id,
+            )
         except OSError as error:
             return error
         return None
@@ -180,7 +206,7 @@ class Flusher:
             self._tell(None)
             return None
         self._work = SyncWork(self, self._log, self._files)
-        self._log.names_unsynced = False
+        self._log.names_unsynced = self._log.topic_id_unsynced = False
         return self._work
 
     def end(self, error: OSError | None) -> OSError | None:
@@ -190,6 +216,7 @@ class Flusher:
         log = self._log
         if error is not None:
             log.names_unsynced |= work.names
+            log.topic_id_unsynced |= work.topic_id
             gone = self._closed or any(not segment.is_open for segment in work.segments)
             if not gone or error.errno not in (errno.EBADF, errno.ENOENT):
                 self._round_was_last(went_well=False)

@@ -57,6 +57,8 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_end_offset: int
     names_unsynced: bool
     """Files were made in its directory that no sync covers yet."""
+    topic_id_unsynced: bool
+    """Nor is it known that ``partition.metadata`` is on the device."""
 
 
 class LogState:
@@ -71,6 +73,7 @@ class LogState:
         self.aux = self._aux_directory = AuxDirectory(home.files, segments.directory)
         self.config = opened.config
         self.names_unsynced = opened.names_unsynced
+        self.topic_id_unsynced = opened.topic_id_unsynced
         self.is_open = True
         self.directory_id = home.directory_id
         self.clean = False

@@ -233,7 +233,8 @@ class LocalLog(ReadingHalf, TimingHalf, CuttingHalf, CompactingHalf, MovingHalf)
         files = [segment.file() for segment in self.unflushed_segments()] if dirty else []
         indexes = [segment for segment in self._segments if segment.index_unsynced]
         if files or indexes:
-            sync(self._home.files, self.directory, files, indexes, True)
+            topic_id = self.topic_id_unsynced
+            sync(self._home.files, self.directory, files, indexes, names=True, topic_id=topic_id)
         if not self._flusher.is_syncing:
             self._all_synced()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from blumfeld.log.file_names import Suffix, partition_dir, segment_name
+from blumfeld.log.file_names import DirState, Suffix, marked_partition_dir, partition_dir, segment_name
 from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.config import TopicConfig
+from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
@@ -45,10 +47,9 @@ async def open_partition(
     await at.last_sync(partition)
     clean = partition in at.clean
     at.clean.pop(partition, None)
-    synced = _asks_for_syncs(home, config)
-    looked = await _look(at, partition, directory, topic_id, synced)
-    created = looked is None
-    if looked is None:
+    synced, young = _asks_for_syncs(home, config), _is_young(at, partition, clean=clean)
+    looked = await _look(at, partition, topic_id, sync=synced, young=young)
+    if created := looked is None:
         if not synced:
             home.new_logs.add(directory)
         looked = Looked(Found([], []), 0)
@@ -86,6 +87,7 @@ async def open_partition(
         flushed_end_offset=_ALL if created or clean else recovery_point,
         cleaned_end_offset=checkpoints.cleaner_offsets.get(partition, 0),
         names_unsynced=created or not clean,
+        topic_id_unsynced=not synced if created else not clean,
     )
     try:
         log = LocalLog(opened)
@@ -129,25 +131,41 @@ def _segments_of(home: LogDirectory, directory: str, bases: list[int]) -> list[S
     return [Segment(home.files, directory, base, end) for base, end in zip(bases, ends, strict=True)]
 
 
+def _is_young(at: DirectoryLogs, partition: TopicPartition, *, clean: bool) -> bool:
+    """Whether a power cut may have taken the topic id of a log. A flush covers it: from a log that was flushed only a
+    damage takes it."""
+    return not clean and not at.checkpoints.recovery_points.get(partition)
+
+
 async def _look(
-    at: DirectoryLogs, partition: TopicPartition, directory: str, topic_id: bytes, sync: bool
+    at: DirectoryLogs, partition: TopicPartition, topic_id: bytes, *, sync: bool, young: bool
 ) -> Looked | None:
     """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already.
 
     :param sync: whether a new log's topic id is on the device when this returns
+    :param young: whether a power cut may have taken the topic id of records that are there
     """
     home = at.home
     looked = at.looked.pop(partition, None)
     if looked is not None and looked.topic_id == topic_id:
         await asyncio.sleep(0)  # thousands may be opened one after the other
         return looked
+    aside = f"{home.path}/{marked_partition_dir(partition, DirState.STRAY, home.runtime.new_uuid())}"
+    work = partial(
+        _prepare_and_look,
+        home,
+        f"{home.path}/{partition_dir(partition)}",
+        topic_id,
+        sync,
+        aside if young else None,
+    )
     try:
-        return await home.runtime.offload(_prepare_and_look, home, directory, topic_id, sync)
+        return await home.runtime.offload(work)
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         home.open_files.give_way()
-        return await home.runtime.offload(_prepare_and_look, home, directory, topic_id, sync)
+        return await home.runtime.offload(work)
 
 
 def _asks_for_syncs(home: LogDirectory, config: TopicConfig) -> bool:
@@ -155,8 +173,35 @@ def _asks_for_syncs(home: LogDirectory, config: TopicConfig) -> bool:
     return home.durability.shares_rounds or config.flush_messages < FLUSH_UNASKED
 
 
-def _prepare_and_look(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) -> Looked | None:
+def _prepare_and_look(
+    home: LogDirectory, directory: str, topic_id: bytes, sync: bool, aside: str | None
+) -> Looked | None:
+    if aside is not None:
+        _set_aside_nameless(home, directory, aside)
     return None if _prepare(home, directory, topic_id, sync) else look(home.files, directory)
+
+
+def _set_aside_nameless(home: LogDirectory, directory: str, aside: str) -> None:
+    """Set records aside whose topic id a power cut took: they may be those of a deleted topic of this name.
+
+    Nothing of such a log was flushed. Kafka sets it aside too. Blocks.
+    """
+    files = home.files
+    if not files.exists(directory) or read_topic_id(home, directory) != NO_TOPIC_ID:
+        return
+    logs = [name for name in files.list_dir(directory) if name.endswith(Suffix.LOG)]
+    if any(_size(files, f"{directory}/{name}") for name in logs):
+        files.rename(directory, aside)
+        files.sync_dir(home.path)
+        home.events.warning("log without a topic id set aside", log=directory, kept=aside)
+
+
+def _size(files: Files, path: str) -> int:
+    file = files.open(path, write=False)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
