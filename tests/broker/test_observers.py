@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -34,7 +35,7 @@ LIFE: list[str] = []
 class Watcher:
     """Keeps what it is told; raises when it is told to."""
 
-    fails = False
+    fails: type[BaseException] | None = None
 
     async def start(self) -> None:
         LIFE.append("started")
@@ -42,8 +43,8 @@ class Watcher:
     def requests(self, seen: Sequence[RequestSeen]) -> None:
         assert seen
         SEEN.extend(seen)
-        if Watcher.fails:
-            raise ZeroDivisionError
+        if Watcher.fails is not None:
+            raise Watcher.fails
 
     async def stop(self) -> None:
         LIFE.append(f"stopped after {len(SEEN)}")
@@ -64,7 +65,7 @@ class Plugin:
 def broker() -> Iterator[EmbeddedBroker]:
     SEEN.clear()
     LIFE.clear()
-    Watcher.fails = False
+    Watcher.fails = None
     point = EntryPoint("watcher", "tests.broker.test_observers:Plugin", GROUP)
     registry = Registry([*entry_points(group=GROUP), point])
     manifest = {"plugins": {"observers": ["watcher"]}}
@@ -133,11 +134,12 @@ def test_what_is_refused_is_seen_with_the_reason(broker: EmbeddedBroker) -> None
     assert wait_for(18).error_code == 35
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError, SystemExit])
 def test_an_observer_that_fails_is_told_nothing_more(
-    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     """And the broker serves on."""
-    Watcher.fails = True
+    Watcher.fails = error
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for _ in range(3):
         producer.produce("seen", b"x")

@@ -125,9 +125,11 @@ class Observing:
         for name, observer in list(self._observers):
             try:
                 observer.requests(seen)
-            except (
-                Exception
-            ) as error:  # foreign code: its defects must not cost the request that it was told of
+            except BaseException as error:
+                # Foreign code: its defects must not cost the request that it was told of, nor may a sys.exit() or a
+                # CancelledError of its own end the broker.
+                if isinstance(error, KeyboardInterrupt):
+                    raise
                 self._observers = [one for one in self._observers if one[1] is not observer]
                 self._events.error(
                     "an observer failed, and is told nothing more", plugin=name, exc_info=error
