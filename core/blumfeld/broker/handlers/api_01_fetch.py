@@ -7,7 +7,7 @@ Left out: reading from followers (preferred replica), throttling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.fetch_reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
@@ -38,6 +38,9 @@ REPLICA_STATE_FROM = 15
 LEADER_FROM = 12
 ENDPOINTS_FROM = 16
 STORAGE_ERROR_FROM = 6
+MANY_PARTITIONS = 1_000
+PAUSE_PER_PARTITION_MS = 0.1
+"""A waiting fetch of many partitions, once tried in vain, is not tried again for so long: a try takes 4 µs for each."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -212,7 +215,9 @@ class Fetch:
         if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
             return self.take(reader, plan, attempt)
         waiting = WaitingFetch(self, reader, plan)
-        keys = [one.partition for one in attempt.reads if one.partition is not None]
+        keys: list[Hashable] = [one.partition for one in attempt.reads if one.partition is not None]
+        if len(keys) > MANY_PARTITIONS:
+            keys.append(waiting)
         attempt.release()
         forget = self._broker.parking.keep(waiting, keys, max_wait_ms, tried=True)
         if forget is not None:
@@ -328,22 +333,34 @@ class Fetch:
 class WaitingFetch:
     """A fetch that waits for more bytes: implements ``ParkedOperation``."""
 
-    __slots__ = ("_fetch", "_plan", "_reader", "completion")
+    __slots__ = ("_fetch", "_paused", "_plan", "_reader", "completion")
 
     def __init__(self, fetch: Fetch, reader: Reader, plan: FetchPlan) -> None:
         self.completion: Completion[FetchResponse] = Completion()
         self._fetch = fetch
         self._reader = reader
         self._plan = plan
+        self._paused = False
+        """It was tried a moment ago, and looks at too many partitions to be tried again with each batch."""
 
     def try_complete(self) -> bool:
         """As ``ParkedOperation.try_complete``."""
+        if self._paused:
+            return False
+        partitions = len(self._plan.partitions)
+        if partitions > MANY_PARTITIONS:
+            self._paused = True
+            self._reader.broker.runtime.call_later(partitions * PAUSE_PER_PARTITION_MS, self._go_on)
         attempt = FetchAttempt(self._reader, self._plan)
         if not attempt.enough(self._reader):
             attempt.release()
             return False
         self._take(attempt)
         return True
+
+    def _go_on(self) -> None:
+        self._paused = False
+        self._reader.broker.parking.wake(self)
 
     def expire(self) -> None:
         """As ``ParkedOperation.expire``: what there is, without an error."""
