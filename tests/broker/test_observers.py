@@ -99,6 +99,15 @@ def test_produce_is_seen_with_who_and_how_much(broker: EmbeddedBroker) -> None:
     assert ["started", f"stopped after {len(SEEN)}"] == LIFE
 
 
+def test_the_error_of_a_request_that_was_served_in_slices_is_seen(broker: EmbeddedBroker) -> None:
+    """A large request goes another way to its answer."""
+    asked = [ListOffsetsTopic(name=f"absent-{n}", partitions=[OffsetsPartition()]) for n in range(2_000)]
+    with RawConnection(broker.bootstrap_servers) as connection:
+        answer = connection.ask(ListOffsetsRequest(topics=asked), 6, ListOffsetsResponse)
+    assert answer.topics[0].partitions[0].error_code == 3
+    assert wait_for(2).error_code == 3
+
+
 def test_errors_are_seen_wherever_they_stand_in_the_answer(broker: EmbeddedBroker) -> None:
     with RawConnection(broker.bootstrap_servers) as connection:
         topic = CreatableTopic(name="seen", num_partitions=1, replication_factor=1)

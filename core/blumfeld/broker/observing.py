@@ -12,7 +12,7 @@ import msgspec
 
 from blumfeld.broker.dispatch import Dispatcher, Route
 from blumfeld.broker.request import ConnectionState, Request
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.observing import ITEMS_MAX, UNKNOWN_API, Observer, RequestSeen
@@ -57,7 +57,15 @@ class Observing:
                 _note(context, first_error(answer))
             return answer
 
-        return msgspec.structs.replace(handler, handle=watch)
+        if handler.in_steps is None:
+            return msgspec.structs.replace(handler, handle=watch)
+        in_steps = handler.in_steps
+
+        def watch_steps(request: Any, context: RequestContext) -> Steps[Any] | None:
+            steps = in_steps(request, context)
+            return None if steps is None else _watched_steps(steps, context)
+
+        return msgspec.structs.replace(handler, handle=watch, in_steps=watch_steps)
 
     def answered(self, context: Request, parts: Parts | None, request_bytes: int) -> None:
         """A request was answered, or has no answer."""
@@ -136,6 +144,19 @@ class Observing:
                 )
 
 
+def _watched_steps(steps: Steps[Any], context: RequestContext) -> Steps[Any]:
+    try:
+        answer = yield from steps
+    except Exception as error:
+        _note(context, _code(error))
+        raise
+    if isinstance(answer, Completion):
+        answer.when_done(lambda done: _note_completed(context, done))
+    else:
+        _note(context, first_error(answer))
+    return answer
+
+
 def _note_completed(context: RequestContext, done: Completion[Any]) -> None:
     _note(context, first_error(done.result()) if done.error is None else _code(done.error))
 
@@ -154,7 +175,7 @@ def first_error(answer: object) -> int:
     left = ITEMS_MAX
     waiting: list[Any] = [answer]
     while waiting and left > 0:
-        item = waiting.pop(0)
+        item = waiting.pop()  # depth first: the partitions of the first topic, before a thousand other topics
         left -= 1
         code = getattr(item, "error_code", 0)
         if code:
@@ -163,9 +184,11 @@ def first_error(answer: object) -> int:
             for name in type(item).__struct_fields__:
                 value = getattr(item, name)
                 if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
-                    waiting += value[:left]
+                    waiting += reversed(value[:left])
                 elif isinstance(value, msgspec.Struct):
-                    waiting.append(value)
+                    waiting.insert(
+                        0, value
+                    )  # last: a single struct, such as a diverging epoch, seldom has one
     return 0
 
 
