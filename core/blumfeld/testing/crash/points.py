@@ -18,8 +18,11 @@ SECOND_EVERY = 3
 """At every so many points it dies a second time, while it recovers from the first."""
 
 
-class UnfitStorageError(Exception):
-    """A script fails on this storage though it never dies: what crashes do to it can't be told."""
+class UnfitStorageError(AssertionError):
+    """A script fails on this storage though it never dies: what crashes do to it can't be told.
+
+    In the contract kit that is a failed test. ``python -m blumfeld.testing.crash`` prints it as one line.
+    """
 
 
 class Count(msgspec.Struct):
