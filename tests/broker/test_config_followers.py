@@ -7,7 +7,7 @@ from tests.broker.harness import BrokerHarness
 
 
 def test_a_follower_hears_of_the_configuration_now_and_of_each_change() -> None:
-    """Of the broker's own and of the default of all brokers; a topic's is none of it."""
+    """Changes of this broker's keys and of the default of all brokers are followed; a topic's are not."""
     broker = BrokerHarness()
     heard: list[int] = []
     broker.broker.follow_config(lambda config: heard.append(config.int("max.connections")))

@@ -33,7 +33,7 @@ EXAMPLES = 20
 MODERN_MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 MODERN_EPOCH = 2
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\0\0\0\0"
-"""Of the classic consumer protocol: version 0, topic t."""
+"""A subscription of the classic consumer protocol: version 0, topic t."""
 ORDINARY: dict[str, list[Any]] = {
     "group_id": ["classic", "modern", "simple", "none"],
     "groups": ["classic", "modern", "simple", "none"],

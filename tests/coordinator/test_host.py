@@ -301,7 +301,7 @@ def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
 
 
 def test_a_defect_in_a_decision_costs_that_request_alone() -> None:
-    """Nothing was placed, so the state is what the log says: those who wait are served, and the next command is."""
+    """Nothing was placed, so the state is what the log says. Waiting requests and the next command are served."""
     stage = Stage()
     parked = stage.submit(park("t"))
     noted = stage.submit(note("a"))

@@ -130,7 +130,7 @@ class FakeReplication(FakePart):
 
 @with_the_rest_of(GroupProtocol)
 class FakeGroups(FakePart):
-    """Of no group."""
+    """There is no group."""
 
 
 @with_the_rest_of(ConsumerAssignor)

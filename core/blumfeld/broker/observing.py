@@ -51,10 +51,7 @@ class Observing:
             except Exception as error:
                 _note(context, _code(error))
                 raise
-            if isinstance(answer, Completion):
-                answer.when_done(lambda done: _note_completed(context, done))
-            else:
-                _note(context, first_error(answer))
+            _note_answer(context, answer)
             return answer
 
         if handler.in_steps is None:
@@ -150,11 +147,15 @@ def _watched_steps(steps: Steps[Any], context: RequestContext) -> Steps[Any]:
     except Exception as error:
         _note(context, _code(error))
         raise
+    _note_answer(context, answer)
+    return answer
+
+
+def _note_answer(context: RequestContext, answer: Any) -> None:
     if isinstance(answer, Completion):
         answer.when_done(lambda done: _note_completed(context, done))
     else:
         _note(context, first_error(answer))
-    return answer
 
 
 def _note_completed(context: RequestContext, done: Completion[Any]) -> None:

@@ -71,7 +71,7 @@ def count_of(
     files: Sequence[StagedFile] = (),
     quarantined: int = 0,
 ) -> RangeCount:
-    """Of a range that has a message at each offset, and a row of each."""
+    """The counts of a range that has a message at each offset, and a row of each message."""
     messages, rows = end - start, Counter[str]()
     for file in files:
         rows[file.table] += file.rows

@@ -17,7 +17,7 @@ WIDTH = 10
 
 
 def count(partition: int, start: int, end: int) -> RangeCount:
-    """Of a range of which all offsets have a row."""
+    """The counts of a range in which each offset has a row."""
     crc = zlib.crc32(np.arange(start, end).astype("<i8").tobytes())
     return RangeCount(
         topic="t",
