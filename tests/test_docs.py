@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,70 @@ def test_a_file_that_a_page_names_is_there(document: Path) -> None:
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
     named = re.findall(r"`([\w.-]+/[\w./-]*(?:\.(?:py|toml|md|txt)|/))`", prose)
     assert not [name for name in named if not any((folder / name).exists() for folder in folders)]
+
+
+def tracked_texts() -> dict[str, str]:
+    """Each text file of the project by its path. Without git (an unpacked sdist): what lies in the known folders."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split("\0")
+    if listed == [""]:
+        folders = ("core", "plugins", "tests", "docs", "tools", "examples")
+        found = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
+        listed = [str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts]
+    paths = [path for path in listed if path and (ROOT / path).is_file()]
+    texts = {}
+    for path in paths:
+        with suppress(UnicodeDecodeError):
+            texts[path] = (ROOT / path).read_text()
+    return texts
+
+
+TEXTS = tracked_texts()
+NOT_PAGES = {"acme.md"}
+"""An Avro namespace in the tests of decoders: market data of a company Acme."""
+
+
+def absent_documents(text: str, names: set[str]) -> list[str]:
+    """Citations in ``text`` of a document that isn't here, of a bare section, or of a rule without a heading."""
+    cited = re.findall(r"(?<![\w{}<>*%])[A-Za-z0-9][\w.-]*\.md\b(?!\w)", text)
+    found = [name for name in cited if name not in names | NOT_PAGES]
+    found += re.findall(r"§.{0,12}", text)
+    found += re.findall(r"\b[Dd]esign (?:rule|card)\b.{0,12}", text)
+    found += [
+        f"design.md, rule {n}" for n in re.findall(r"design\.md, rule (\d+)", text) if int(n) not in RULES
+    ]
+    return found
+
+
+RULES = {
+    int(number)
+    for number in re.findall(r"^## Rule (\d+): ", (ROOT / "docs" / "design.md").read_text(), flags=re.M)
+}
+
+
+def test_a_document_that_isnt_here_is_found() -> None:
+    """The search below would find each kind of citation that nobody can open."""
+    here = {"design.md"}
+    gone = "for" + "mats.md"
+    assert absent_documents(f"(see {gone} \u00a716)", here) == [gone, "\u00a716)"]
+    assert absent_documents("as design" + " rule 3 says", here)
+    assert absent_documents("docs/design.md, rule 10", here) == ["design.md, rule 10"]
+    assert not absent_documents("docs/design.md, rule 3; KIP-848", here)
+
+
+def test_nothing_cites_a_document_that_isnt_in_the_tree() -> None:
+    """A reader must be able to open what a line cites: a page of docs/, a KIP, a class of Kafka's."""
+    names = {Path(path).name for path in TEXTS}
+    found = [
+        f"{path}: {cited}"
+        for path, text in TEXTS.items()
+        if not path.startswith("tests/data/") and path != "tests/test_docs.py"
+        for cited in absent_documents(text, names)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_nine_rules_have_a_heading_each() -> None:
+    """docs/design.md is cited by the numbers of its headings."""
+    assert sorted(RULES) == list(range(1, 10))

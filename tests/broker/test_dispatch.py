@@ -1,4 +1,4 @@
-"""From frame to handler: what is answered, what closes the connection, what is counted (formats.md §2)."""
+"""From frame to handler: what is answered, what closes the connection, what is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch: what is answered at once, what waits, limits, sessions, and every error of formats.md §14."""
+"""Fetch: what is answered at once, what waits, limits, sessions, and every error of a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions as formats.md §14 has them."""
+"""Fetch sessions as KIP-227 has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registration, heartbeats, leaving; and producer ids, which need a broker epoch (formats.md §24)."""
+"""Registration, heartbeats, leaving; and producer ids, which need a broker epoch (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch (formats.md §15)."""
+"""ListOffsets and OffsetForLeaderEpoch (KIP-79, KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

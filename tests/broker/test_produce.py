@@ -1,4 +1,4 @@
-"""Produce: what each acks means, every error of formats.md §12, and both ways of serving it giving the same bytes."""
+"""Produce: what each acks means, every error of ``LogValidator``, and the same bytes from both ways."""
 
 from __future__ import annotations
 

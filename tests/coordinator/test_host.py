@@ -121,7 +121,7 @@ class Stage:
 
 
 def test_a_reply_waits_until_its_records_are_committed() -> None:
-    """Design rule 3: an answer is a promise."""
+    """docs/design.md, rule 3: an answer is a promise."""
     stage = Stage()
     answer = stage.submit(note("a"))
     assert stage.shard.notes == ["a"], "the next command sees it"

@@ -1,4 +1,4 @@
-"""Committing, fetching and deleting offsets (formats.md §18), through the handlers and the codec."""
+"""Committing, fetching and deleting offsets, through the handlers and the codec."""
 
 from __future__ import annotations
 

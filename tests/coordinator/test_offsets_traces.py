@@ -1,4 +1,4 @@
-"""The rules of committed offsets (formats.md §18), and of those that a transaction commits (§21), as scripts."""
+"""The rules of committed offsets, and of those that a transaction commits (KIP-447), as scripts."""
 
 from __future__ import annotations
 

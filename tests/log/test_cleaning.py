@@ -1,4 +1,4 @@
-"""A round of cleaning, rule by rule (formats.md §26)."""
+"""A round of cleaning, rule by rule (Kafka's ``Cleaner``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of cleaning against a naive model that knows each transaction as a whole (formats.md §26)."""
+"""Rounds of cleaning against a naive model that knows each transaction as a whole."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_nothing_negative_is_assigned(entry: tuple[int, int]) -> None:
     [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (4, 25)), (5, (-1, -1))],
 )
 def test_end_offset_for_follows_kafka(epoch: int, answer: tuple[int, int]) -> None:
-    """formats.md §15; epoch 0 is older than all here: answered as itself, with the start of the first above."""
+    """Epoch 0 is older than all here: it is answered as itself, with the start of the first above."""
     assert cache((1, 5), (2, 10), (4, 20)).end_offset_for(epoch, 25) == answer
 
 

@@ -1,4 +1,4 @@
-"""A broker's life at the controller: registration, heartbeats, fencing, shutdown (formats.md §24)."""
+"""A broker's life at the controller: registration, heartbeats, fencing, shutdown (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every command: it changes nothing by itself, and the log says all (design rule 3)."""
+"""Every command changes nothing by itself, and its records say everything (docs/design.md, rule 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directory ids: which are no directory, and whether a replica can be used from where it lies (formats.md §1)."""
+"""Directory ids: which name no directory, and whether a replica in one can be used (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: each check in its order, and what a change makes of the partition (formats.md §22)."""
+"""AlterPartition: each check in its order, and what a change makes of the partition (KIP-497, KIP-966)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: each rule of formats.md §16 by its error."""
+"""CreateTopics, DeleteTopics, CreatePartitions: each of the controller's rules by its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of classic groups that a client depends on (formats.md §17), as scripts that read like the protocol."""
+"""The rules of classic groups that a client depends on, as scripts that read like the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of KIP-848 groups that a client depends on (formats.md §19), as scripts that read like the protocol."""
+"""The rules of KIP-848 groups that a client depends on (KIP-848), as scripts that read like the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules by which a group goes from one protocol to the other (formats.md §20), as scripts that read like it."""
+"""The rules by which a group goes from one protocol to the other (KIP-848), as scripts that read like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ISR rules as formats.md §22 has them."""
+"""The ISR rules as Kafka's ``Partition`` has them."""
 
 from __future__ import annotations
 

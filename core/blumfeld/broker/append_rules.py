@@ -1,7 +1,7 @@
-"""What a topic asks of a batch before it is placed (formats.md §12): header and CRC, in Kafka's order.
+"""Checks of a batch before it is placed (Kafka's ``LogValidator``): header and CRC, in Kafka's order.
 
-Records are decoded only where the topic makes it necessary (design rule 4): a compacted topic refuses null keys.
-What Kafka checks in each record beyond that stands in docs/not-implemented.md.
+Records are decoded only where the topic makes it necessary (docs/design.md, rule 4): a compacted topic
+refuses null keys. docs/not-implemented.md lists Kafka's other checks of single records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log cleaner: which compacted log has most to gain, one round at a time, as long as there is one (formats.md §26).
+"""The log cleaner: cleans the compacted log that has most to gain, one log at a time (Kafka's ``LogCleaner``).
 
 How a round chooses records is the storage's and :mod:`blumfeld.log.cleaning`'s business; here is *when*. A log that
 can't be cleaned is left alone until the next start, as Kafka does, and the others go on.

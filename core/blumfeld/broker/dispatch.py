@@ -1,7 +1,8 @@
 """From a frame to its handler, and from the handler's answer to parts: the ``ConnectionHandler`` of a listener kind.
 
-What Kafka closes a connection for (formats.md §2) closes it here: an unknown API key, a version that is not served, a
-header or body that is none. Only ApiVersions in a version that we don't have is answered, in version 0.
+A connection is closed where Kafka's ``SocketServer`` closes it: for an unknown API key, a version that is not
+served, a header or body that can't be decoded. Only ApiVersions in a version that we don't have is answered, in
+version 0 (KIP-511).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reading for a fetch: one partition's checks and bytes, and all of a request under its limits (formats.md §14)."""
+"""Reads for a fetch: checks and bytes of one partition, and a whole request under its limits.
+
+The order of the checks is that of Kafka's ``ReplicaManager.readFromLog``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's membership: registration, heartbeats, and leaving (formats.md §24).
+"""A broker's membership: registration, heartbeats, and leaving (KIP-631, Kafka's ``BrokerLifecycleManager``).
 
 Pure KRaft words, but through ``ClusterMetadata.submit`` only: a consensus by other means understands the same
 commands.

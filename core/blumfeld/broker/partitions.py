@@ -1,6 +1,6 @@
 """One hosted replica at work: appends and who waits for them, and its part in the replication.
 
-The turn (design.md): appends place; once a turn the log is written, then the high watermark moves, then who waits
+The turn (docs/design.md): appends place; once a turn the log is written, then the high watermark moves, then who waits
 is answered. Everything here runs on the loop's thread.
 """
 

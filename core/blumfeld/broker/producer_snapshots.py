@@ -1,4 +1,7 @@
-"""The ``<offset>.snapshot`` files beside one log (formats.md §7): which are kept, which is read at start."""
+"""The ``<offset>.snapshot`` files of one log: which are kept, and which is read at start.
+
+As Kafka's ``ProducerStateManager`` has them.
+"""
 
 from __future__ import annotations
 

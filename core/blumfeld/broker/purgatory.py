@@ -1,4 +1,4 @@
-"""Where requests wait that can't be answered yet: parked with watch keys and a deadline (design rule 6).
+"""Parks requests that can't be answered yet, with watch keys and a deadline (docs/design.md, rule 6).
 
 Pure: no clock, no loop. The driver calls :meth:`Purgatory.run_woken` in ``Phase.COMPLETE`` of a turn in which
 something was woken, and :meth:`Purgatory.tick` when :meth:`Purgatory.next_deadline_ms` has come.

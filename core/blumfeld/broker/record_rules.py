@@ -1,6 +1,6 @@
 """Where the records of a batch must be looked at before it is placed: compacted topics, and topics with a codec.
 
-Off the path of most topics (design rule 4): imported when the first such topic takes a batch.
+Off the path of most topics (docs/design.md, rule 4): imported when the first such topic takes a batch.
 """
 
 from __future__ import annotations

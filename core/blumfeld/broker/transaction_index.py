@@ -1,5 +1,6 @@
-"""The ``<base>.txnindex`` files beside one log (formats.md §6): each holds the aborted transactions whose marker
-is in that segment.
+"""The ``<base>.txnindex`` files of one log, in the format of Kafka's ``TransactionIndex``.
+
+Each holds the aborted transactions whose marker is in that segment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A host for one shard: it appends what commands decide, replays it when it is placed, and holds replies until
 it is committed.
 
-Design rule 3. A reply, also of a read or an error, waits until everything that was placed before it is
+docs/design.md, rule 3. A reply, also of a read or an error, waits until everything that was placed before it is
 committed, for it may have seen it. If an append fails or leadership goes, the shard is dropped and its
 waiters get NOT_COORDINATOR; there is no partial rollback.
 

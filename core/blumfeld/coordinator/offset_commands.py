@@ -1,4 +1,4 @@
-"""Commands on committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (formats.md §18)."""
+"""Commands on committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (``OffsetMetadataManager``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which committed offsets have been kept for long enough (formats.md §18)."""
+"""Which committed offsets have been kept for long enough (KIP-211)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """OffsetFetch, API key 9, v1–10: one group up to v7, several from v8, topic ids from v10.
 
-A group without a committed offset is no error (formats.md §18): answering GROUP_ID_NOT_FOUND breaks
+A group without a committed offset is no error (Kafka's ``OffsetMetadataManager``): answering GROUP_ID_NOT_FOUND breaks
 librdkafka's consumers.
 """
 

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a key lives in (formats.md §10)."""
+"""Which partition of an internal topic a key lives in (Kafka's ``GroupCoordinatorService``)."""
 
 from __future__ import annotations
 

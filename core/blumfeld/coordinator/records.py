@@ -1,4 +1,7 @@
-"""Coordinator records and their bytes: int16 type before a key, int16 version before a value (formats.md §10)."""
+"""Coordinator records and their bytes: an int16 type before a key, an int16 version before a value.
+
+Kafka's ``CoordinatorRecordSerde``.
+"""
 
 from __future__ import annotations
 

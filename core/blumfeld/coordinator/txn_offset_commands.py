@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that a producer commits in its transaction (KIP-98, KIP-447; formats.md §18, §21)."""
+"""TxnOffsetCommit: offsets that a producer commits in its transaction (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 

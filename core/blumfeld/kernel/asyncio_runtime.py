@@ -31,7 +31,7 @@ OFFLOAD_THREADS_MAX = 4
 """Workers for what blocks. Kafka's 8 ``num.io.threads`` serve requests; ours only sync and read cold files."""
 
 _RESERVED_LOW_WORDS = 100
-"""Ids with a zero high word and a low word below this are Kafka's own (formats.md §1)."""
+"""Ids with a zero high word and a low word below this are Kafka's own (``DirectoryId``, KIP-858)."""
 
 
 class AsyncioRuntime:

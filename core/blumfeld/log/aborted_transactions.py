@@ -1,4 +1,4 @@
-"""Aborted transactions of a log: what a ``read_committed`` consumer is told to leave out (formats.md §6, §14).
+"""Aborted transactions of a log: the ranges that a ``read_committed`` consumer leaves out (KIP-98).
 
 Pure. The bytes of a segment's ``.txnindex`` are the entries whose abort marker lies in that segment.
 """

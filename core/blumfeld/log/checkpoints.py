@@ -1,4 +1,4 @@
-"""The small text files of a log directory, as bytes both ways (formats.md §8).
+"""The small text files of a log directory, as bytes both ways (Kafka's ``CheckpointFile``).
 
 Pure: whoever has a directory reads and writes them, atomically. Everything that can be wrong with such a file
 is one :class:`MalformedFile`, whose message names the file and the line.

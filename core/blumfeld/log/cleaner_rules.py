@@ -1,5 +1,5 @@
-"""Which log the cleaner takes next, and how far it may go in it. Pure functions over small values (formats.md
-§26).
+"""Which log the cleaner takes next, and how far it may go in it. Pure functions over small values (Kafka's
+``LogCleanerManager``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """One round of compaction: which records of the sealed segments stay, and the segments that hold them
-(formats.md §26).
+(Kafka's ``Cleaner``).
 
 Pure: bytes come from a :class:`Source`, go to a :class:`Target`; the driver opens both, throttles, and swaps.
 A round is a function of what it is given, so one that a crash cut off simply starts again. Its two passes are

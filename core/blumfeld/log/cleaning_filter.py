@@ -1,5 +1,5 @@
 """The second pass of a round, batch by batch: which stay as they are, which are written anew, which go
-(formats.md §26).
+(Kafka's ``Cleaner``).
 
 In the part that was mapped, if it is large, a record stays if its offset is marked: no key is read or hashed
 again, and a batch of which all or nothing stays isn't even decompressed.

@@ -1,4 +1,4 @@
-"""The first pass of a round: the offset map over what is dirty, and which of its offsets stay (formats.md §26)."""
+"""The first pass of a cleaner round: the offset map over the dirty part (Kafka's ``Cleaner``)."""
 
 from __future__ import annotations
 

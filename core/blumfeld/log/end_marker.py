@@ -1,4 +1,4 @@
-"""The one control record that a log must understand: COMMIT or ABORT of a transaction (formats.md §4). Pure."""
+"""The one control record that a log must understand: COMMIT or ABORT of a transaction (KIP-98). Pure."""
 
 from __future__ import annotations
 

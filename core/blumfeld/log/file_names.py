@@ -1,4 +1,4 @@
-"""Names in a log directory, both ways (formats.md §6 and §9). Pure; Kafka's own, to the letter."""
+"""Names in a log directory, both ways (``LogFileUtils``, ``Snapshots``). Pure; Kafka's own, to the letter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where each leader epoch of a partition began: how a follower or a consumer finds where two histories part.
 
 Pure. The owner writes :meth:`LeaderEpochCache.encode` to ``leader-epoch-checkpoint`` whenever a method says
-that something changed (formats.md §8 and §15; KIP-101, KIP-320).
+that something changed (KIP-101, KIP-320, Kafka's ``LeaderEpochFileCache``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which offset a key last stood at: the cleaner's map, of fixed memory however long the keys are (formats.md
-§26).
+"""Which offset a key last stood at: the cleaner's map, of fixed memory however long the keys are (Kafka's
+``SkimpyOffsetMap``).
 
 Open addressing over one ``bytearray``, 24 bytes a slot as in Kafka: the two halves of the key's MD5 as 64-bit
 words, and the offset. The slot is the first word modulo a prime, the step to the next try comes of the

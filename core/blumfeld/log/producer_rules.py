@@ -1,4 +1,4 @@
-"""The rules of idempotence and transactions for one producer on one partition (formats.md §13). Pure functions.
+"""Rules of idempotence and transactions for one producer on one partition (``ProducerAppendInfo``). Pure.
 
 What a partition does with them, and when, is in :mod:`blumfeld.log.producer_state`.
 """

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer, and the bytes of a ``.snapshot`` file (formats.md §7). Pure."""
+"""A partition's memory of one producer, and the bytes of a ``.snapshot`` file (``ProducerStateManager``). Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a partition knows of its producers: idempotence, open transactions, and where the stable part ends.
 
-Pure (formats.md §13; KIP-98, KIP-360, KIP-890). It has two layers, as the log has placed and written ends: a
+Pure (KIP-98, KIP-360, KIP-890). It has two layers, as the log has placed and written ends: a
 batch that was placed is seen by every later :meth:`ProducerState.check` of the same turn, so that a retry waits
 for the original; :meth:`ProducerState.written` makes it stay, :meth:`ProducerState.undo_placed` forgets it.
 

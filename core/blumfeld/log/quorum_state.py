@@ -1,4 +1,4 @@
-"""``quorum-state``: what a voter of the metadata quorum must not forget, as JSON both ways (formats.md §9).
+"""``quorum-state``: what a voter of the metadata quorum must not forget, as JSON both ways (KIP-595).
 
 Pure. It must be on the device before a granted vote is answered (KIP-595); versions 0 and 1 are those of
 ``kraft.version`` 0 and 1 (KIP-853).

@@ -1,7 +1,7 @@
 """A segment's offset index and time index: structures over the bytes of ``.index`` and ``.timeindex``.
 
 Pure. An index that grows is a ``bytearray``; a sealed one may lie on an ``mmap``. Look-ups read the bytes in
-place, and what is saved is the bytes as they are: those of Kafka (formats.md §6).
+place, and what is saved is the bytes as they are: those of Kafka (``OffsetIndex``, ``TimeIndex``).
 """
 
 from __future__ import annotations

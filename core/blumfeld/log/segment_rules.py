@@ -1,4 +1,4 @@
-"""When a segment rolls, and which segments retention deletes. Pure functions over small values (formats.md §6)."""
+"""When a segment rolls, and which segments retention deletes (Kafka's ``LogSegment``). Pure functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Brokers come, live and go: BrokerRegistration, BrokerHeartbeat, UnregisterBroker, and sessions that end
-(formats.md §24). Pure.
+(KIP-631, Kafka's ``ClusterControlManager``). Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A snapshot of the metadata as a file: ``<end offset>-<epoch>.checkpoint`` (formats.md §9, KIP-630). Pure.
+"""A snapshot of the metadata as a file: ``<end offset>-<epoch>.checkpoint`` (KIP-630). Pure.
 
 Batches as in the log, with offsets of their own from 0: a control record that opens, the records of the image, one
 that closes. ``bootstrap.checkpoint`` is the same thing: what a cluster begins with.

@@ -1,4 +1,4 @@
-"""The controller: request messages in, records and a response out (design rule 3). Pure.
+"""The controller: request messages in, records and a response out (docs/design.md, rule 3). Pure.
 
 A command reads the state and writes nothing; only :meth:`Controller.replay` writes. Commands are the wire's request
 messages, so that KRaft, ZooKeeper mode and a forwarding broker speak the same language. It reads no clock: whoever

@@ -1,4 +1,4 @@
-"""What a command is told and what it comes to (design rule 3). Pure."""
+"""What a command is told and what it comes to (docs/design.md, rule 3). Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RESERVED_BELOW = 100
 
 
 def is_reserved(directory_id: bytes) -> bool:
-    """Whether it is no directory of anybody: an id with high word 0 and a low word below 100 (formats.md §1)."""
+    """Whether the id names no directory: its high word is 0 and its low word below 100 (KIP-858)."""
     return int.from_bytes(directory_id) < RESERVED_BELOW
 
 

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for another ISR (formats.md §22). Pure."""
+"""AlterPartition: a leader asks for another ISR (KIP-497, KIP-966). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a partition changes when replicas come, go or lead: elections and the ISR (formats.md §22–23). Pure."""
+"""How a partition changes when replicas come, go or lead: elections and the ISR (KIP-966). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A metadata record and its bytes in the log: frame version, type and version as varints, then the message
-(formats.md §9). Pure.
+(Kafka's ``MetadataRecordSerde``, KIP-631). Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which names a topic may have (formats.md §16). Pure."""
+"""Which names a topic may have (Kafka's ``Topic``). Pure."""
 
 from __future__ import annotations
 

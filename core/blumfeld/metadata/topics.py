@@ -1,4 +1,4 @@
-"""Topics come and go: CreateTopics and DeleteTopics (formats.md §16). Pure."""
+"""Topics come and go: CreateTopics and DeleteTopics (Kafka's ``ReplicationControlManager``). Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compaction of one log as its owner asks for it: what may be cleaned, with what, and what came of it.
 
 Who decides *when* is the broker (the dirty ratio, Kafka's lags); how records are chosen is pure and in
-:mod:`blumfeld.log`; the storage reads, writes and swaps (formats.md §26).
+:mod:`blumfeld.log`; the storage reads, writes and swaps (Kafka's ``Cleaner``).
 """
 
 from __future__ import annotations

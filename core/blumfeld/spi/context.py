@@ -58,7 +58,7 @@ class RequestContext(Protocol):
 
     def throttle(self, duration_ms: float) -> None:
         """A quota was exceeded: the response says so in its ``throttle_time_ms``, and the connection is not read for so
-        long (formats.md §29).
+        long (KIP-219).
         """
         ...
 
@@ -121,7 +121,7 @@ class ParkedOperation(Protocol):
 
 
 class Parking(Protocol):
-    """The purgatory, as a plug-in is handed it (design rule 6)."""
+    """The purgatory, as a plug-in is handed it (docs/design.md, rule 6)."""
 
     def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
         """Try to complete it now; if it can't be, keep it until a key wakes it or ``timeout_ms`` has passed."""

@@ -1,4 +1,4 @@
-"""Group protocols and transaction coordination: shards on the coordinator runtime (design rule 3).
+"""Group protocols and transaction coordination: shards on the coordinator runtime (docs/design.md, rule 3).
 
 A command reads state and gives records and a reply; only ``replay`` writes state. The runtime appends the
 records, replays them when they are placed, and holds the reply until the high watermark has passed them.
@@ -84,7 +84,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberExport(msgspec.Struct, frozen=True, kw_only=True):
-    """One member as a neutral value: for the migration between group types (formats.md §20)."""
+    """One member as a neutral value: for the migration between group types (KIP-848)."""
 
     member_id: str
     instance_id: str | None

@@ -1,4 +1,4 @@
-"""The hooks, in the order of a broker's life. pluggy composes; direct calls serve (design rule 1): none is
+"""The hooks, in the order of a broker's life. pluggy composes; direct calls serve (docs/design.md, rule 1): none is
 called on the path of a record.
 """
 

@@ -1,4 +1,4 @@
-"""Answers are parts, not bytes (design rule 5): buffers and regions of files, which the transport gathers and
+"""Answers are parts, not bytes (docs/design.md, rule 5): buffers and regions of files, which the transport gathers and
 sends.
 """
 

@@ -20,7 +20,7 @@ class NodeFailure(Exception):  # noqa: N818 - the noun says what it is
 
 
 class Phase(IntEnum):
-    """The order of the end of a turn (design.md, "The turn")."""
+    """The order of the end of a turn (docs/design.md, "The turn")."""
 
     WRITE = 0
     """Storage writes what was placed. Written ends move; what waited for them is completed."""
@@ -222,7 +222,7 @@ class Runtime(Protocol):
         ...
 
     def new_uuid(self) -> bytes:
-        """16 random bytes that make a legal Kafka id (formats.md §1: not reserved, text without a leading '-')."""
+        """16 random bytes that make a legal Kafka ``Uuid``: not reserved, its text without a leading '-'."""
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:

@@ -22,7 +22,7 @@ class Authorizer(Protocol):
 
 
 class Authenticator(Protocol):
-    """One SASL exchange on one connection, without I/O (formats.md §28)."""
+    """One SASL exchange on one connection, without I/O (KIP-43, KIP-152)."""
 
     def step(self, token: bytes) -> tuple[bytes, Principal | None]:
         """Take the client's token: (challenge or last message, the principal once it is known).

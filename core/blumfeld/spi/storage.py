@@ -1,6 +1,6 @@
 """The storage role: a :class:`LogStorage` opens a :class:`PartitionLog` for each partition. **It only stores.**
 
-A partition has three ends: placed ≥ written ≥ flushed (design.md, "The turn"). Producer state, leader epochs,
+A partition has three ends: placed ≥ written ≥ flushed (docs/design.md, "The turn"). Producer state, leader epochs,
 retention and compaction decisions are not storage: they live in :mod:`blumfeld.log` and above, and keep small
 files beside the log by
 :class:`AuxFiles`.
@@ -202,7 +202,7 @@ class PartitionLog(Protocol):
         self, timestamp_ms: int
     ) -> TimestampOffset | Completion[TimestampOffset | None] | None:
         """The first record with a timestamp ≥ ``timestamp_ms``, looked up inside its batch; ``None`` if there is
-        none (§15).
+        none (``OffsetsForLeaderEpoch``, KIP-101).
         """
         ...
 

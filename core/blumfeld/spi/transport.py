@@ -1,6 +1,6 @@
 """The network role: listens, dials, cuts frames, writes answers in order, sends file regions without copying.
 
-Frames are Kafka's: int32 size, then that many bytes (formats.md §2). The transport knows nothing else of the
+Frames are Kafka's: int32 size, then that many bytes. The transport knows nothing else of the
 protocol.
 """
 

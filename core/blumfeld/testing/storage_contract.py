@@ -68,7 +68,7 @@ class StorageContract(
 
     @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
     def test_bytes_stay_as_they_came_but_for_offset_and_epoch(self, log: Log, codec: Codec) -> None:
-        """The batch is opaque (design rule 4)."""
+        """The batch is opaque (docs/design.md, rule 4)."""
         log.fill(4)
         batch = make_batch(3, codec=codec, value_bytes=300)
         before = bytes(batch.data)

@@ -1,6 +1,6 @@
 """Record batch v2 (magic 2): a view of the 61-byte header over the bytes as they came.
 
-The broker treats a batch as opaque (design rule 4): it reads this header, checks the CRC, and patches
+The broker treats a batch as opaque (docs/design.md, rule 4): it reads this header, checks the CRC, and patches
 offset and leader epoch in place, which lie outside of the CRC. Decoding records is in
 :mod:`blumfeld.wire.records`, building batches in :mod:`blumfeld.wire.batch_builder`.
 """

@@ -1,6 +1,6 @@
 """The records inside of a batch: decoded one after the other, never more memory than is allowed.
 
-Only for who must look inside (design rule 4): a compacted topic, a look-up by time, a change of codec, a
+Only for who must look inside (docs/design.md, rule 4): a compacted topic, a look-up by time, a change of codec, a
 replay. What is wrong inside of a batch whose CRC is right was sent like that, and is INVALID_RECORD.
 """
 

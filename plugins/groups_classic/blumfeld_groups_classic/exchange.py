@@ -1,4 +1,4 @@
-"""A classic group as a neutral value, for the migration between group types (formats.md §20)."""
+"""A classic group as a neutral value, for the migration between group types (KIP-848)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Token = Hashable
 
 
 class State(Enum):
-    """States of formats.md §17, by the names that DescribeGroups shows."""
+    """States of Kafka's ``ClassicGroupState``, by the names that DescribeGroups shows."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

@@ -1,4 +1,4 @@
-"""JoinGroup v0–9 (formats.md §17).
+"""JoinGroup v0–9 (KIP-394, KIP-345, Kafka's ``GroupMetadataManager``).
 
 v1  rebalance timeout. v4  MEMBER_ID_REQUIRED (KIP-394). v5  static membership (KIP-345). v7  protocol type in
 the response. v8  reason. v9  skip_assignment (KIP-814).

@@ -241,7 +241,7 @@ class ClassicGroups:
     # What others of the shard ask
 
     def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
-        """May offsets be committed (formats.md §18).
+        """May offsets be committed (Kafka's ``OffsetMetadataManager``).
 
         :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
         """
@@ -349,7 +349,7 @@ class ClassicGroups:
         )
 
     def export_group(self, group_id: str) -> GroupExport:
-        """The group as a neutral value (formats.md §20)."""
+        """The group as a neutral value (KIP-848, Kafka's ``GroupMetadataManager``)."""
         return exported(self.groups[group_id])
 
     def import_group(self, group: GroupExport, now_ms: int) -> Decision:

@@ -1,5 +1,5 @@
 """What a consumer's metadata says it reads. The broker looks into it for protocol type ``consumer`` only
-(formats.md §17).
+(Kafka's ``ConsumerProtocol``).
 """
 
 from __future__ import annotations

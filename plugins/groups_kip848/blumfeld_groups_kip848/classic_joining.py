@@ -1,4 +1,4 @@
-"""JoinGroup v0–9 to a KIP-848 group (formats.md §20): what groups_classic says of the versions holds here too.
+"""JoinGroup v0–9 to a KIP-848 group (KIP-848): what groups_classic says of the versions holds here too.
 
 The member's subscription is read, for it is the broker that assigns; its user data is not looked at. It is answered
 at once, with no leader: nobody is to assign.

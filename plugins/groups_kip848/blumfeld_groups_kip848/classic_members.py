@@ -1,5 +1,5 @@
 """Classic members of a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup as the broker answers them when
-it is the broker that assigns (formats.md §20).
+it is the broker that assigns (KIP-848).
 
 A member's epoch is its generation. It learns by Heartbeat that it has to join again, says by its subscription what
 it owns, and gets by SyncGroup what it may have by then. Nothing waits: each request is answered at once.

@@ -1,4 +1,4 @@
-"""Whether a member may commit or read offsets now (formats.md §18)."""
+"""Whether a member may commit or read offsets now (Kafka's ``OffsetMetadataManager``)."""
 
 from __future__ import annotations
 

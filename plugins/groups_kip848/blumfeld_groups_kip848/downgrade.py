@@ -1,4 +1,4 @@
-"""A KIP-848 group becomes a classic one, online (formats.md §20): when the last member that speaks
+"""A KIP-848 group becomes a classic one, online (KIP-848): when the last member that speaks
 ConsumerGroupHeartbeat goes, in that one decision.
 """
 

@@ -112,7 +112,7 @@ class Edit:
             self.write(key, None)
 
     def end_group(self) -> None:
-        """Tombstones of all that there is of the group, in Kafka's order (formats.md §10). Nothing may follow."""
+        """Tombstones of all records of the group, in Kafka's order. No other record may follow."""
         group_id = self.group_id
         members, targets = list(self.group.members), list(self.group.targets)
         ended: Iterable[Message] = [

@@ -1,4 +1,4 @@
-"""A KIP-848 group and its members, as the log says they are (formats.md §19).
+"""A KIP-848 group and its members, as the log says they are (KIP-848).
 
 Members and their assignments are values: a change replaces them. So a draft of a group
 (:meth:`ConsumerGroup.draft`) costs a few shallow copies, and shares the rest.

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat v0–1: joining, going on, leaving (formats.md §19, KIP-848)."""
+"""ConsumerGroupHeartbeat v0–1: joining, going on, leaving (KIP-848)."""
 
 from __future__ import annotations
 

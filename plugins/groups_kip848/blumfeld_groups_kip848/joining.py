@@ -1,4 +1,4 @@
-"""Who a request is of: a member that is known, a new one, or a static one in the place of another (formats.md §19)."""
+"""Which member a request is from: a known one, a new one, or a static one that replaces another (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What classic consumers say and are told in bytes: ConsumerProtocolSubscription and ConsumerProtocolAssignment, each
-behind an int16 version (formats.md §17).
+behind an int16 version (Kafka's ``ConsumerProtocol``).
 
 They name topics; a KIP-848 group knows them by their ids. A topic that doesn't exist is left out on the way.
 """

@@ -1,4 +1,4 @@
-"""How a member comes from what it has to what its target says: one pure function (formats.md §19, KIP-848).
+"""How a member gets from its assignment to its target: one pure function (KIP-848).
 
 First it gives up what is not in the target any more, in its old epoch. When its heartbeats don't report those
 partitions any more it goes to the target's epoch, and gets what is in the target and held by nobody; what others hold

@@ -1,4 +1,4 @@
-"""The types of the records of KIP-848 groups (formats.md §10). On their own: each start needs them,
+"""The types of the records of KIP-848 groups (``CoordinatorRecordType``). On their own: each start needs them,
 and most need no more.
 """
 

@@ -189,7 +189,7 @@ class ConsumerGroups:
         return edit.decision()
 
     def export_group(self, group_id: str) -> GroupExport:
-        """The group as a neutral value (formats.md §20)."""
+        """The group as a neutral value (KIP-848, Kafka's ``GroupMetadataManager``)."""
         return downgrade.exported(self.groups[group_id], self.image())
 
     def import_group(self, group: GroupExport, now_ms: int) -> Decision:

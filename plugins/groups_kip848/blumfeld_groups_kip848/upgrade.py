@@ -1,4 +1,4 @@
-"""A group of another type becomes a KIP-848 group, online (formats.md §20): at the first ConsumerGroupHeartbeat with
+"""A group of another type becomes a KIP-848 group, online (KIP-848): at the first ConsumerGroupHeartbeat with
 epoch 0, in that one decision, so that its members go on reading where they are.
 """
 

@@ -1,4 +1,4 @@
-"""The ISR rules of one partition's leader in one leader epoch (formats.md §22), pure.
+"""The ISR rules of one partition's leader in one leader epoch (KIP-497, Kafka's ``Partition``), pure.
 
 The driver tells what happened and when; the rules say where the high watermark is and which ISR the leader
 should ask the controller for. They read no clock and send nothing. Followers' offsets come from their fetches:

@@ -34,7 +34,7 @@ from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
 METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)
-"""So begin ids that name no directory: UNASSIGNED, LOST, MIGRATING (formats.md §1)."""
+"""So begin ids that name no directory: UNASSIGNED, LOST, MIGRATING (``DirectoryId``, KIP-858)."""
 
 
 class LocalStorage:

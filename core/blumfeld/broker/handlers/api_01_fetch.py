@@ -101,7 +101,7 @@ class Fetch:
     def handle(
         self, request: FetchRequest, context: RequestContext
     ) -> FetchResponse | Completion[FetchResponse]:
-        """At once if there is enough, an error, or no time to wait; else when there is (design rule 6)."""
+        """Answer at once if there is enough, an error, or no time to wait; else park (docs/design.md, rule 6)."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), v1-11 (formats.md §15).
+"""ListOffsets (key 2), v1-11 (Kafka's ``ListOffsetsRequest``).
 
 v2  isolation level.  v4 leader epochs.  v5 OFFSET_NOT_AVAILABLE.  v6 flexible.
 v7  -3: the record with the highest timestamp.  v8 -4: earliest local.  v9 -5: latest tiered.  v11 -6: earliest

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23), v2-4: where a leader epoch ended here (formats.md §15).
+"""OffsetForLeaderEpoch (key 23), v2-4: where a leader epoch ended here (KIP-101, KIP-320).
 
 v3  replica id.  v4 flexible.
 """

@@ -83,7 +83,7 @@ def controller_id(broker: Broker) -> int:
 
 
 def leader_for(broker: Broker, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
-    """The error and the leader id that a client on this listener is told (formats.md §16)."""
+    """The error and the leader id that a client on this listener is told (Kafka's ``MetadataCache``)."""
     if partition.leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE, -1
     leader = broker.image.brokers.get(partition.leader)

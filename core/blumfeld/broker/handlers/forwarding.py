@@ -1,6 +1,4 @@
-"""Requests that the controller decides on (flag F of apis.md): a broker passes them on and gives back the
-answer.
-"""
+"""Requests that the controller decides on: a broker passes them on and gives back the answer (KIP-590)."""
 
 from __future__ import annotations
 
