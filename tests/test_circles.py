@@ -19,15 +19,15 @@ KNOWN = {
         f"blumfeld.broker.{name}"
         for name in (
             "broker",
-            "cleaner",
-            "config_warnings",
-            "directory_assignments",
             "handlers",
             "handlers.common",
-            "lifecycle",
-            "log_directories",
-            "produce_fast",
-            "upkeep",
+            "membership.config_warnings",
+            "membership.directory_assignments",
+            "membership.lifecycle",
+            "membership.log_directories",
+            "produce.straight",
+            "upkeep.cleaner",
+            "upkeep.retention",
         )
     ),
 }

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "blumfeld"
 
 # A pure module must replay: no clock, no chance, no I/O. The driver has those.
-PURE_ROOMS = ("wire", "spi", "log", "metadata", "coordinator", "net")
+PURE_ROOMS = ("wire", "config", "spi", "log", "metadata", "coordinator", "net")
 IMPURE_MODULES = {
     "asyncio": "return effects, or take a Completion",
     "anyio": "return effects, or take a Completion",
@@ -85,7 +85,7 @@ def named(path: Path) -> str:
 
 
 def test_pure_rooms_read_no_clock_and_open_nothing() -> None:
-    """wire, spi, log, metadata and coordinator import nothing that touches the world."""
+    """wire, config, spi, log, metadata, coordinator and net import nothing that touches the world."""
     allowed = {("core/blumfeld/spi/completion.py", "asyncio"), ("core/blumfeld/spi/transport.py", "asyncio")}
     found = [
         f"{named(path)}:{line} imports {module}: {IMPURE_MODULES[module.split('.')[0]]}"

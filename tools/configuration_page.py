@@ -2,7 +2,7 @@
 
     python tools/configuration_page.py > docs/configuration.md
 
-tests/test_configuration_page.py holds the page to what this prints.
+tests/config/test_configuration_page.py holds the page to what this prints.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from blumfeld.spi.config import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
-from blumfeld.spi.config_defs import Definitions
-from blumfeld.spi.config_effects import FIXED, HONOURED, REFUSED, WITHOUT, KeyEffect, effect_of
+from blumfeld.config.definitions import Definitions
+from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, KeyEffect, effect_of
+from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
 
 INTRODUCTION = """\
 # Configuration

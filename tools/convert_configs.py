@@ -1,8 +1,8 @@
-"""Write core/blumfeld/spi/config_table.py from a configs.json of Kafka's facts.
+"""Write core/blumfeld/config/keys_table.py from a configs.json of Kafka's facts.
 
 A one-off: run it again for another release of Kafka, and read the diff.
 
-    python tools/convert_configs.py CONFIGS.json > core/blumfeld/spi/config_table.py
+    python tools/convert_configs.py CONFIGS.json > core/blumfeld/config/keys_table.py
 """
 
 from __future__ import annotations

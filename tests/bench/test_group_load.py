@@ -14,7 +14,7 @@ from blumfeld.bench.group_load import KINDS, Result, Start, run, table
 from blumfeld.bench.group_load_data import Shape, await_all, fill, last_groups
 from blumfeld.bench.machine import this_machine
 from blumfeld.bench.rivals import this_build
-from blumfeld.coordinator.partitioning import partition_for
+from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.testing import EmbeddedBroker
 
 

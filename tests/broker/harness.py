@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from blumfeld.broker.broker import Broker, BrokerComposition
+from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -18,7 +19,6 @@ from blumfeld.spi.cluster import (
     TopicImage,
 )
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.consensus import Controller, ImageListener, Quorum
 from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer

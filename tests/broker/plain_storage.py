@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import (
     LogDirInfo,
     LogListener,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blumfeld.coordinator.shard_contract import LogItem, TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ANONYMOUS, Principal

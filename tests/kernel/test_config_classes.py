@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
+from blumfeld.config.values import BROKER_CONFIGS, ConfigDef, render
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.description import describe
 from blumfeld.kernel.event_log import EventLogs
@@ -15,10 +17,8 @@ from blumfeld.kernel.manifest import read_manifest
 from blumfeld.kernel.manifest_error import ManifestError
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.plan import Plan, make_plan
-from blumfeld.spi.config import BROKER_CONFIGS, ConfigDef, render
-from blumfeld.spi.config_effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
+from tests.config.test_effects import another_value
 from tests.kernel import fakes
-from tests.spi.test_config_effects import another_value
 
 WITHOUT_EFFECT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect == WITHOUT]
 ONLY_DEFAULT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect in (FIXED, REFUSED)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from blumfeld.config.effects import effect_of
+from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.kernel.manifest import ListenerSection, Manifest
-from blumfeld.spi.config import BROKER_CONFIGS
-from blumfeld.spi.config_effects import effect_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "manifest.md").read_text()
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \|", re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.bootstrap import first_records
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, Moment
@@ -12,7 +13,6 @@ from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_records import feature_records
 from blumfeld.metadata.record_frame import decode_record, encode_record
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.spi.config import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
-from blumfeld.spi.config_effects import FIXED, REFUSED, WITHOUT, effect_of
-from blumfeld.spi.config_effects_table import READ_AT_START
+from blumfeld.config.effects import FIXED, REFUSED, WITHOUT, effect_of
+from blumfeld.config.effects_table import READ_AT_START
+from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, render
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages import alter_configs as legacy
 from blumfeld.wire.messages.create_topics import CreatableTopicConfig
 from blumfeld.wire.messages.metadata_records import ConfigRecord
+from tests.config.test_effects import another_value
 from tests.metadata.driven import Driven
 from tests.metadata.test_configs import BROKER, GROUP, SET, TOPIC, alter
-from tests.spi.test_config_effects import another_value
 
 KINDS = ((TOPIC, "alpha", TOPIC_CONFIGS), (BROKER, "1", BROKER_CONFIGS), (GROUP, "g", GROUP_CONFIGS))
 

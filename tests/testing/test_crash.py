@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.testing.crash.__main__ import main
 from blumfeld.testing.crash.ledger import Broken, FoundLog, LogLedger
 from blumfeld.testing.crash.machine import Machine, Point, make_storage

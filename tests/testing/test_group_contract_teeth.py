@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.coordinator.records import record
+from blumfeld.coordinator.groups.records import record
 from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupExport, GroupSummary
 from blumfeld.testing import GroupProtocolContract
 from blumfeld.testing.groups.contract import GROUP
@@ -23,8 +23,8 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from blumfeld_groups_kip848.shard import ConsumerGroups
-from tests.plugins.test_groups_contract import TestClassic as OfClassic
-from tests.plugins.test_groups_contract import TestConsumer as OfConsumer
+from tests.plugins.groups_both.test_contract import TestClassic as OfClassic
+from tests.plugins.groups_both.test_contract import TestConsumer as OfConsumer
 
 Wrong = Callable[..., Any]
 """Stands in place of a method; it is handed the right one first."""

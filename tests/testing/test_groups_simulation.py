@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from blumfeld.coordinator.offsets import CommittedOffset, offset_record
+from blumfeld.coordinator.groups.offsets import CommittedOffset, offset_record
 from blumfeld.testing.groups.__main__ import TYPES_OF_MODE, main, protocols_of
 from blumfeld.testing.groups.members import ClassicMember, ConsumerMember, Member, MemberSettings, Topic
 from blumfeld.testing.groups.node import GroupsNode, compacted

@@ -23,7 +23,7 @@ from blumfeld.wire.compression import Codec
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.test_storage_local import Events
+from tests.plugins.storage_local.test_log import Events
 
 Wrong = tuple[type[Any], str, Callable[..., Any]]
 """A class, the method that is replaced, and what stands in its place; it is handed the right one first."""

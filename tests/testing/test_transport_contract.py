@@ -14,7 +14,7 @@ from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.transport_contract import TransportContract, kit
 from blumfeld_net_asyncio import transport
-from tests.plugins.net_asyncio_tools import NoLog
+from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

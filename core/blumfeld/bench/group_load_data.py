@@ -10,7 +10,7 @@ import attrs
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient, error_name
-from blumfeld.coordinator.partitioning import partition_for
+from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

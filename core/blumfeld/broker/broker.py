@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from blumfeld.broker.cleaner import Cleaner
-from blumfeld.broker.config_warnings import ConfigWarnings
-from blumfeld.broker.dispatch import Dispatcher, RequestMetrics, Route
-from blumfeld.broker.fetch_sessions import FetchSessions
-from blumfeld.broker.lifecycle import Lifecycle
-from blumfeld.broker.log_directories import LogDirectories
-from blumfeld.broker.looking_inside import LookingInside
-from blumfeld.broker.parking import PurgatoryParking
-from blumfeld.broker.partition_manager import PartitionManager
-from blumfeld.broker.partitions import Partition
-from blumfeld.broker.peer_client import TransportPeerClient
-from blumfeld.broker.slices import Slices
-from blumfeld.broker.upkeep import Upkeep
+from blumfeld.broker.fetch.sessions import FetchSessions
+from blumfeld.broker.membership.config_warnings import ConfigWarnings
+from blumfeld.broker.membership.lifecycle import Lifecycle
+from blumfeld.broker.membership.log_directories import LogDirectories
+from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
+from blumfeld.broker.serving.looking_inside import LookingInside
+from blumfeld.broker.serving.peer_client import TransportPeerClient
+from blumfeld.broker.serving.slices import Slices
+from blumfeld.broker.upkeep.cleaner import Cleaner
+from blumfeld.broker.upkeep.retention import Upkeep
+from blumfeld.broker.waiting.parking import PurgatoryParking
+from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
-from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, Feature, Metric
@@ -35,7 +35,7 @@ from blumfeld.spi.transport import ConnectionHandler
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
-    from blumfeld.broker.group_coordination import GroupCoordination
+    from blumfeld.broker.coordination.groups import GroupCoordination
 
 LISTENER_KINDS = ("broker", "controller")
 
@@ -107,7 +107,7 @@ class Broker:
         slices = Slices(composition.runtime)
         observing = None
         if composition.observers:
-            from blumfeld.broker.observing import Observing
+            from blumfeld.broker.serving.observing import Observing
 
             observing = Observing(composition.runtime, self.events, composition.observers)
         self._dispatchers = {
@@ -146,7 +146,7 @@ class Broker:
             return
         self._own_registered = True
         from blumfeld.broker.handlers import own_handlers
-        from blumfeld.broker.produce_fast import FastProduce
+        from blumfeld.broker.produce.straight import FastProduce
 
         self.register(own_handlers(self))
         self._coordinate_groups()
@@ -163,7 +163,7 @@ class Broker:
         composition = self.composition
         if not composition.group_protocols:
             return
-        from blumfeld.broker.group_coordination import GroupCoordination
+        from blumfeld.broker.coordination.groups import GroupCoordination
 
         self._groups = GroupCoordination(
             runtime=self.runtime,

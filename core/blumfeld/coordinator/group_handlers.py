@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from blumfeld.coordinator.coordinator import Coordinator, gather
-from blumfeld.coordinator.group_errors import (
+from blumfeld.coordinator.groups.errors import (
     commit_error,
     commit_refused,
     dead,
@@ -25,8 +24,9 @@ from blumfeld.coordinator.group_errors import (
     txn_commit_error,
     txn_commit_refused,
 )
-from blumfeld.coordinator.groups_shard import DeleteGroup, DescribeGroup, TypeCommand
-from blumfeld.coordinator.offset_fetch import GROUPS_SINCE_VERSION, OffsetFetch
+from blumfeld.coordinator.groups.offset_fetch import GROUPS_SINCE_VERSION, OffsetFetch
+from blumfeld.coordinator.groups.shard import DeleteGroup, DescribeGroup, TypeCommand
+from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext

@@ -21,7 +21,7 @@ from blumfeld.spi.transport import Listener, Transport
 from blumfeld.wire.errors import PluginContractError
 
 if TYPE_CHECKING:
-    from blumfeld.spi.config import BrokerConfig
+    from blumfeld.config.values import BrokerConfig
 
 
 class NodeComposition:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from blumfeld.config.effects import effect_of
+from blumfeld.config.values import BROKER_CONFIGS, Source
 from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.event_log import EventLogs, Render
 from blumfeld.kernel.kafka_config import keys_without_effect
 from blumfeld.kernel.node import MakeBroker, Node, make_broker
 from blumfeld.kernel.plan import Plan
-from blumfeld.spi.config import BROKER_CONFIGS, Source
-from blumfeld.spi.config_effects import effect_of
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from blumfeld.kernel.machine_memory import buffer_bytes_max, memory_bytes
-from blumfeld.kernel.manifest import Manifest
-from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
-from blumfeld.spi.config import (
+from blumfeld.config.definitions import LISTENER_PREFIX
+from blumfeld.config.ip_overrides import ip_overrides
+from blumfeld.config.values import (
     BROKER_CONFIGS,
     BrokerConfig,
     ConfigDef,
@@ -17,8 +16,9 @@ from blumfeld.spi.config import (
     UnknownConfigError,
     parse,
 )
-from blumfeld.spi.config_defs import LISTENER_PREFIX
-from blumfeld.spi.ip_overrides import ip_overrides
+from blumfeld.kernel.machine_memory import buffer_bytes_max, memory_bytes
+from blumfeld.kernel.manifest import Manifest
+from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
 from blumfeld.spi.transport import Limits, Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"
@@ -69,7 +69,7 @@ def _limit_problems(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener]) -> None:
-    from blumfeld.spi.config_effects import (
+    from blumfeld.config.effects import (
         check_effect,
         check_listener_key,
     )  # without [config] no table is needed
@@ -105,7 +105,7 @@ def keys_without_effect(manifest: Manifest) -> list[str]:
     """The keys of ``[config]`` that are taken and change nothing."""
     if not manifest.config:
         return []
-    from blumfeld.spi.config_effects import WITHOUT, effect_of
+    from blumfeld.config.effects import WITHOUT, effect_of
 
     return [key for key in manifest.config if effect_of(BROKER_CONFIGS.find(key)).effect == WITHOUT]
 

@@ -207,7 +207,7 @@ def with_override(raw: Mapping[str, Any], override: str) -> dict[str, Any]:
     """
     import tomllib
 
-    from blumfeld.spi.config import BROKER_CONFIGS
+    from blumfeld.config.values import BROKER_CONFIGS
 
     path, equals, value = override.partition("=")
     form = "section.key=value; a key with dots in it is quoted: 'config.\"log.segment.bytes\"=1048576'"

@@ -167,8 +167,8 @@ def _config_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _section_of(key: str) -> str | None:
     """The section that says what Kafka says by this key; two places for one thing would have to agree."""
-    from blumfeld.spi.config import BROKER_CONFIGS  # a manifest without [config] needs neither table
-    from blumfeld.spi.config_effects import effect_of
+    from blumfeld.config.effects import effect_of
+    from blumfeld.config.values import BROKER_CONFIGS  # a manifest without [config] needs neither table
 
     return effect_of(BROKER_CONFIGS[key]).section if key in BROKER_CONFIGS else None
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composition import NodeComposition
 from blumfeld.kernel.event_log import EventLogs
 from blumfeld.kernel.identity import cluster_id_of
@@ -23,7 +24,6 @@ from blumfeld.kernel.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.real_files import absolute_path
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import BrokerConfig, ConfigError
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.observing import Observer

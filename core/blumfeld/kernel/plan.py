@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from blumfeld.spi.config import BrokerConfig
+    from blumfeld.config.values import BrokerConfig
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,11 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.partition_change import effective_config
-from blumfeld.metadata.topic_names import check_topic_name
-from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from blumfeld.spi.config import (
+from blumfeld.config.values import (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
@@ -19,6 +15,10 @@ from blumfeld.spi.config import (
     check_topic_configs,
     parse,
 )
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.partition_change import effective_config
+from blumfeld.metadata.topic_names import check_topic_name
+from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages import alter_configs as legacy
 from blumfeld.wire.messages import incremental_alter_configs as incremental
@@ -174,7 +174,7 @@ def _check_effect(kind: int, key: str, value: str) -> None:
 
     :raises BrokerError: INVALID_CONFIG, but of a broker INVALID_REQUEST, as :func:`_checked`
     """
-    from blumfeld.spi.config_effects import (
+    from blumfeld.config.effects import (
         check_change,
         check_effect,
     )  # a start without changes needs no table

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.brokers import fence_expired
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.feature_levels import supported_features
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.image_step import ImageStep
 from blumfeld.metadata.sessions import BrokerSessions
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.metadata.sessions import BrokerSessions
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.schema import Message
 

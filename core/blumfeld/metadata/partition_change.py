@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.metadata.decision import ControllerState
 from blumfeld.metadata.directories import directory_of, may_lead_from
 from blumfeld.metadata.image import MetadataImage
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage, TopicImage
-from blumfeld.spi.config import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
 

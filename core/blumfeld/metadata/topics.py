@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from blumfeld.config.values import TOPIC_CONFIGS, TopicConfig, check_topic_configs, render
 from blumfeld.metadata.assignments import check_assignment, new_partition, partition_count
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partition_change import effective_config
 from blumfeld.metadata.placement import place
 from blumfeld.metadata.topic_names import CLUSTER_METADATA_TOPIC, check_topic_name, colliding_topic
 from blumfeld.spi.cluster import TOPIC_RESOURCE
-from blumfeld.spi.config import TOPIC_CONFIGS, TopicConfig, check_topic_configs, render
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -182,7 +182,7 @@ class _Creation:
 
 def _check_effects(topic: CreatableTopic) -> None:
     """:raises ConfigError: a key that this build refuses, with another value than Kafka's default"""
-    from blumfeld.spi.config_effects import check_effect  # topics without configuration need no table
+    from blumfeld.config.effects import check_effect  # topics without configuration need no table
 
     for config in topic.configs:
         check_effect(TOPIC_CONFIGS.find(config.name), config.value)

@@ -25,7 +25,7 @@ from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Listener, LoopFactory, Transport
 
 if TYPE_CHECKING:
-    from blumfeld.spi.config import BrokerConfig
+    from blumfeld.config.values import BrokerConfig
     from blumfeld.spi.decoders import Decoder
 
 hookspec = pluggy.HookspecMarker("blumfeld")

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias, cast
 
 import msgspec
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
 from blumfeld.wire.record_batch import RecordBatch
 

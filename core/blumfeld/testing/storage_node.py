@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import (

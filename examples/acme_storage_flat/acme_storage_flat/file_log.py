@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files, Runtime, Timer
 from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, TimestampOffset, WriteOutcome

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from acme_storage_flat.file_log import FlatLog
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import (
     META_PROPERTIES,
     MetaProperties,
@@ -23,7 +24,6 @@ from blumfeld.log.checkpoints import (
     encode_meta_properties,
 )
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogDirInfo, LogListener, PartitionLog, TopicPartition
 

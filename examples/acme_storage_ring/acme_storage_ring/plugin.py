@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from acme_storage_ring.ring_log import RingLog
-from blumfeld.spi.config import TopicConfig
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, SegmentInfo, TimestampOffset, WriteOutcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from acme_storage_ring.plugin import Options, RingStorage
 
-from blumfeld.spi.config import TopicConfig
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.testing import StorageContract
 from blumfeld.testing.fake_runtime import FakeRuntime

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from blumfeld.coordinator.records import record
+from blumfeld.coordinator.groups.records import record
 from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from blumfeld.coordinator.coordinator import gather
 from blumfeld.coordinator.group_handlers import authorized_operations, code_of
+from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from blumfeld.coordinator.records import record
+from blumfeld.coordinator.groups.records import record
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.wire.messages import group_coordinator_records as log

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from blumfeld.config.values import ConfigError
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.spi.config import ConfigError
 from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
 
 if TYPE_CHECKING:

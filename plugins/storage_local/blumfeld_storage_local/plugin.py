@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from blumfeld.spi.config import TopicConfig
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_local.storage import LocalStorage

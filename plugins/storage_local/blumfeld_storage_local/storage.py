@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
 from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (

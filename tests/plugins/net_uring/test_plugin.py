@@ -19,7 +19,7 @@ from blumfeld_net_uring.loop import UringLoop, new_loop
 from blumfeld_net_uring.plugin import Options
 from blumfeld_net_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport
-from tests.plugins.net_asyncio_tools import NoLog
+from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 
 needs_ring = pytest.mark.skipif(not probe().available, reason=str(probe().why_not))
 

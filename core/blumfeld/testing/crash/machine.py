@@ -9,10 +9,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.config.values import BrokerConfig
 from blumfeld.kernel.registry import Registry
 from blumfeld.spi.compaction import CompactionAbandonedError
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import LogStorage, WriteOutcome

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replica_state import ReplicaState
+from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producer_state import ProducerState
 from blumfeld.spi.compaction import LastProducerBatch
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger
 from blumfeld.testing.storage_node import TIME_MS, Log, StoredBatch

@@ -9,7 +9,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
-from blumfeld.spi.config import BrokerConfig
+from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.testing.groups.oracle import ViolationError
 from blumfeld.testing.groups.simulation import MODES, Simulation

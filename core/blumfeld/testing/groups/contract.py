@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.coordinator.offsets import OFFSET_RECORD_TYPES
-from blumfeld.coordinator.records import decode_record
+from blumfeld.coordinator.groups.offsets import OFFSET_RECORD_TYPES
+from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupProtocol, GroupShard
 from blumfeld.testing.groups.node import ModelContext, compacted
 from blumfeld.testing.groups.states import difference, state_of

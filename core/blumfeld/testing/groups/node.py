@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blumfeld.coordinator.coordinator import Coordinator
+from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.group_handlers import group_handlers
-from blumfeld.coordinator.groups_shard import GroupsShard
-from blumfeld.coordinator.record_runs import RecordRun
-from blumfeld.coordinator.shard_contract import LogItem, TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.groups.shard import GroupsShard
+from blumfeld.coordinator.runtime.coordinator import Coordinator
+from blumfeld.coordinator.runtime.record_runs import RecordRun
+from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.spi.transport import Listener

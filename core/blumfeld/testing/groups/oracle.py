@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.coordinator.groups_shard import GroupsShard
-from blumfeld.coordinator.records import decode_record
-from blumfeld.coordinator.shard_contract import LogItem
+from blumfeld.coordinator.groups.records import decode_record
+from blumfeld.coordinator.groups.shard import GroupsShard
+from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.groups import CoordinatorRecord, GroupShard
 from blumfeld.testing.groups.members import ConsumerMember, Member, Partition
 from blumfeld.testing.groups.node import GroupsNode, replay_into

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from blumfeld.coordinator.records import decode_record
+from blumfeld.config.values import BrokerConfig
+from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import BrokerConfig
 from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupProtocol, GroupShard
 from blumfeld.testing.groups.node import ModelCluster, ModelContext
 from blumfeld.wire.api import request_class

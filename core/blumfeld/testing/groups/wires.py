@@ -8,7 +8,7 @@ from functools import partial
 
 import attrs
 
-from blumfeld.coordinator.host import HostState
+from blumfeld.coordinator.runtime.host import HostState
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.groups.members import Effect, Failed, Member, Own, Send, WakeAt

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import msgspec
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.segment_index import TimestampPosition
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.storage import AuxFiles, LogListener, TopicPartition, WriteOutcome
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.compaction.swapping import CompactionRound

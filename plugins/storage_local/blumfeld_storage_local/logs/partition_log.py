@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from collections import deque
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import WriteOutcome
 from blumfeld.wire.record_batch import RecordBatch

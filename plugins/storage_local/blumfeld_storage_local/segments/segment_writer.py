@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.segment_index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
@@ -13,7 +14,6 @@ from blumfeld.log.segment_index import (
     TimestampPosition,
 )
 from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
-from blumfeld.spi.config import TopicConfig
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, scan

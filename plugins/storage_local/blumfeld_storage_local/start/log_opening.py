@@ -6,10 +6,10 @@ import asyncio
 import errno
 from functools import partial
 
+from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from blumfeld.log.file_names import DirState, Suffix, marked_partition_dir, partition_dir, segment_name
 from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX
-from blumfeld.spi.config import TopicConfig
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory

@@ -1,0 +1,1 @@
+"""Coordination: coordinators that follow the leadership of an internal topic's partitions."""

@@ -1,0 +1,84 @@
+"""When the first batch of each sealed segment was made: what ``max.compaction.lag.ms`` counts from."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.parts import FileRegion, Part, release
+from blumfeld.spi.storage import LogRead, SegmentInfo, TopicPartition
+from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
+
+READ_AT_ONCE = 16
+"""Batches of one log that are read in one look: the next look reads on, and what is read stays known."""
+
+Key = tuple[int, int]
+"""Base offset and size of a segment: one that is written anew has another size."""
+
+
+class FirstTimestamps:
+    """Of dirty segments of compacted logs, each read once; cold ones come off the loop, and are known the next time."""
+
+    def __init__(self) -> None:
+        self._known: dict[TopicPartition, dict[Key, int]] = {}
+
+    def of(self, partition: Partition, segments: Sequence[SegmentInfo]) -> dict[int, int]:
+        """By base offset, the timestamps that are known of these segments of a log: all after a few looks.
+
+        :raises OSError: its log can't be read
+        """
+        before = self._known.get(partition.partition, {})
+        known = self._known[partition.partition] = {}
+        unread: list[SegmentInfo] = []
+        for segment in segments:
+            key = (segment.base_offset, segment.size_bytes)
+            if key in before:
+                known[key] = before[key]
+            else:
+                unread.append(segment)
+        for segment in unread[:READ_AT_ONCE]:
+            _read(partition, segment, known)
+        return {base_offset: timestamp_ms for (base_offset, _), timestamp_ms in known.items()}
+
+    def keep(self, partitions: Container[TopicPartition]) -> None:
+        """Forget all others: they were deleted, or are compacted no more."""
+        self._known = {
+            partition: known for partition, known in self._known.items() if partition in partitions
+        }
+
+
+def _read(partition: Partition, segment: SegmentInfo, known: dict[Key, int]) -> None:
+    log = partition.log
+    key = (segment.base_offset, segment.size_bytes)
+
+    def found(read: LogRead) -> None:
+        if read.parts:
+            known[key] = _timestamp_ms(read.parts[0])
+        release(read.parts)
+
+    def arrived(done: Completion[LogRead]) -> None:
+        if done.error is None:
+            found(done.result())
+
+    try:
+        answer = log.read(max(segment.base_offset, log.log_start_offset), 1, log.written_end_offset, True)
+    except LookupError:
+        return
+    if isinstance(answer, Completion):
+        answer.when_done(arrived)
+    else:
+        found(answer)
+
+
+def _timestamp_ms(part: Part) -> int:
+    header = part[:HEADER_BYTES] if isinstance(part, (bytes, bytearray, memoryview)) else _header(part)
+    try:
+        return RecordBatch.peek(memoryview(header)).max_timestamp
+    except BrokerError:
+        return -1  # damaged: the round that comes to it says so
+
+
+def _header(region: FileRegion) -> bytes:
+    return region.pread(0, HEADER_BYTES)

@@ -1,0 +1,262 @@
+"""Produce (key 0), v3-13; 0 is shown as the lowest, though 0-2 are refused (KAFKA-18659).
+
+v5  the answer has the log start offset.
+v7  zstd (KIP-110).
+v8  record errors and a message in the answer (KIP-467).
+v9  flexible.
+v10 NOT_LEADER_OR_FOLLOWER says who leads (KIP-951).
+v13 topics by id.
+Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), throttling, records checked one by one
+(docs/not-implemented.md). Record errors name records without a key on a compacted topic; any other error is the
+batch's, and its message says what is wrong.
+Requests of one batch take the way of :mod:`blumfeld.broker.produce.straight`, with the same answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal
+from blumfeld.broker.produce.pending import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
+from blumfeld.broker.replicas.append_rules import TooMuchAtOnce, check_codec
+from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS
+from blumfeld.spi.transport import OWNED_FRAME_BYTES
+from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """Produce."""
+    produce = Produce(broker)
+    return [
+        ApiHandler(
+            key=0,
+            min_version=3,
+            max_version=13,
+            advertised_min=0,
+            handle=produce.handle,
+            error_response=failed,
+            in_steps=produce.in_steps,
+        )
+    ]
+
+
+def failed(request: ProduceRequest, code: int, message: str | None) -> ProduceResponse:
+    """The same error for every partition."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(p.index, code, message) for p in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _refused(index: int, code: int, message: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
+
+
+class Produce:
+    """Appends the batches of a request, and answers when all are where ``acks`` wants them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> Completion[ProduceResponse | NoAnswer]:
+        """Place every batch; the rest of the answer comes at the end of the turn, or with acks=all later."""
+        pending = PendingProduce(self._broker, request, context)
+        code = self._refuse_all(request)
+        for topic in request.topic_data:
+            answers = pending.add_topic(topic)
+            for data in topic.partition_data:
+                self._place(request, topic, data, context, pending, answers, code)
+        self._all_placed(pending, context)
+        return pending.completion
+
+    def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. The connection's next request waits until all are placed, as always."""
+        pending = PendingProduce(self._broker, request, context)
+        code = ErrorCode.NONE if request.acks in (ACKS_ALL, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
+        producers: set[int] = set()
+        seen = 0
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                code = code or self._refuse_all_for(data, producers)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partition_data:
+                yield None
+        for topic in request.topic_data:
+            answers = pending.add_topic(topic)
+            for data in topic.partition_data:
+                self._place(request, topic, data, context, pending, answers, code)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partition_data:
+                yield None
+        self._all_placed(pending, context)
+        return pending.completion
+
+    def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
+        """Place those that must be looked into first, one after the other. Then the next request may start."""
+        if pending.looking:
+            partition, batch, waiter = pending.looking.popleft()
+
+            def looked(done: Completion[RecordBatch]) -> None:
+                try:
+                    found = done.result()
+                except BrokerError as error:
+                    waiter.refused(partition, error)
+                except Exception as error:
+                    self._broker.events.error("a batch could not be looked into", exc_info=error)
+                    waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
+                else:
+                    self._append_to(partition, batch, waiter, found)
+                self._all_placed(pending, context)
+
+            self._broker.looking_inside.look(batch, partition.config).when_done(looked)
+            return
+        pending.all_placed()
+        context.let_next_start()
+
+    def _place(
+        self,
+        request: ProduceRequest,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        context: RequestContext,
+        pending: PendingProduce,
+        answers: list[PartitionProduceResponse],
+        code: ErrorCode,
+    ) -> None:
+        answer = PartitionProduceResponse(index=data.index)
+        answers.append(answer)
+        try:
+            if code:
+                raise BrokerError(code)
+            self._append(request, topic, data, context, PartitionAppend(pending, answer))
+        except BrokerError as error:
+            refuse(answer, error.code, error.message)
+
+    def _refuse_all(self, request: ProduceRequest) -> ErrorCode:
+        if request.acks not in (ACKS_ALL, 0, 1):
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        producers: set[int] = set()
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                code = self._refuse_all_for(data, producers)
+                if code:
+                    return code
+        return ErrorCode.NONE
+
+    def _refuse_all_for(self, data: PartitionProduceData, producers: set[int]) -> ErrorCode:
+        """The error that one partition's batch gives to all; ``producers`` are those seen so far."""
+        try:
+            batch = one_batch(data)
+        except BrokerError:
+            return ErrorCode.NONE  # that partition's own error
+        if batch.is_transactional:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if batch.has_producer_id:
+            producers.add(batch.producer_id)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
+
+    def _append(
+        self,
+        request: ProduceRequest,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        context: RequestContext,
+        waiter: PartitionAppend,
+    ) -> None:
+        partition = self._find(topic, data.index, context)
+        batch = one_batch(data)
+        check_codec(batch, context.api_version)
+        if is_internal(partition.partition.topic) and context.client_id != ADMIN_CLIENT_ID:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic")
+        waiter.partition = partition
+        waiter.pending.open += 1
+        self._append_to(partition, batch, waiter)
+
+    def _append_to(
+        self,
+        partition: Partition,
+        batch: RecordBatch,
+        waiter: PartitionAppend,
+        looked: RecordBatch | None = None,
+    ) -> None:
+        answer = waiter.answer
+        try:
+            answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
+        except TooMuchAtOnce:
+            if batch.size_bytes <= OWNED_FRAME_BYTES:
+                # The frame lasts until the end of this turn; the batch must last until it has been looked into.
+                batch = RecordBatch(memoryview(bytearray(batch.data)))
+            waiter.pending.looking.append((partition, batch, waiter))
+            return
+        except BrokerError as error:
+            waiter.refused(partition, error)
+            return
+        answer.log_append_time_ms = partition.append_ms
+
+    def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
+        """The partition, if this node leads it and the client may write to it."""
+        broker = self._broker
+        name = topic.name
+        if context.api_version >= TOPIC_ID_FROM:
+            image = broker.image.topic_by_id(topic.topic_id)
+            if image is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+            name = image.name
+        if not context.authorize("Write", "Topic", name):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return broker.leading(name, index)
+
+
+def one_batch(data: PartitionProduceData) -> RecordBatch:
+    """The one batch that a partition's data must be.
+
+    :raises BrokerError: INVALID_RECORD, CORRUPT_MESSAGE
+    """
+    records = data.records
+    if not isinstance(records, memoryview) or not records:
+        raise InvalidRecord("no record batch was sent")
+    try:
+        batch = RecordBatch(records)
+    except TruncatedBatch as error:
+        raise InvalidRecord(f"no whole record batch was sent: {error.message}") from None
+    if batch.size_bytes != len(records) and _is_batch(records, batch.size_bytes):
+        raise InvalidRecord("a partition takes exactly one batch in a request")
+    return batch
+
+
+def _is_batch(records: memoryview, at: int) -> bool:
+    """Whether another batch follows; the beginning of one is ignored, as Kafka does."""
+    try:
+        RecordBatch(records, at)
+    except TruncatedBatch:
+        return False
+    except BrokerError:
+        return True
+    return True

@@ -1,0 +1,384 @@
+"""Fetch (key 1), v4-18.
+
+v5  log start offset.  v7 sessions (KIP-227).  v9 leader epochs (KIP-320).  v11 rack.  v12 flexible, diverging epochs.
+v13 topics by id.  v15 replica state.  v16 who leads, on errors.  v17-18 for the metadata quorum.
+Left out: reading from followers (preferred replica), throttling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blumfeld.broker.fetch.reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
+from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
+from blumfeld.broker.handlers.common import leader_for
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, drained, let_go
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from blumfeld.wire.messages.fetch import FetchPartition as AskedPartition
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+TOPIC_ID_FROM = 13
+REPLICA_STATE_FROM = 15
+LEADER_FROM = 12
+ENDPOINTS_FROM = 16
+STORAGE_ERROR_FROM = 6
+MANY_PARTITIONS = 1_000
+PAUSE_PER_PARTITION_MS = 0.1
+"""A waiting fetch of many partitions, once tried in vain, is not tried again for so long: a try takes 4 µs for each."""
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """Fetch."""
+    fetch = Fetch(broker)
+    return [
+        ApiHandler(
+            key=1,
+            min_version=4,
+            max_version=18,
+            handle=fetch.handle,
+            error_response=failed,
+            in_steps=fetch.in_steps,
+        )
+    ]
+
+
+def failed(request: FetchRequest, code: int, _message: str | None) -> FetchResponse:
+    """The error at the top, and for every partition named."""
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[_refused(p.partition, code) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _refused(index: int, code: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _asked(topic: FetchTopic, p: AskedPartition, by_id: bool) -> FetchPartition:
+    return FetchPartition(
+        topic.topic_id if by_id else topic.topic,
+        p.partition,
+        p.fetch_offset,
+        p.partition_max_bytes,
+        p.current_leader_epoch,
+        p.last_fetched_epoch,
+        p.log_start_offset,
+    )
+
+
+class Fetch:
+    """Answers fetches of consumers, and of followers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | Completion[FetchResponse]:
+        """Answer at once if there is enough, an error, or no time to wait; else park (docs/design.md, rule 6)."""
+        by_id = context.api_version >= TOPIC_ID_FROM
+        reader = self._reader(request, context)
+        asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]
+        forgotten = [
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        try:
+            plan = self._plan(request, reader, asked, forgotten)
+        except BrokerError as error:
+            return FetchResponse(error_code=int(error.code))
+        return self._serve(reader, plan, request.max_wait_ms)
+
+    def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. One that is named again is fetched once, as it was named last (as in Kafka)."""
+        by_id = context.api_version >= TOPIC_ID_FROM
+        reader = self._reader(request, context)
+        named = Buckets()
+        asked: list[FetchPartition] = []
+        seen = 0
+        for topic in request.topics:
+            for p in topic.partitions:
+                one = _asked(topic, p, by_id)
+                known_as = named.of(one.key).setdefault(one.key, one)
+                if known_as is one:
+                    asked.append(one)
+                else:
+                    known_as.ask_again(one)
+                seen += 1
+                if not seen % CHUNK_ELEMENTS:
+                    yield None
+            if not topic.partitions:
+                yield None
+        yield from named.let_go()
+        forgotten: list[PartitionKey] = []
+        known = self._broker.fetch_sessions.partitions_of(request.session_id)
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                key = (gone.topic_id if by_id else gone.topic, index)
+                if key in known:
+                    forgotten.append(key)
+                seen += 1
+                if not seen % STEP_ELEMENTS:
+                    yield None
+            if not gone.partitions:
+                yield None
+        try:
+            plan = self._plan(request, reader, asked, forgotten)
+        except BrokerError as error:
+            return FetchResponse(error_code=int(error.code))
+        attempt = FetchAttempt(reader, plan, read=False)
+        for number, one in enumerate(plan.partitions):
+            attempt.add(reader, one)
+            if not number % CHUNK_ELEMENTS:
+                yield None
+        if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
+            # No partition had an error, so all of them are led here: they are few.
+            attempt.release()
+            return self._serve(reader, plan, request.max_wait_ms)
+        for number, read in enumerate(attempt.reads):
+            if read.cold is not None and not read.cold.done:
+                yield read.cold
+            read.settle()
+            if not number % STEP_ELEMENTS:
+                yield None
+        response = yield from self._answer_in_steps(reader, plan, attempt)
+        if not response.session_id:
+            yield from let_go([attempt.reads, asked])
+        return response
+
+    def _plan(
+        self,
+        request: FetchRequest,
+        reader: Reader,
+        asked: Sequence[FetchPartition],
+        forgotten: Sequence[PartitionKey],
+    ) -> FetchPlan:
+        return self._broker.fetch_sessions.begin(
+            request.session_id,
+            request.session_epoch,
+            asked,
+            forgotten,
+            uses_topic_ids=reader.context.api_version >= TOPIC_ID_FROM,
+            privileged=reader.follower,
+            now_ms=reader.context.received_ms,
+        )
+
+    def _reader(self, request: FetchRequest, context: RequestContext) -> Reader:
+        new = context.api_version >= REPLICA_STATE_FROM
+        replica_id = request.replica_state.replica_id if new else request.replica_id
+        if replica_id >= 0 and not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        bytes_max = request.max_bytes
+        if replica_id < 0:
+            bytes_max = min(bytes_max, self._broker.config.int("fetch.max.bytes"))
+        return Reader(
+            self._broker,
+            context,
+            replica_id=replica_id,
+            replica_epoch=request.replica_state.replica_epoch if new else -1,
+            read_committed=request.isolation_level == READ_COMMITTED and replica_id < 0,
+            bytes_min=request.min_bytes,
+            bytes_max=bytes_max,
+        )
+
+    def _serve(
+        self, reader: Reader, plan: FetchPlan, max_wait_ms: int
+    ) -> FetchResponse | Completion[FetchResponse]:
+        attempt = FetchAttempt(reader, plan)
+        if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
+            return self.take(reader, plan, attempt)
+        waiting = WaitingFetch(self, reader, plan)
+        keys: list[Hashable] = [one.partition for one in attempt.reads if one.partition is not None]
+        if len(keys) > MANY_PARTITIONS:
+            keys.append(waiting)
+        attempt.release()
+        forget = self._broker.parking.keep(waiting, keys, max_wait_ms, tried=True)
+        if forget is not None:
+            waiting.wait(forget)
+        return waiting.completion
+
+    def take(
+        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
+    ) -> FetchResponse | Completion[FetchResponse]:
+        """Answer with this attempt, once its cold reads are there."""
+        cold = attempt.cold()
+        if not cold:
+            return self._answer(reader, plan, attempt)
+        answered: Completion[FetchResponse] = Completion()
+        left = len(cold)
+
+        def one_done(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                for one in attempt.reads:
+                    one.settle()
+                answered.complete(self._answer(reader, plan, attempt))
+
+        for read in cold:
+            read.when_done(one_done)
+        return answered
+
+    def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
+        return drained(self._answer_in_steps(reader, plan, attempt))
+
+    def _answer_in_steps(
+        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
+    ) -> Steps[FetchResponse]:
+        sessions = self._broker.fetch_sessions
+        by_id = reader.context.api_version >= TOPIC_ID_FROM
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        response = FetchResponse()
+        for number, one in enumerate(attempt.reads):
+            if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
+                yield None
+            asked = one.asked
+            changed = asked.changed(one.high_watermark, one.log_start_offset)
+            if plan.session is not None:
+                if one.size_bytes:
+                    sessions.rotate(plan.session, asked)
+                elif not (changed or one.error or one.diverging is not None):
+                    continue
+            topic = topics.get(asked.topic)
+            if topic is None:
+                topic = topics[asked.topic] = FetchableTopicResponse()
+                if by_id:
+                    topic.topic_id = asked.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = asked.topic  # type: ignore[assignment]
+                response.responses.append(topic)
+            topic.partitions.append(self._data(reader, one, response))
+        if plan.session is not None:
+            response.session_id = plan.session.id
+        else:
+            response.session_id = sessions.finish_full(plan, reader.context.received_ms)
+        return response
+
+    def _data(self, reader: Reader, one: PartitionRead, response: FetchResponse) -> PartitionData:
+        version = reader.context.api_version
+        aborted = one.aborted(reader)
+        data = PartitionData(
+            partition_index=one.asked.partition,
+            error_code=int(one.error),
+            high_watermark=one.high_watermark,
+            last_stable_offset=one.stable,
+            log_start_offset=one.log_start_offset,
+            aborted_transactions=None
+            if aborted is None
+            else [AbortedTransaction(producer_id=p, first_offset=first) for p, first in aborted],
+            records=b"" if one.read is None else one.read.parts,  # type: ignore[arg-type]
+        )
+        if one.diverging is not None and version >= LEADER_FROM:
+            epoch, end_offset = one.diverging
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        if one.error:
+            if one.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+                data.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if one.error in _LEADER_ERRORS and version >= LEADER_FROM:
+                self._hint_leader(reader, one, data, response)
+        return data
+
+    def _hint_leader(
+        self, reader: Reader, one: PartitionRead, data: PartitionData, response: FetchResponse
+    ) -> None:
+        broker, topic = self._broker, one.asked.topic
+        image = (
+            broker.image.topic_by_id(topic) if isinstance(topic, bytes) else broker.image.topics.get(topic)
+        )
+        partition = None if image is None else image.partitions.get(one.asked.partition)
+        if partition is None:
+            return
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        listener = reader.context.listener.name
+        code, leader = leader_for(broker, partition, listener)
+        if code or reader.context.api_version < ENDPOINTS_FROM:
+            return
+        node = broker.image.brokers[leader]
+        endpoint = node.endpoint(listener)
+        if endpoint is not None and all(n.node_id != leader for n in response.node_endpoints):
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack)
+            )
+
+
+class WaitingFetch:
+    """A fetch that waits for more bytes: implements ``ParkedOperation``."""
+
+    __slots__ = ("_fetch", "_paused", "_plan", "_reader", "completion")
+
+    def __init__(self, fetch: Fetch, reader: Reader, plan: FetchPlan) -> None:
+        self.completion: Completion[FetchResponse] = Completion()
+        self._fetch = fetch
+        self._reader = reader
+        self._plan = plan
+        self._paused = False
+        """It was tried a moment ago, and looks at too many partitions to be tried again with each batch."""
+
+    def try_complete(self) -> bool:
+        """As ``ParkedOperation.try_complete``."""
+        if self._paused:
+            return False
+        partitions = len(self._plan.partitions)
+        if partitions > MANY_PARTITIONS:
+            self._paused = True
+            self._reader.broker.runtime.call_later(partitions * PAUSE_PER_PARTITION_MS, self._go_on)
+        attempt = FetchAttempt(self._reader, self._plan)
+        if not attempt.enough(self._reader):
+            attempt.release()
+            return False
+        self._take(attempt)
+        return True
+
+    def _go_on(self) -> None:
+        self._paused = False
+        self._reader.broker.parking.wake(self)
+
+    def expire(self) -> None:
+        """As ``ParkedOperation.expire``: what there is, without an error."""
+        self._take(FetchAttempt(self._reader, self._plan))
+
+    def wait(self, forget: Callable[[], None]) -> None:
+        """It is parked: if its client goes meanwhile, it must not stay for as long as the client said."""
+
+        def gone() -> None:
+            forget()
+            self.completion.complete(FetchResponse())
+
+        self._reader.context.when_gone(gone)
+
+    def _take(self, attempt: FetchAttempt) -> None:
+        self._reader.context.when_gone(None)
+        answer = self._fetch.take(self._reader, self._plan, attempt)
+        if isinstance(answer, Completion):
+            answer.when_done(lambda done: self.completion.complete(done.result()))
+        else:
+            self.completion.complete(answer)

@@ -1,0 +1,257 @@
+"""ListOffsets (key 2), v1-11 (Kafka's ``ListOffsetsRequest``).
+
+v2  isolation level.  v4 leader epochs.  v5 OFFSET_NOT_AVAILABLE.  v6 flexible.
+v7  -3: the record with the highest timestamp.  v8 -4: earliest local.  v9 -5: latest tiered.  v11 -6: earliest
+pending upload. Without tiered storage -4 is -2, and -5 and -6 find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements
+from blumfeld.spi.storage import TimestampOffset
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""From which version on a special timestamp is known."""
+CONSUMER = -1
+READ_COMMITTED = 1
+NOT_AVAILABLE_FROM = 5
+
+Found = TimestampOffset | None
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """ListOffsets."""
+    looking = ListOffsets(broker)
+    return [
+        ApiHandler(
+            key=2,
+            min_version=1,
+            max_version=11,
+            handle=looking.handle,
+            error_response=failed,
+            in_steps=looking.in_steps,
+        )
+    ]
+
+
+def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> ListOffsetsResponse:
+    """The same error for every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=p.partition_index, error_code=code)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class ListOffsets:
+    """Looks up one offset for each partition asked."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+        """At once, unless a look-up by time has to wait for cold bytes."""
+        seen: set[tuple[str, int]] = set()
+        twice: set[tuple[str, int]] = set()
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                (twice if key in seen else seen).add(key)
+        return self._handle(request, context, twice)
+
+    def in_steps(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
+        """The same for many partitions. What is named twice is known before the first is looked up."""
+        twice = yield from _named_twice(request)
+        handler = ApiHandler(
+            key=2,
+            min_version=1,
+            max_version=11,
+            handle=lambda part, context: self._handle(part, context, twice),
+            error_response=failed,
+        )
+        path = ("topics", "partitions")
+        return (yield from by_elements(lambda: handler, path, path)(request, context))
+
+    def _handle(
+        self, request: ListOffsetsRequest, context: RequestContext, twice: Collection[tuple[str, int]]
+    ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+        response = ListOffsetsResponse()
+        waiting: list[tuple[Completion[Found], Callable[[Completion[Found]], None]]] = []
+        for topic in request.topics:
+            answers = ListOffsetsTopicResponse(name=topic.name)
+            response.topics.append(answers)
+            for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                answers.partitions.append(answer)
+                try:
+                    if (topic.name, asked.partition_index) in twice:
+                        raise BrokerError(ErrorCode.INVALID_REQUEST)
+                    lookup = Lookup(self._broker, request, context, topic.name, asked, answer)
+                    cold = lookup.run()
+                except BrokerError as error:
+                    answer.error_code = int(error.code)
+                    continue
+                if cold is not None:
+                    waiting.append((cold, lookup.done))
+        return _when_all(waiting, response) if waiting else response
+
+
+def _named_twice(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
+    seen = Buckets()
+    number = 0
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            bucket = seen.of(key)
+            if key in bucket:
+                twice.add(key)
+            bucket[key] = True
+            number += 1
+            if not number % STEP_ELEMENTS:
+                yield None
+        number += 1
+        if not number % STEP_ELEMENTS:
+            yield None
+    yield from seen.let_go()
+    return twice
+
+
+def _when_all(
+    waiting: list[tuple[Completion[Found], Callable[[Completion[Found]], None]]],
+    response: ListOffsetsResponse,
+) -> Completion[ListOffsetsResponse]:
+    answered: Completion[ListOffsetsResponse] = Completion()
+    left = len(waiting)
+
+    def one_done(done: Completion[Found], take: Callable[[Completion[Found]], None]) -> None:
+        nonlocal left
+        take(done)
+        left -= 1
+        if not left:
+            answered.complete(response)
+
+    for cold, take in waiting:
+        cold.when_done(lambda done, take=take: one_done(done, take))  # type: ignore[misc]
+    return answered
+
+
+class Lookup:
+    """One partition's look-up."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: ListOffsetsRequest,
+        context: RequestContext,
+        topic: str,
+        asked: ListOffsetsPartition,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._asked = asked
+        self._answer = answer
+        self._context = context
+        self._consumer = request.replica_id == CONSUMER
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._last_fetchable = -1
+        self._behind = False
+        self._partition: Partition | None = None
+        """Whose look-up is waited for."""
+
+    def run(self) -> Completion[Found] | None:
+        """Fill in the answer, or give what it waits for. Raises BrokerError."""
+        asked = self._asked
+        if not self._context.authorize("Describe", "Topic", self._topic):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if asked.timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < SINCE.get(
+            asked.timestamp, 0
+        ):
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = self._broker.leading(self._topic, asked.partition_index)
+        code = partition.check_leader_epoch(asked.current_leader_epoch)
+        if code:
+            raise BrokerError(code)
+        end = partition.log.written_end_offset
+        self._last_fetchable = partition.readable_end(self._read_committed) if self._consumer else end
+        # A new leader may know less than its predecessor told, until its high watermark passes its epoch's start.
+        self._behind = self._consumer and partition.high_watermark < partition.leader_start_offset
+        try:
+            return self._look_up(partition)
+        except OSError as error:
+            partition.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+
+    def _look_up(self, partition: Partition) -> Completion[Found] | None:
+        timestamp = self._asked.timestamp
+        if timestamp == LATEST:
+            if self._behind:
+                raise self._not_available()
+            self._tell(TimestampOffset(-1, self._last_fetchable, partition.leader_epoch))
+        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = partition.log.log_start_offset
+            self._tell(TimestampOffset(-1, start, partition.state.epochs.epoch_for_offset(start)))
+        elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+            log = partition.log
+            found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+            if isinstance(found, Completion):
+                self._partition = partition
+                return found
+            self._found(found)
+        return None
+
+    def _found(self, found: Found) -> None:
+        if found is not None and found.offset < self._last_fetchable:
+            self._tell(found)
+        elif self._behind:
+            raise self._not_available()
+
+    def _tell(self, found: TimestampOffset) -> None:
+        self._answer.timestamp = found.timestamp_ms
+        self._answer.offset = found.offset
+        if self._context.api_version >= 4:
+            self._answer.leader_epoch = found.leader_epoch
+
+    def _not_available(self) -> BrokerError:
+        new = self._context.api_version >= NOT_AVAILABLE_FROM
+        return BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE if new else ErrorCode.LEADER_NOT_AVAILABLE)
+
+    def done(self, done: Completion[Found]) -> None:
+        """The look-up that was waited for."""
+        try:
+            self._found(done.result())
+        except BrokerError as error:
+            self._answer.error_code = int(error.code)
+        except OSError as error:
+            if self._partition is not None and self._partition.closed is None:
+                self._partition.fail(error)
+            self._answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,0 +1,107 @@
+"""FindCoordinator (key 10), v0-6: which broker has a group.
+
+v1  key types: 0 group, 1 transactional id.  v3 flexible.  v4 several keys.  v6 share groups (key type 2).
+Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client) and share groups
+(INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.auto_create import AutoCreate
+from blumfeld.broker.handlers.common import leader_for
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+BATCH_FROM = 4
+GROUP, TRANSACTION = 0, 1
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """FindCoordinator."""
+    handler = ApiHandler(
+        key=10,
+        min_version=0,
+        max_version=6,
+        handle=FindCoordinator(broker).handle,
+        error_response=failed,
+        in_steps=by_elements(lambda: handler, ("coordinator_keys",), ("coordinators",)),
+    )
+    return [handler]
+
+
+def failed(request: FindCoordinatorRequest, code: int, message: str | None) -> FindCoordinatorResponse:
+    """The same error for every key; both forms are filled in, the version takes its own."""
+    coordinators = [_refused(key, code, message) for key in request.coordinator_keys]
+    if coordinators:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
+
+
+def _refused(key: str, code: int, message: str | None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+
+
+class FindCoordinator:
+    """The leader of the partition of ``__consumer_offsets`` that a group's name falls on."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._auto_create = AutoCreate(broker)
+
+    def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        """At once. A missing internal topic is made, and the client told to ask again."""
+        if context.api_version >= BATCH_FROM:
+            return FindCoordinatorResponse(
+                coordinators=[self._find(key, request.key_type, context) for key in request.coordinator_keys]
+            )
+        one = self._find(request.key, request.key_type, context)
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+
+    def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
+        try:
+            if key_type == TRANSACTION:
+                raise BrokerError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
+                )
+            if key_type != GROUP:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type} here")
+            if not context.authorize("Describe", "Group", key):
+                raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return self._leader(key, context)
+        except BrokerError as error:
+            return _refused(key, int(error.code), error.message)
+
+    def _leader(self, group_id: str, context: RequestContext) -> Coordinator:
+        broker = self._broker
+        topic = broker.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            self._auto_create.create([OFFSETS_TOPIC])
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
+        listener = context.listener.name
+        code, leader = leader_for(broker, partition, listener)
+        endpoint = None if code else broker.image.brokers[leader].endpoint(listener)
+        if endpoint is None:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(
+            key=group_id, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
+        )

@@ -1,0 +1,167 @@
+"""WriteTxnMarkers (key 27), v1-2: end transactions in partitions that this node leads (KIP-98, KIP-664, KIP-1228).
+
+Who coordinates a transaction sends it to the leaders of its partitions; an operator does for one that nobody ends.
+Each partition gets a control batch, replicated as acks=all asks, and is answered on its own once that is
+committed: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED where a later epoch is known,
+UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER where it isn't here, NOT_ENOUGH_REPLICAS. A partition of
+``__consumer_offsets`` has its groups take in what the transaction committed for them.
+
+v2  the transaction's version: from 2 on a marker has the epoch after the transaction's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import CLUSTER_NAME
+from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
+from blumfeld.wire.control_records import build_transaction_marker
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def handlers(broker: Broker) -> list[ApiHandler]:
+    """WriteTxnMarkers."""
+    handle = WriteTxnMarkers(broker).handle
+    handler = ApiHandler(
+        key=27,
+        min_version=1,
+        max_version=2,
+        handle=handle,
+        error_response=failed,
+        in_steps=by_elements(
+            lambda: handler, ("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")
+        ),
+    )
+    return [handler]
+
+
+def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> WriteTxnMarkersResponse:
+    """Every partition of every marker has the error."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+class _Placed:
+    """Waits for one marker: implements ``AppendWaiter``."""
+
+    __slots__ = ("_result", "_told")
+
+    def __init__(self, result: WritableTxnMarkerPartitionResult, told: Callable[[], None]) -> None:
+        self._result = result
+        self._told = told
+
+    def appended(self, code: ErrorCode) -> None:
+        """It is committed, or why it isn't."""
+        self._result.error_code = code
+        self._told()
+
+
+class WriteTxnMarkers:
+    """Places markers; one for each partition that is named."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Completion[Message]:
+        """Answered when every marker is committed, or can't be.
+
+        :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
+        """
+        may = any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction"))
+        if not may:
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        response = failed(request, ErrorCode.NONE, None)
+        answered: Completion[Message] = Completion()
+        left = 1  # this call: nothing is answered before it has placed all
+
+        def told() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                answered.complete(response)
+
+        for marker, results in zip(request.markers, response.markers, strict=True):
+            for topic in results.topics:
+                for result in topic.partitions:
+                    left += 1
+                    self._place(marker, topic.name, result, told)
+        told()
+        return answered
+
+    def _place(
+        self,
+        marker: WritableTxnMarker,
+        topic: str,
+        result: WritableTxnMarkerPartitionResult,
+        told: Callable[[], None],
+    ) -> None:
+        try:
+            partition = self._broker.leading(topic, result.partition_index)
+            self._check(partition, marker)
+            partition.place(self._batch(marker), ACKS_ALL, _Placed(result, told))
+        except BrokerError as error:
+            result.error_code = error.code
+            told()
+            return
+        groups = self._broker.groups
+        if topic == OFFSETS_TOPIC and groups is not None:
+            groups.transaction_ended(result.partition_index, marker.producer_id, marker.transaction_result)
+
+    def _check(self, partition: Partition, marker: WritableTxnMarker) -> None:
+        leader = partition.leader
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.check_append_all()
+        if code:
+            raise BrokerError(code)
+        if marker.producer_id < 0 or marker.producer_epoch < 0:  # no batch can say so
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        partition.state.producers.check_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+
+    def _batch(self, marker: WritableTxnMarker) -> RecordBatch:
+        built = build_transaction_marker(
+            commit=marker.transaction_result,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._broker.runtime.now_ms(),
+        )
+        return RecordBatch(memoryview(built))

@@ -1,0 +1,1 @@
+"""Membership: this broker's registration with the controller, and its log directories."""

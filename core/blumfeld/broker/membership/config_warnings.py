@@ -1,0 +1,79 @@
+"""Warnings about configuration in the cluster's metadata that has no effect here.
+
+Apache Kafka, or a client, may have written keys that this build ignores or would refuse. They don't keep a broker from
+starting; the log names them, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
+from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from blumfeld.spi.runtime import Timer
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+FIRST_LOOK_MS = 200
+"""Pause between a start and the first look. It imports the table of keys, and a start must not wait for that."""
+NAMED_MAX = 50
+"""Keys that one warning names; of more it says how many."""
+_SCOPES = {
+    TOPIC_RESOURCE: ("topic", TOPIC_CONFIGS),
+    BROKER_RESOURCE: ("broker", BROKER_CONFIGS),
+    GROUP_RESOURCE: ("group", GROUP_CONFIGS),
+}
+
+
+class ConfigWarnings:
+    """Looks at configuration as it comes, and warns of each key that changes nothing."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timer: Timer | None = None
+        self._has_looked = False
+        self._told: set[tuple[int, str, str]] = set()
+
+    def start(self) -> None:
+        """Look at all that there is, soon."""
+        self._timer = self._broker.runtime.call_later(FIRST_LOOK_MS, self._look_at_all)
+
+    def stop(self) -> None:
+        """Look no more. May be called twice, and without start."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._has_looked = False
+
+    def changed(self, resources: Iterable[tuple[int, str]]) -> None:
+        """These resources, as (type, name), have other values. Before the first look nothing happens."""
+        if self._has_looked:
+            self._look(resources)
+
+    def _look_at_all(self) -> None:
+        self._has_looked = True
+        image = self._broker.image
+        self._look((kind, name) for kind in _SCOPES for name in image.configured(kind))
+
+    def _look(self, resources: Iterable[tuple[int, str]]) -> None:
+        found = [line for kind, name in resources if kind in _SCOPES for line in self._new(kind, name)]
+        if found:
+            more = {"more": len(found) - NAMED_MAX} if len(found) > NAMED_MAX else {}
+            self._broker.events.warning(
+                "configuration in the cluster's metadata has no effect here",
+                keys="; ".join(found[:NAMED_MAX]),
+                **more,
+            )
+
+    def _new(self, kind: int, name: str) -> Iterator[str]:
+        from blumfeld.config.effects import why_ineffective  # not before somebody configured something
+
+        scope, definitions = _SCOPES[kind]
+        for key, value in self._broker.image.config(kind, name).items():
+            if (kind, name, key) in self._told:
+                continue
+            reason = why_ineffective(definitions, key, value)
+            if reason is not None:
+                self._told.add((kind, name, key))
+                yield f"{scope} {name or 'default'}: {key} ({reason})"

@@ -1,0 +1,195 @@
+"""A produce request whose batches are placed: it waits for their outcome, and answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.replicas.append_rules import RejectedRecords
+from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import NO_ANSWER, NoAnswer, RequestContext
+from blumfeld.spi.runtime import Phase
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from blumfeld.wire.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+LEADER_HINT_FROM = 10
+TOPIC_ID_FROM = 13
+_WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Refused by the log; with any other error Kafka tells where the log starts."""
+
+
+def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
+    """Answer this error, and no offset."""
+    answer.error_code = int(code)
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    answer.error_message = message
+
+
+class PartitionAppend:
+    """Waits for one partition's batch."""
+
+    __slots__ = ("answer", "done", "partition", "pending")
+
+    def __init__(self, pending: PendingProduce, answer: PartitionProduceResponse) -> None:
+        self.pending = pending
+        self.answer = answer
+        self.partition: Partition | None = None
+        self.done = False
+
+    def refused(self, partition: Partition, error: BrokerError) -> None:
+        """The batch was not placed."""
+        self.pending.open -= 1
+        refuse(self.answer, error.code, error.message)
+        if isinstance(error, RejectedRecords):
+            self.answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=error.record_message)
+                for at in error.indexes
+            ]
+        if error.code not in _WITHOUT_LOG_START:
+            self.answer.log_start_offset = partition.log.log_start_offset
+
+    def appended(self, code: ErrorCode) -> None:
+        """As ``AppendWaiter.appended``."""
+        if self.done:
+            return
+        self.done = True
+        if code or self.partition is None:
+            refuse(self.answer, code, None)
+        else:
+            self.answer.log_start_offset = self.partition.log.log_start_offset
+        self.pending.one_done()
+
+
+class PendingProduce:
+    """A request whose batches are placed. Parked only when it isn't answered within its turn (acks=all)."""
+
+    __slots__ = (
+        "_broker",
+        "_placing",
+        "_response",
+        "acks",
+        "completion",
+        "context",
+        "looking",
+        "open",
+        "timeout_ms",
+    )
+
+    def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
+        self.completion: Completion[ProduceResponse | NoAnswer] = Completion()
+        self.context = context
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        self.open = 0
+        """Batches whose outcome is not known."""
+        self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
+        """Batches that must be looked into off the loop before they are placed."""
+        self._broker = broker
+        self._placing = True
+        self._response = ProduceResponse()
+
+    def add_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        """Where the answers of the topic's partitions go."""
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        self._response.responses.append(answer)
+        return answer.partition_responses
+
+    def all_placed(self) -> None:
+        """Nothing more is placed: answer, or wait."""
+        self._placing = False
+        if not self.open:
+            self._answer()
+        elif self.acks == ACKS_ALL:
+            self._broker.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
+
+    def one_done(self) -> None:
+        """The outcome of one batch is there."""
+        self.open -= 1
+        if not self.open and not self._placing:
+            self._answer()
+            self._broker.parking.wake(self)
+
+    def _park(self) -> None:
+        if not self.completion.done:
+            self._broker.parking.park(self, (self,), self.timeout_ms)
+
+    def try_complete(self) -> bool:
+        """As ``ParkedOperation.try_complete``."""
+        return self.completion.done
+
+    def expire(self) -> None:
+        """The time is up: what is not committed yet may still become so."""
+        for topic in self._response.responses:
+            for answer in topic.partition_responses:
+                if not answer.error_code and answer.log_start_offset < 0:
+                    refuse(answer, ErrorCode.REQUEST_TIMED_OUT, None)
+        self._answer()
+
+    def _answer(self) -> None:
+        if self.completion.done:
+            return
+        if self.acks == 0:
+            self._answer_nothing()
+            return
+        if self.context.api_version >= LEADER_HINT_FROM:
+            self._hint_leaders()
+        self.completion.complete(self._response)
+
+    def _answer_nothing(self) -> None:
+        """acks=0: an error can only be told by closing the connection."""
+        codes = [
+            a.error_code for t in self._response.responses for a in t.partition_responses if a.error_code
+        ]
+        if codes:
+            self.context.close_connection(f"produce with acks=0 failed: {ErrorCode(codes[0]).name}")
+        self.completion.complete(NO_ANSWER)
+
+    def _hint_leaders(self) -> None:
+        broker, listener = self._broker, self.context.listener.name
+        told: set[int] = set()
+        for topic in self._response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    continue
+                image = broker.topic_image(
+                    topic.name, topic.topic_id, self.context.api_version >= TOPIC_ID_FROM
+                )
+                partition = None if image is None else image.partitions.get(answer.index)
+                if partition is None:
+                    continue
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
+                )
+                code, leader = leader_for(broker, partition, listener)
+                if code == ErrorCode.NONE and leader not in told:
+                    told.add(leader)
+                    node = broker.image.brokers[leader]
+                    endpoint = node.endpoint(listener)
+                    if endpoint is not None:
+                        self._response.node_endpoints.append(
+                            NodeEndpoint(
+                                node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack
+                            )
+                        )

@@ -1,0 +1,377 @@
+"""The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says.
+
+Implements ``spi.replication.Replicas``. Opening is asynchronous, begun in the order of the image, a few at a time; what
+an image says while a log is being opened counts once it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from errno import EIO
+
+from blumfeld.broker.produce.refused_writes import RefusedWrites
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.places import Places
+from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.strays import strays
+from blumfeld.config.values import TopicConfig
+from blumfeld.spi.cluster import ClusterImage, PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import Parking
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.replication import Replication
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import (
+    LACKS,
+    LastingStorage,
+    LogStorage,
+    PartitionLog,
+    TopicPartition,
+    lasting,
+)
+from blumfeld.wire.errors import ErrorCode
+
+PREFERRED_MAX = 10_000
+"""Partitions not hosted yet for which a log directory is remembered."""
+OPENED_AT_ONCE_MAX = 4
+"""Logs that are opened, and recovered, at the same time: as many as there are workers for what blocks."""
+
+REOPEN_MS = 1000.0
+"""From a log that could not be opened for want of room, descriptors or memory to the next try."""
+
+
+class PartitionManager:
+    """Hosted partitions by name and by id. ``find``/``find_by_id`` are on the path of every request."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        runtime: Runtime,
+        parking: Parking,
+        events: EventLog,
+        config_of: Callable[[str], TopicConfig],
+    ) -> None:
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self.generation = 0
+        """Goes up whenever a partition comes, goes or changes its part: what was resolved before is stale."""
+        self.opened: list[Callable[[Partition], None]] = []
+        """Called when a hosted partition was opened or changed its part, after the change."""
+        self.removed: list[Callable[[Partition], None]] = []
+        """Called when a partition left this node, after it was closed."""
+        self.refused_writes = RefusedWrites(runtime, events)
+        self._node_id = node_id
+        self._runtime = runtime
+        self._storage: LogStorage
+        self._lasting: LastingStorage | None
+        """The same, if it has its logs again after a restart."""
+        self._replication: Replication
+        self._parking = parking
+        self._events = events
+        self._config_of = config_of
+        self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR."""
+        self._places: Places
+        self._opening: dict[TopicPartition, None] = {}
+        self._openers = 0
+        self._openers_max = OPENED_AT_ONCE_MAX
+        self._settled: Completion[None] | None = None
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._preferred: dict[TopicPartition, bytes] = {}
+        self._failed_directories: dict[bytes, None] = {}
+        self._stopped = True
+
+    def __iter__(self) -> Iterator[Partition]:
+        """All hosted partitions, in the order in which they were opened."""
+        for partitions in self.by_name.values():
+            yield from partitions.values()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The hosted partition, by name."""
+        partitions = self.by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The hosted partition, by the topic's id."""
+        partitions = self.by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether it is a replica of this node that could not be opened: KAFKA_STORAGE_ERROR."""
+        return TopicPartition(topic, index) in self._offline
+
+    def offline_count(self) -> int:
+        """Replicas that answer KAFKA_STORAGE_ERROR: those that could not be opened, and those that failed since."""
+        return len(self._offline) + sum(partition.closed is not None for partition in self)
+
+    def start(self, storage: LogStorage, replication: Replication, threads_per_dir: int) -> None:
+        """Storage and replication have started: take the checkpointed high watermarks.
+
+        :param threads_per_dir: logs that are opened at once for each directory: ``num.recovery.threads.per.data.dir``
+        """
+        online = sum(one.online for one in storage.log_dirs())
+        self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
+        self._storage = storage
+        self._replication = replication
+        self._lasting = lasting(storage)
+        self._high_watermarks = {} if self._lasting is None else self._lasting.high_watermarks()
+        self._places = Places(storage, self._node_id, self._preferred)
+        self._offline.clear()
+        self._failed_directories.clear()
+        self._stopped = False
+
+    def settled(self) -> Completion[None]:
+        """Completes when no partition waits to be opened."""
+        if not self._wanted and not self._openers:
+            return Completion.of(None)
+        if self._settled is None:
+            self._settled = Completion()
+        return self._settled
+
+    # Replicas
+
+    def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
+        """Lead, follow or (``None``) stop the replica. A leader epoch below ours answers FENCED_LEADER_EPOCH."""
+        if self._stopped:
+            return ErrorCode.NONE
+        hosted = self.find(partition.topic, partition.partition)
+        if image is None or self._node_id not in image.replicas:
+            self.remove(partition)
+            return ErrorCode.NONE
+        if hosted is not None and hosted.topic_id != topic_id:
+            self.remove(partition)
+            hosted = None
+        if hosted is None:
+            if partition in self._offline and self._offline[partition][0] == topic_id:
+                self._offline[partition] = (topic_id, image)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            self._want(partition, topic_id, image)
+            return ErrorCode.NONE
+        if image.leader_epoch < hosted.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if hosted.closed is not None:  # its directory failed: it is offline until the next start
+            hosted.image = image
+            return hosted.closed
+        hosted.apply(image, self._node_id, self._replication)
+        self._changed(hosted)
+        return ErrorCode.NONE
+
+    def _want(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
+        self._wanted[partition] = (topic_id, image)
+        if self._openers < min(self._openers_max, len(self._wanted)):
+            self._openers += 1
+            self._runtime.spawn(self._open_wanted(), "open partitions")
+
+    def remove(self, partition: TopicPartition) -> None:
+        """The replica is not ours any more: close it and delete its log."""
+        self._wanted.pop(partition, None)
+        self._preferred.pop(partition, None)
+        self._high_watermarks.pop(partition, None)
+        if self._offline.pop(partition, None) is not None:
+            self._delete_log(partition)
+        hosted = self._forget(partition)
+        if hosted is not None:
+            hosted.abandon()
+            self._delete_log(partition)
+            for told in self.removed:
+                told(hosted)
+
+    def set_strays_aside(self, image: ClusterImage) -> None:
+        """Free the names of logs that were found at the start and that no topic of ``image``, which is all there is,
+        claims. To be called before anything is hosted.
+        """
+        if self._lasting is None:
+            return
+        for partition in strays(self._lasting.partitions(), image, self._node_id):
+            self._high_watermarks.pop(partition, None)
+            try:
+                self._lasting.set_aside_log(partition)
+            except OSError as error:
+                self._events.error("stray log not set aside", partition=str(partition), error=str(error))
+
+    def reconfigure(self, topic: str) -> None:
+        """The configuration of a topic (``""``: of all) changed."""
+        for name in [topic] if topic else list(self.by_name):
+            for partition in list(self.by_name.get(name, {}).values()):
+                partition.reconfigure(self._config_of(name))
+
+    def failed(self, partition: Partition, error: OSError) -> None:
+        """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
+        self.refused_writes.offline(partition.partition)
+        if partition.log.directory_id not in self._failed_directories:
+            self._events.error("partition offline", partition=str(partition.partition), error=str(error))
+        self._changed(partition)
+
+    def directory_failed(self, directory_id: bytes, error: OSError) -> int:
+        """Every replica in this log directory is offline now, until the next start; how many went so.
+
+        Who waits for one of them gets KAFKA_STORAGE_ERROR.
+        """
+        if self._stopped:
+            return 0
+        self._places.changed()
+        self._failed_directories[directory_id] = None  # one event for all that lies there
+        lost = [p for p in self if p.closed is None and p.log.directory_id == directory_id]
+        for partition in lost:
+            partition.fail(error)
+        return len(lost)
+
+    def prefer(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """If its log is to be made one day, let it be there (AlterReplicaLogDirs of what isn't hosted)."""
+        if partition in self._preferred or len(self._preferred) < PREFERRED_MAX:
+            self._preferred[partition] = directory_id
+
+    async def _open_wanted(self) -> None:
+        while (partition := self._next_wanted()) is not None:
+            topic_id, image = self._wanted[partition]
+            self._opening[partition] = None
+            opened = await self._open(partition, topic_id, image)
+            del self._opening[partition]
+            wanted = self._wanted.get(partition)
+            if wanted is None or wanted[0] != topic_id:  # deleted, or made anew, meanwhile
+                if opened is not None:
+                    opened.abandon()
+                self._offline.pop(partition, None)
+                self._delete_log(partition)
+                continue
+            del self._wanted[partition]
+            if opened is not None and not self._stopped:
+                self._host(opened, wanted[1])
+            elif partition in self._offline:
+                self._offline[partition] = wanted
+        self._openers -= 1
+        if not self._openers and self._settled is not None:
+            settled, self._settled = self._settled, None
+            settled.complete(None)
+
+    def _next_wanted(self) -> TopicPartition | None:
+        if self._stopped:
+            return None
+        return next((partition for partition in self._wanted if partition not in self._opening), None)
+
+    async def _open(
+        self, partition: TopicPartition, topic_id: bytes, image: PartitionImage
+    ) -> Partition | None:
+        config = self._config_of(partition.topic)
+        state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
+        opened: list[PartitionLog] = []
+        try:
+            place = self._places.of(partition, image)
+            log = await self._storage.open_log(partition, topic_id, config, state, directory_id=place)
+            opened.append(log)
+            state.attach(log, self._high_watermarks.get(partition, 0))
+            for _ in state.replay():
+                await self._breathe()
+            if log.directory_id in self._failed_directories:
+                raise OSError(EIO, "its log directory failed while it was opened")
+        except ValueError as error:
+            self._events.error("log not opened", partition=str(partition), error=str(error))
+            return None
+        except OSError as error:
+            self._not_opened(partition, topic_id, image, error, opened)
+            return None
+        self._high_watermarks.pop(partition, None)
+        self._preferred.pop(partition, None)
+        self._offline.pop(partition, None)
+        return Partition(
+            partition,
+            topic_id,
+            log,
+            state,
+            config,
+            self._runtime,
+            self._parking,
+            self.failed,
+            self.refused_writes,
+        )
+
+    def _not_opened(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        image: PartitionImage,
+        error: OSError,
+        opened: list[PartitionLog],
+    ) -> None:
+        """It is offline: until there is room again, if that was all; else until the next start."""
+        self._events.error("log not opened", partition=str(partition), error=str(error))
+        self._offline[partition] = (topic_id, image)
+        for log in opened:
+            with suppress(OSError):  # the error that counts is told
+                log.close()
+        if error.errno in LACKS:
+            self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
+
+    def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:
+        held = self._offline.get(partition)
+        if self._stopped or held is None or held[0] != topic_id or partition in self._opening:
+            return
+        del self._offline[partition]
+        self._want(partition, topic_id, held[1])
+
+    async def _breathe(self) -> None:
+        turn: Completion[None] = Completion()
+        self._runtime.call_later(0, lambda: turn.complete(None))
+        await turn
+
+    def _host(self, partition: Partition, image: PartitionImage) -> None:
+        name, index = partition.partition.topic, partition.partition.partition
+        self.by_name.setdefault(name, {})[index] = partition
+        self.by_id.setdefault(partition.topic_id, {})[index] = partition
+        partition.apply(image, self._node_id, self._replication)
+        self._changed(partition)
+
+    def _changed(self, partition: Partition) -> None:
+        self.generation += 1
+        for told in self.opened:
+            told(partition)
+
+    def _forget(self, partition: TopicPartition) -> Partition | None:
+        partitions = self.by_name.get(partition.topic, {})
+        hosted = partitions.pop(partition.partition, None)
+        if hosted is None:
+            return None
+        self.generation += 1
+        self.refused_writes.forget(partition)
+        by_id = self.by_id.get(hosted.topic_id, {})
+        by_id.pop(partition.partition, None)
+        if not partitions:
+            self.by_name.pop(partition.topic, None)
+        if not by_id:
+            self.by_id.pop(hosted.topic_id, None)
+        return hosted
+
+    def _delete_log(self, partition: TopicPartition) -> None:
+        try:
+            self._storage.delete_log(partition)
+        except OSError as error:
+            self._events.error("log not deleted", partition=str(partition), error=str(error))
+
+    # At the end
+
+    def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
+        """For the checkpoint: of all that are here when it begins, each as of when it is asked for; those that were
+        never opened by then keep what was checkpointed.
+        """
+        hosted, unopened = list(self), list(self._high_watermarks.items())
+        for partition in hosted:
+            if partition.closed is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                yield partition.partition, partition.high_watermark
+        yield from unopened
+
+    def stop(self) -> None:
+        """Close every log, cleanly where it can be."""
+        self._stopped = True
+        self.refused_writes.stop()
+        self._high_watermarks = dict(self.high_watermarks())
+        for partition in list(self):
+            try:
+                partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            except OSError as error:
+                self._events.error("log not closed", partition=str(partition.partition), error=str(error))
+        self.by_name.clear()
+        self.by_id.clear()
+        self.generation += 1

@@ -1,0 +1,360 @@
+"""One hosted replica at work: appends and who waits for them, and its part in the replication.
+
+The turn (docs/design.md): appends place; once a turn the log is written, then the high watermark moves, then who waits
+is answered. Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from blumfeld.broker.produce.refused_writes import RefusedWrites
+from blumfeld.broker.replicas.append_rules import AppendRules
+from blumfeld.broker.replicas.hosted import HostedReplica
+from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.config.values import TopicConfig
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.context import Parking
+from blumfeld.spi.replication import LeaderReplica, Replication
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.record_batch import RecordBatch
+
+ACKS_ALL = -1
+ACKS_LEADER = 1
+# An enumeration's member costs as much to look up as a call.
+_WRITE = Phase.WRITE
+_HIGH_WATERMARK = Phase.HIGH_WATERMARK
+_NONE = ErrorCode.NONE
+_KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class AppendWaiter(Protocol):
+    """Who waits for the outcome of an append: at the written end (acks=1), or committed (acks=all)."""
+
+    def appended(self, code: ErrorCode) -> None:
+        """NONE, or why it isn't there. Called once, never before the append has returned."""
+        ...
+
+
+class Partition(HostedReplica):
+    """Implements ``ReplicaHost``. Made with its log open; ``lead``/``follow``/``close`` change its part."""
+
+    __slots__ = (
+        "_advance_due",
+        "_failed",
+        "_parking",
+        "_refused",
+        "_refuses",
+        "_runtime",
+        "_unwritten",
+        "_waiting_commit",
+        "_write_due",
+        "append_ms",
+        "image",
+        "leader_start_offset",
+        "min_insync_replicas",
+        "on_high_watermark",
+        "placing_began_ms",
+        "rules",
+        "told_ms",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        log: PartitionLog,
+        state: ReplicaState,
+        config: TopicConfig,
+        runtime: Runtime,
+        parking: Parking,
+        failed: Callable[[Partition, OSError], None],
+        refused: RefusedWrites,
+    ) -> None:
+        super().__init__(partition, topic_id, log, state, config)
+        self.rules = AppendRules(config)
+        self.min_insync_replicas = config.min_insync_replicas
+        self.append_ms = -1
+        """What the last :meth:`append` tells as log append time: -1 where the topic hasn't it, except that a retry gets
+        the original's highest timestamp."""
+        self.leader_start_offset = 0
+        """Where the log ended when this node became leader."""
+        self.image: PartitionImage | None = None
+        self.on_high_watermark: Callable[[Partition], None] | None = None
+        """For a coordinator that lives on this partition: called whenever the high watermark moved."""
+        self.placing_began_ms = 0.0
+        """By the monotonic clock: when this turn's, or the last's, first append came."""
+        self.told_ms = 0.0
+        """When those who waited for an append were last told."""
+        self._runtime = runtime
+        self._parking = parking
+        self._failed = failed
+        self._refused = refused
+        self._refuses = False
+        """The last write failed, and that was told."""
+        self._unwritten: list[tuple[int, int, AppendWaiter]] = []
+        self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
+        self._write_due = False
+        self._advance_due = False
+
+    # Appends
+
+    def append(
+        self, batch: RecordBatch, acks: int, waiter: AppendWaiter, looked: RecordBatch | None = None
+    ) -> int:
+        """Place a client's batch; its base offset. ``waiter`` is told when it is written, or with acks=all committed.
+
+        ``looked`` is the batch as the topic wants it, where somebody has looked inside already.
+
+        A batch that the producer sent before and that is here already gives its first base offset again, and
+        nothing is placed.
+
+        :raises TooMuchAtOnce: the topic's batches are looked into, and this one holds too much for the loop
+        :raises BrokerError: why it may not be placed; ``waiter`` is not told anything then
+        """
+        leader = self.leader
+        if leader is None:
+            raise self._not_leader()
+        if acks == ACKS_ALL:
+            code = leader.check_append_all()
+            if code:
+                raise BrokerError(code)
+        rules = self.rules
+        now_ms = self._runtime.now_ms()
+        rules.check(batch, now_ms)
+        self.append_ms = -1
+        if batch.producer_id >= 0:
+            duplicate = self.state.producers.check(batch)
+            if duplicate is not None:
+                self._wait_for(duplicate.last_offset + 1, acks, waiter)
+                self.append_ms = duplicate.timestamp_ms
+                return duplicate.base_offset
+        if rules.changes_batches:
+            batch = self._conformed(batch, now_ms, looked)
+        return self.place(batch, acks, waiter)
+
+    def _conformed(self, batch: RecordBatch, now_ms: int, looked: RecordBatch | None) -> RecordBatch:
+        if looked is not None:
+            batch = looked
+        elif self.rules.looks_inside:
+            from blumfeld.broker.produce.record_rules import conformed
+
+            batch = conformed(batch, self.config)
+        if self.rules.log_append_time:
+            batch.set_log_append_time(now_ms)
+            self.append_ms = now_ms
+        return batch
+
+    def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
+        """Place a batch that was checked, or that this node made itself (a coordinator's); its base offset.
+
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR
+        """
+        if self.leader is None:
+            raise self._not_leader()
+        try:
+            base_offset = self.log.place(batch, self.leader_epoch)
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if batch.producer_id >= 0:
+            self.state.producers.place(batch)
+        self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
+        if not self._write_due:
+            self._write_later()
+        return base_offset
+
+    def wait_committed(self, waiter: AppendWaiter) -> None:
+        """``waiter`` is told once all that is placed now is committed, or that it won't be."""
+        self._wait_for(self.log.placed_end_offset, ACKS_ALL, waiter)
+
+    def wait_written(self, waiter: AppendWaiter) -> None:
+        """``waiter`` is told once all that is placed now is written, or that it won't be."""
+        self._wait_for(self.log.placed_end_offset, ACKS_LEADER, waiter)
+
+    def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
+        """Wait for what is placed, or even written, already: the original of a retry."""
+        self._unwritten.append((end_offset, acks, waiter))
+        if not self._write_due:
+            self._write_later()
+
+    def _write_later(self) -> None:
+        self._write_due = True
+        self.placing_began_ms = self._runtime.monotonic_ms()
+        self._runtime.at_end_of_turn(_WRITE, self._write)
+
+    def _write(self) -> None:
+        self._write_due = False
+        if self.closed is not None:
+            self._fail_waiters(self.closed)
+            return
+        try:
+            self.log.write(self._written)
+        except OSError as error:
+            self.fail(error)
+
+    def _written(self, outcome: WriteOutcome) -> None:
+        if self.closed is not None:
+            return  # who waited was told then
+        waiters, self._unwritten = self._unwritten, []
+        written_end = outcome.written_end_offset
+        if outcome.error is not None:
+            self.state.producers.undo_placed(written_end)
+            self._refuses = True
+            self._refused.failed(self.partition, outcome.error)
+        elif self._refuses and waiters:
+            self._refuses = False
+            self._refused.succeeded(self.partition)
+        try:
+            self._remember(written_end)
+        except OSError as error:
+            self._unwritten = waiters
+            self.fail(error)
+            return
+        self.tells()
+        for waiting in waiters:
+            end_offset, acks, waiter = waiting
+            if end_offset > written_end:
+                if outcome.error is not None:
+                    waiter.appended(_KAFKA_STORAGE_ERROR)
+                else:  # placed since: this is the outcome of an earlier write that waited for a sync
+                    self._unwritten.append(waiting)
+            elif acks != ACKS_ALL:
+                waiter.appended(_NONE)
+            elif self.leader is None:
+                waiter.appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                self._waiting_commit.append((end_offset, waiter))
+        if not self._advance_due:
+            self._advance_due = True
+            self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)
+
+    def tells(self) -> None:
+        """Somebody is told the outcome of an append now."""
+        self.told_ms = self._runtime.monotonic_ms()
+
+    def _remember(self, written_end: int) -> None:
+        if self.state.epoch_unsaved and written_end > self.leader_start_offset:
+            self.state.save_epochs()
+        self.state.written(written_end)
+
+    def _advance(self) -> None:
+        self._advance_due = False
+        leader = self.leader
+        if leader is not None:
+            leader.log_end_moved()
+            if self._waiting_commit:
+                self._answer_committed(leader)
+
+    def high_watermark_moved(self) -> None:
+        """The replication moved it: answer who waited, wake fetches, tell the coordinator."""
+        self.state.producers.high_watermark_moved(self.high_watermark)
+        leader = self.leader
+        if leader is not None and self._waiting_commit:
+            self._answer_committed(leader)
+        self._parking.wake(self)
+        if self.on_high_watermark is not None:
+            self.on_high_watermark(self)
+
+    def _answer_committed(self, leader: LeaderReplica) -> None:
+        waiting = self._waiting_commit
+        self.tells()
+        while waiting:
+            code = leader.check_committed(waiting[0][0])
+            if code is None:
+                return
+            waiting.popleft()[1].appended(code)
+
+    # Its part in the cluster
+
+    def apply(self, image: PartitionImage, node_id: int, replication: Replication) -> None:
+        """Become what the image says: leader, follower or, without a leader, neither."""
+        before, self.image = self.image, image
+        self.min_insync_replicas = min(self.config.min_insync_replicas, len(image.replicas))
+        if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
+            if self.leader is not None:
+                self.leader.update(image)
+            return
+        if self._unwritten:
+            self._write()  # what was placed belongs to the epoch that ends here
+        self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.leader_epoch = image.leader_epoch
+        self.leader_start_offset = self.log.placed_end_offset
+        if image.leader == node_id:
+            self.state.epoch_started(image.leader_epoch, self.leader_start_offset)
+            self.leader = replication.become_leader(self, image, self.state.high_watermark)
+            self.leader.log_end_moved()
+        elif image.leader >= 0:
+            self.follower = replication.become_follower(self, image, self.state.high_watermark)
+        self._parking.wake(self)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        self.config = config
+        self.rules = AppendRules(config)
+        self.log.reconfigure(config)
+        if self.image is not None:
+            self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
+
+    def advance_log_start(self, offset: int) -> None:
+        """DeleteRecords and retention: everything below ``offset`` is gone. Raises OSError."""
+        self.log.advance_log_start(offset)
+        self.state.log_start_moved(self.log.log_start_offset, segments_dropped=False)
+        self._parking.wake(self)
+
+    def log_start_moved(self) -> None:
+        """Segments were dropped, so that the log's start may be further on. Raises OSError."""
+        self.state.log_start_moved(self.log.log_start_offset)
+        self._parking.wake(self)
+
+    def fail(self, error: OSError) -> None:
+        """The log directory is bad: this partition is offline from now on."""
+        self._shut(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._failed(self, error)
+
+    def close(self, code: ErrorCode) -> None:
+        """Leave: who waits gets ``code``. A clean close keeps the producers for the next start. Raises OSError."""
+        if self.closed is None and self._unwritten:
+            self._write()  # what was placed is kept, and who waits is told so
+        if self.closed is not None:
+            return
+        self._shut(code)
+        self.state.save_producers(self.log.written_end_offset)
+        self.log.close()
+
+    def abandon(self) -> None:
+        """Its topic was deleted: leave without keeping anything."""
+        if self.closed is None:
+            self._shut(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.log.close()
+
+    def _shut(self, code: ErrorCode) -> None:
+        self.closed = code
+        self._step_down(code)
+        self._fail_waiters(code)
+        self._parking.wake(self)
+
+    def _step_down(self, code: ErrorCode) -> None:
+        self.state.high_watermark = self.high_watermark
+        if self.leader is not None:
+            self.leader.stop()
+        if self.follower is not None:
+            self.follower.stop()
+        self.leader = self.follower = None
+        waiting, self._waiting_commit = self._waiting_commit, deque()
+        self.tells()
+        for _, waiter in waiting:
+            waiter.appended(code)
+
+    def _fail_waiters(self, code: ErrorCode) -> None:
+        waiters, self._unwritten = self._unwritten, []
+        self.tells()
+        for _, _, waiter in waiters:
+            waiter.appended(code)
+
+    def _not_leader(self) -> BrokerError:
+        return BrokerError(self.closed or ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,398 @@
+"""From a frame to its handler, and from the handler's answer to parts: the ``ConnectionHandler`` of a listener kind.
+
+A connection is closed where Kafka's ``SocketServer`` closes it: for an unknown API key, a version that is not
+served, a header or body that can't be decoded. Only ApiVersions in a version that we don't have is answered, in
+version 0 (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from blumfeld.broker.serving.large_requests import LargeRequest, lasting
+from blumfeld.broker.serving.refusals import Refusals
+from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
+from blumfeld.broker.serving.slices import Slices
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, NoAnswer
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.parts import Parts, size_of
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.security import Authorizer
+from blumfeld.spi.steps import TakesSteps
+from blumfeld.spi.transport import Connection, Exchange, Listener
+from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
+from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, step_decoder
+from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
+from blumfeld.wire.headers import response_header, response_is_flexible
+from blumfeld.wire.primitives import DecodeError, skip_tags
+from blumfeld.wire.schema import Message
+
+_HEADER = struct.Struct(">hhih")
+_UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+STRAIGHT_BYTES_MAX = 4_096
+"""A larger frame is decoded with an eye on its elements. One below has at most as many as it has bytes."""
+STRAIGHT_STEPS_MAX = 4
+"""A request that is decoded in so many steps is served at once: it has up to 256 elements, and bytes as it likes."""
+
+
+class ApiCounts(Protocol):
+    """Requests of one API, as plain numbers that who serves it may add to itself."""
+
+    requests: int
+    """Answered, or done without an answer."""
+    time_ms: float
+    """From the frame to its answer, waiting included."""
+    request_bytes: int
+    response_bytes: int
+
+
+class RequestMetrics(Protocol):
+    """What the kernel counts requests with, when it does."""
+
+    def counts_of(self, key: int) -> ApiCounts:
+        """Those of one API, always the same object."""
+        ...
+
+    def served(
+        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
+    ) -> None:
+        """One request was answered, or had no answer: 0 bytes."""
+        ...
+
+    def opened(self, listener: Listener) -> None:
+        """A connection was accepted."""
+        ...
+
+    def closed(self, listener: Listener) -> None:
+        """It has gone."""
+        ...
+
+
+class Serve(Protocol):
+    """One (key, version) of a listener kind."""
+
+    flexible: bool
+    """Whether the request's header has a tag section."""
+
+    def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        """Take a request whose body begins at ``position``: answer it, now or later. May not raise."""
+        ...
+
+
+class Watching(Protocol):
+    """What tells observers of requests (``broker.observing``), where there are any."""
+
+    def route(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> Serve:
+        """In the place of the general one."""
+        ...
+
+    def refused(
+        self, exchange: Exchange, closed: str, *, api: tuple[int, int, int] = ..., error_code: int = 0
+    ) -> None:
+        """A request that no handler answered."""
+        ...
+
+
+class Dispatcher:
+    """The handlers of one listener kind, by (key, version)."""
+
+    def __init__(
+        self,
+        kind: str,
+        runtime: Runtime,
+        events: EventLog,
+        authorizer: Authorizer | None = None,
+        metrics: RequestMetrics | None = None,
+        slices: Slices | None = None,
+        observing: Watching | None = None,
+    ) -> None:
+        self.kind = kind
+        self.slices = Slices(runtime) if slices is None else slices
+        """Serves what is too large for one turn, of all listeners together."""
+        self.events = events
+        self.metrics = metrics
+        self.authorizer = authorizer
+        self.observing = observing
+        self.monotonic_ms = runtime.monotonic_ms
+        self._refusals = Refusals(runtime, events)
+        self._routes: dict[int, Serve] = {}
+        self._handlers: dict[int, list[ApiHandler]] = {}
+
+    def register(self, handler: ApiHandler) -> None:
+        """Serve an API.
+
+        :raises PluginContractError: another handler has one of the versions, or there is no such API
+        """
+        if handler.key not in API_BY_KEY:
+            raise PluginContractError(f"a handler for API key {handler.key}, which the protocol doesn't know")
+        for version in range(handler.min_version, handler.max_version + 1):
+            place = (handler.key << 16) + version
+            if place in self._routes:
+                raise PluginContractError(
+                    f"two handlers for {API_BY_KEY[handler.key].name} v{version} on {self.kind} listeners"
+                )
+            made = Route if self.observing is None else self.observing.route
+            self._routes[place] = made(self, handler, version)
+        self._handlers.setdefault(handler.key, []).append(handler)
+
+    def route(self, key: int, version: int) -> Serve | None:
+        """What serves this version now."""
+        return self._routes.get((key << 16) + version)
+
+    def replace(self, key: int, version: int, route: Serve) -> None:
+        """Put another way of serving in front of a registered one."""
+        self._routes[(key << 16) + version] = route
+
+    def advertised(self) -> dict[int, tuple[int, int]]:
+        """Key → (lowest, highest) version as ApiVersions shows it, by key."""
+        return {
+            key: (
+                min(h.min_version if h.advertised_min is None else h.advertised_min for h in handlers),
+                max(h.max_version for h in handlers),
+            )
+            for key, handlers in sorted(self._handlers.items())
+        }
+
+    # ConnectionHandler
+
+    def opened(self, connection: Connection) -> None:
+        """A connection was accepted."""
+        connection.state = ConnectionState()
+        if self.metrics is not None:
+            self.metrics.opened(connection.listener)
+
+    def request(self, exchange: Exchange, frame: memoryview) -> None:
+        """One frame."""
+        try:
+            key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        except struct.error:
+            self.refuse(exchange, f"a frame of {len(frame)} bytes is too short for a request header")
+            return
+        position = HEADER_BYTES + client_id_length if client_id_length > 0 else HEADER_BYTES
+        route = self._routes.get((key << 16) + version)
+        if route is None:
+            self._unserved(exchange, key, version, correlation_id)
+            return
+        if route.flexible:
+            try:
+                if frame[position]:
+                    position = skip_tags(frame, position, len(frame))
+                else:
+                    position += 1
+            except (IndexError, DecodeError):
+                self.refuse(exchange, "the request header is cut off")
+                return
+        route.serve(exchange, frame, position, correlation_id)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """The connection has gone."""
+        if self.metrics is not None:
+            self.metrics.closed(connection.listener)
+        state: ConnectionState = connection.state
+        state.gone = True
+        if state.when_gone is not None:
+            when_gone, state.when_gone = state.when_gone, None
+            when_gone()
+
+    # For routes
+
+    def refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection: no answer is possible."""
+        if self.observing is not None:
+            self.observing.refused(exchange, reason)
+        self._refusals.refuse(exchange, reason)
+
+    def _unserved(self, exchange: Exchange, key: int, version: int, correlation_id: int) -> None:
+        shown = self.advertised().get(_API_VERSIONS)
+        if key == _API_VERSIONS and shown is not None and version >= 0:
+            code = int(ErrorCode.UNSUPPORTED_VERSION)
+            if self.observing is not None:
+                self.observing.refused(exchange, "", api=(key, version, correlation_id), error_code=code)
+            exchange.answer((_UNSUPPORTED_API_VERSIONS.pack(correlation_id, code, 1, key, *shown),))
+            return
+        info = API_BY_KEY.get(key)
+        name = f"API key {key}" if info is None else info.name
+        self.refuse(exchange, f"{name} v{version} is not served on {self.kind} listeners")
+
+
+class Route:
+    """The general way: the generated decoder, a handler, the generated encoder."""
+
+    __slots__ = (
+        "_decode",
+        "_decode_in_steps",
+        "_dispatcher",
+        "_handler",
+        "_header_flexible",
+        "flexible",
+        "version",
+    )
+
+    def __init__(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> None:
+        self.version = version
+        self.flexible = version >= API_BY_KEY[handler.key].flexible_from
+        self._header_flexible = response_is_flexible(handler.key, version)
+        self._dispatcher = dispatcher
+        self._handler = handler
+        self._decode: Decoder[Any] | None = None
+        self._decode_in_steps: StepDecoder[Any] | None = None
+
+    def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+        """Decode, have it handled, answer when the handler does; in slices if it has many elements."""
+        dispatcher = self._dispatcher
+        decode = self._decode
+        request: Any
+        try:
+            client_id = client_id_of(frame, exchange.connection.state)
+            if len(frame) > STRAIGHT_BYTES_MAX:
+                request = self._begun(frame, position)
+            else:
+                if decode is None:
+                    decode = self._decode = decoder(request_class(self._handler.key), self.version)
+                request, _ = decode(frame, position)
+        except DecodeError as error:
+            self.unreadable(exchange, error)
+            return
+        context = Request(
+            exchange,
+            self._handler.key,
+            self.version,
+            correlation_id,
+            client_id,
+            dispatcher.monotonic_ms(),
+            dispatcher.authorizer,
+        )
+        try:
+            if request is None:
+                raise TakesSteps
+            answer = self._handler.handle(request, context)
+        except TakesSteps:
+            frame = lasting(frame)
+            large = LargeRequest(self, self._handler, context, len(frame))
+            dispatcher.slices.run(large.steps(self._steps_of(frame, position)), large.finished, large.wanted)
+            return
+        except Exception as error:
+            self._answer_error(context, request, error, len(frame))
+            return
+        if isinstance(answer, Completion):
+            frame_bytes = len(frame)
+            answer.when_done(lambda done: self._completed(context, request, done, frame_bytes))
+        else:
+            self._answer(context, request, answer, len(frame))
+
+    def _begun(self, frame: memoryview, position: int) -> Message | None:
+        """The request of a frame of some kB, if it has few elements: it may be one record batch. Else ``None``.
+
+        :raises DecodeError: it can't be read
+        """
+        steps = self._steps_of(frame, position)
+        try:
+            for _ in range(STRAIGHT_STEPS_MAX):
+                next(steps)
+        except StopIteration as end:
+            request: Message = end.value[0]
+            return request
+        return None
+
+    def _steps_of(self, frame: memoryview, position: int) -> Generator[None, None, tuple[Any, int]]:
+        decode = self._decode_in_steps
+        if decode is None:
+            decode = self._decode_in_steps = step_decoder(request_class(self._handler.key), self.version)
+        return decode(frame, position)
+
+    def unreadable(self, exchange: Exchange, error: DecodeError) -> None:
+        """Close the connection: the request's bytes are none."""
+        name = API_BY_KEY[self._handler.key].name
+        self._dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
+
+    def _completed(self, context: Request, request: Message, done: Completion[Any], frame_bytes: int) -> None:
+        if done.error is not None:
+            self._answer_error(context, request, done.error, frame_bytes)
+        else:
+            self._answer(context, request, done.result(), frame_bytes)
+
+    def _answer(
+        self, context: Request, request: Message, answer: Message | NoAnswer, frame_bytes: int
+    ) -> None:
+        exchange = context.exchange
+        if context.close_reason is not None:
+            self.refuse(exchange, context.close_reason)
+            return
+        if context.throttle_ms:
+            self.throttle(context, answer)
+        if isinstance(answer, NoAnswer):
+            self.answered(context, None, frame_bytes)
+            return
+        try:
+            parts = self.encode(answer, context.correlation_id)
+        except Exception as error:
+            self.defect(exchange, error)
+            return
+        self.answered(context, parts, frame_bytes)
+
+    def refuse(self, exchange: Exchange, reason: str) -> None:
+        """Close the connection: no answer is possible."""
+        self._dispatcher.refuse(exchange, reason)
+
+    def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
+        """Put the answer in its place, none if it is ``None``, and count it."""
+        size = 0
+        if parts is None:
+            context.exchange.no_answer()
+        else:
+            context.exchange.answer(parts)
+            size = size_of(parts) if self._dispatcher.metrics is not None else 0
+        self._count(context, frame_bytes, size)
+
+    def throttle(self, context: Request, answer: Message | NoAnswer) -> None:
+        """Tell the client where the message has a place for it, and read no more from it meanwhile."""
+        if hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = int(context.throttle_ms)
+        context.exchange.connection.mute(self._dispatcher.monotonic_ms() + context.throttle_ms)
+
+    def _answer_error(
+        self, context: Request, request: Message, error: BaseException, frame_bytes: int
+    ) -> None:
+        try:
+            answer = self.error_answer(request, error)
+        except Exception as unanswerable:
+            self.defect(context.exchange, unanswerable)
+            return
+        self._answer(context, request, answer, frame_bytes)
+
+    def error_answer(self, request: Message, error: BaseException) -> Message:
+        """The response that says the error for everything asked. An error that is not Kafka's is logged."""
+        if isinstance(error, BrokerError):
+            code, message = error.code, error.message
+        else:
+            self._log_defect(error)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        return self._handler.error_response(request, int(code), message)
+
+    def encode(self, answer: Message, correlation_id: int) -> Parts:
+        """The answer with its header."""
+        return encode_parts(answer, self.version, self.prefix(correlation_id))  # type: ignore[return-value]
+
+    def prefix(self, correlation_id: int) -> bytes:
+        """The header of an answer."""
+        return response_header(correlation_id, self._header_flexible)
+
+    def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
+        metrics = self._dispatcher.metrics
+        if metrics is not None:
+            elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
+            metrics.served(context.api_key, self.version, request_bytes, response_bytes, elapsed_ms)
+
+    def defect(self, exchange: Exchange, error: BaseException) -> None:
+        """Close the connection for a mistake of ours."""
+        self._log_defect(error)
+        exchange.no_answer()
+        exchange.connection.close("internal error")
+
+    def _log_defect(self, error: BaseException) -> None:
+        name = API_BY_KEY[self._handler.key].name
+        self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)

@@ -1,0 +1,210 @@
+"""What observers are told of requests: only a broker that has observers goes this way, on routes of its own.
+
+Its Produce takes the general way too, which sees the answer as a message; ``docs/hooks.md`` says what that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from blumfeld.broker.serving.dispatch import Dispatcher, Route
+from blumfeld.broker.serving.request import ConnectionState, Request
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.observing import ITEMS_MAX, UNKNOWN_API, Observer, RequestSeen
+from blumfeld.spi.parts import Parts, size_of
+from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.steps import TakesSteps
+from blumfeld.spi.transport import Exchange
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+
+class Observing:
+    """Keeps what was answered in a turn, and tells it once the answers were sent.
+
+    :param observers: (name of the plug-in, what it made)
+    """
+
+    def __init__(self, runtime: Runtime, events: EventLog, observers: Sequence[tuple[str, Observer]]) -> None:
+        self._runtime = runtime
+        self._events = events
+        self._observers = list(observers)
+        self._seen: list[RequestSeen] = []
+
+    def route(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> Route:
+        """In the place of the general one."""
+        return ObservedRoute(dispatcher, handler, version, self)
+
+    def watched(self, handler: ApiHandler) -> ApiHandler:
+        """The same handler, whose answers are looked at for an error before they are encoded."""
+        handle = handler.handle
+
+        def watch(request: Any, context: RequestContext) -> Any:
+            try:
+                answer = handle(request, context)
+            except TakesSteps:
+                raise
+            except Exception as error:
+                _note(context, _code(error))
+                raise
+            _note_answer(context, answer)
+            return answer
+
+        if handler.in_steps is None:
+            return msgspec.structs.replace(handler, handle=watch)
+        in_steps = handler.in_steps
+
+        def watch_steps(request: Any, context: RequestContext) -> Steps[Any] | None:
+            steps = in_steps(request, context)
+            return None if steps is None else _watched_steps(steps, context)
+
+        return msgspec.structs.replace(handler, handle=watch, in_steps=watch_steps)
+
+    def answered(self, context: Request, parts: Parts | None, request_bytes: int) -> None:
+        """A request was answered, or has no answer."""
+        self._add(
+            RequestSeen(
+                time_ms=self._runtime.now_ms(),
+                listener=context.listener.name,
+                peer_host=context.peer_host,
+                peer_port=context.peer_port,
+                principal=str(context.principal),
+                client_id=context.client_id,
+                api_key=context.api_key,
+                api_version=context.api_version,
+                correlation_id=context.correlation_id,
+                request_bytes=request_bytes,
+                response_bytes=0 if parts is None else size_of(parts),
+                error_code=getattr(context, "error_code", 0),
+                elapsed_ms=self._runtime.monotonic_ms() - context.received_ms,
+            )
+        )
+
+    def refused(
+        self,
+        exchange: Exchange,
+        closed: str,
+        *,
+        api: tuple[int, int, int] = (UNKNOWN_API, -1, -1),
+        error_code: int = 0,
+    ) -> None:
+        """A request got no answer but the end of its connection, or one that no handler made.
+
+        :param api: key, version and correlation id, where they are known
+        """
+        connection = exchange.connection
+        state: ConnectionState = connection.state
+        self._add(
+            RequestSeen(
+                time_ms=self._runtime.now_ms(),
+                listener=connection.listener.name,
+                peer_host=connection.peer_host,
+                peer_port=connection.peer_port,
+                principal=str(state.principal),
+                client_id=state.client_id,
+                api_key=api[0],
+                api_version=api[1],
+                correlation_id=api[2],
+                request_bytes=0,
+                response_bytes=0,
+                error_code=error_code,
+                elapsed_ms=0.0,
+                closed=closed,
+            )
+        )
+
+    def _add(self, seen: RequestSeen) -> None:
+        self._seen.append(seen)
+        if len(self._seen) == 1:
+            self._runtime.at_end_of_turn(Phase.ANSWER, self._tell_next)
+
+    def _tell_next(self) -> None:
+        self._runtime.call_later(0, self._tell)
+
+    def _tell(self) -> None:
+        seen, self._seen = self._seen, []
+        for name, observer in list(self._observers):
+            try:
+                observer.requests(seen)
+            except BaseException as error:
+                # Foreign code: its defects must not cost the request that it was told of, nor may a sys.exit() or a
+                # CancelledError of its own end the broker.
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                self._observers = [one for one in self._observers if one[1] is not observer]
+                self._events.error(
+                    "an observer failed, and is told nothing more", plugin=name, exc_info=error
+                )
+
+
+def _watched_steps(steps: Steps[Any], context: RequestContext) -> Steps[Any]:
+    try:
+        answer = yield from steps
+    except Exception as error:
+        _note(context, _code(error))
+        raise
+    _note_answer(context, answer)
+    return answer
+
+
+def _note_answer(context: RequestContext, answer: Any) -> None:
+    if isinstance(answer, Completion):
+        answer.when_done(lambda done: _note_completed(context, done))
+    else:
+        _note(context, first_error(answer))
+
+
+def _note_completed(context: RequestContext, done: Completion[Any]) -> None:
+    _note(context, first_error(done.result()) if done.error is None else _code(done.error))
+
+
+def _note(context: RequestContext, code: int) -> None:
+    if code:
+        context.error_code = code  # type: ignore[attr-defined]
+
+
+def _code(error: BaseException) -> int:
+    return int(error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def first_error(answer: object) -> int:
+    """The answer's own ``error_code``, or the first of an item in it that isn't 0; 0 if none was seen."""
+    left = ITEMS_MAX
+    waiting: list[Any] = [answer]
+    while waiting and left > 0:
+        item = waiting.pop()  # depth first: the partitions of the first topic, before a thousand other topics
+        left -= 1
+        code = getattr(item, "error_code", 0)
+        if code:
+            return int(code)
+        if isinstance(item, msgspec.Struct):
+            for name in type(item).__struct_fields__:
+                value = getattr(item, name)
+                if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+                    waiting += reversed(value[:left])
+                elif isinstance(value, msgspec.Struct):
+                    waiting.insert(
+                        0, value
+                    )  # last: a single struct, such as a diverging epoch, seldom has one
+    return 0
+
+
+class ObservedRoute(Route):
+    """The general way, which tells observers of each answer. Where there are none no such route is made."""
+
+    __slots__ = ("_observing",)
+
+    def __init__(
+        self, dispatcher: Dispatcher, handler: ApiHandler, version: int, observing: Observing
+    ) -> None:
+        super().__init__(dispatcher, observing.watched(handler), version)
+        self._observing = observing
+
+    def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
+        """As every route; and told."""
+        self._observing.answered(context, parts, frame_bytes)
+        super().answered(context, parts, frame_bytes)

@@ -1,0 +1,1 @@
+"""Upkeep: retention, checkpoints, and the log cleaner's passes."""

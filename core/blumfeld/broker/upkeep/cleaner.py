@@ -1,0 +1,231 @@
+"""The log cleaner: cleans the compacted log that has most to gain, one log at a time (Kafka's ``LogCleaner``).
+
+How a round chooses records is the storage's and :mod:`blumfeld.log.cleaning`'s business; here is *when*. A log that
+can't be cleaned is left alone until the next start, as Kafka does, and the others go on.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
+from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
+from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Metric
+from blumfeld.spi.runtime import Timer
+from blumfeld.spi.storage import TopicPartition
+
+if TYPE_CHECKING:
+    from blumfeld.broker.broker import Broker
+
+EXAMINED_AT_ONCE = 32
+"""Logs whose segments are looked at, some 20 µs for each segment, before the loop gets its turn."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What may be better the next time, without anybody touching the log."""
+
+
+class Cleaner:
+    """Of one broker. Nothing of it is on the path of a request."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timer: Timer | None = None
+        self._stopped = True
+        self._unexamined: deque[Partition] = deque()
+        self._plans: dict[TopicPartition, CleaningPlan] = {}
+        """Of the look that goes on."""
+        self._first_timestamps = FirstTimestamps()
+        self.uncleanable: dict[TopicPartition, bytes] = {}
+        """Logs whose last round failed, with their topic's id."""
+        self.rounds = 0
+        self._last: CompactionResult | None = None
+        self._max_dirty_ratio = 0.0
+        self._max_delay_ms = 0
+
+    def start(self) -> None:
+        """Begin, unless the storage or ``log.cleaner.enable`` says no; a first look comes at once."""
+        broker = self._broker
+        if not broker.composition.storage.compacts or not broker.config.bool("log.cleaner.enable"):
+            return
+        self._stopped = False
+        self._look_in(0)
+
+    def stop(self) -> None:
+        """End; a round that runs is abandoned when its log is closed. May be called twice."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_in(self, delay_ms: int) -> None:
+        self._later(delay_ms, self._look)
+
+    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
+        if not self._stopped:
+            self._timer = self._broker.runtime.call_later(delay_ms, work)
+
+    def _look(self) -> None:
+        """Clean the dirtiest log there is, or look again in ``log.cleaner.backoff.ms``."""
+        self._timer = None
+        if self._broker.config.int("log.cleaner.threads") <= 0:
+            self._look_in(self._backoff_ms())
+            return
+        self._forget_deleted()
+        self._plans.clear()
+        self._unexamined = deque(p for p in self._broker.partitions if p.config.compacts)
+        self._first_timestamps.keep({p.partition for p in self._unexamined})
+        self._examine_some()
+
+    def _backoff_ms(self) -> int:
+        return self._broker.config.int("log.cleaner.backoff.ms")
+
+    def _examine_some(self) -> None:
+        now_ms = self._broker.runtime.now_ms()
+        for _ in range(min(EXAMINED_AT_ONCE, len(self._unexamined))):
+            partition = self._unexamined.popleft()
+            if partition.closed is not None or partition.partition in self.uncleanable:
+                continue
+            try:
+                plan = plan_cleaning(cleanable(partition, self._first_timestamps), now_ms)
+            except OSError as error:
+                partition.fail(error)
+                continue
+            if plan.end_offset > plan.first_dirty_offset:
+                self._plans[plan.partition] = plan
+        if self._unexamined:
+            self._later(0, self._examine_some)
+        else:
+            self._choose()
+
+    def _choose(self) -> None:
+        plans = self._plans.values()
+        self._max_dirty_ratio = max((plan.dirty_ratio for plan in plans), default=0.0)
+        self._max_delay_ms = max((plan.overdue_ms for plan in plans), default=0)
+        while (plan := choose(plans)) is not None:
+            del self._plans[plan.partition]
+            partition = self._broker.partitions.find(plan.partition.topic, plan.partition.partition)
+            if partition is not None and partition.closed is None:
+                self._clean(partition, plan)
+                return
+        self._look_in(self._backoff_ms())
+
+    def _forget_deleted(self) -> None:
+        partitions = self._broker.partitions
+        for at, topic_id in list(self.uncleanable.items()):
+            hosted = partitions.find(at.topic, at.partition)
+            if hosted is None or hosted.topic_id != topic_id:
+                del self.uncleanable[at]
+
+    def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
+        broker = self._broker
+        try:
+            request = request_for(partition, plan, broker.config, broker.runtime.now_ms())
+            done = with_segments(partition).compact(request)
+        except (OSError, ValueError) as error:
+            self._failed(partition, error)
+            self._look_in(self._backoff_ms())
+            return
+        done.when_done(lambda done: self._ended(partition, plan, done))
+
+    def _ended(self, partition: Partition, plan: CleaningPlan, done: Completion[CompactionResult]) -> None:
+        if self._stopped:
+            return
+        error = done.error
+        if error is None:
+            result = done.result()
+            self._cleaned(partition, result)
+            went_on = result.cleaned_end_offset > plan.first_dirty_offset
+            self._look_in(0 if went_on else self._backoff_ms())
+            return
+        if not isinstance(error, CompactionAbandonedError):
+            self._failed(partition, error)
+        self._look_in(self._backoff_ms())
+
+    def _cleaned(self, partition: Partition, result: CompactionResult) -> None:
+        self.rounds += 1
+        self._last = result
+        if partition.closed is None:
+            try:
+                partition.state.compacted()
+            except OSError as error:
+                partition.fail(error)
+        self._broker.events.info(
+            "log cleaned",
+            log=str(partition.partition),
+            cleaned_end_offset=result.cleaned_end_offset,
+            bytes_before=result.bytes_before,
+            bytes_after=result.bytes_after,
+            records_before=result.records_read,
+            records_after=result.records_kept,
+            seconds=round(result.seconds, 3),
+        )
+        if result.invalid_records:
+            self._broker.events.warning(
+                "records without a key removed", log=str(partition.partition), count=result.invalid_records
+            )
+
+    def _failed(self, partition: Partition, error: BaseException) -> None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            self._broker.events.warning(
+                "log not cleaned, tried again later", log=str(partition.partition), error=str(error)
+            )
+            return
+        self.uncleanable[partition.partition] = partition.topic_id
+        self._broker.events.error(
+            "log can't be cleaned, left alone until the next start",
+            log=str(partition.partition),
+            error=str(error),
+        )
+
+    # Metrics
+
+    def gauges(self) -> list[Metric]:
+        """Kafka's of the cleaner and its manager, by their names."""
+        return [
+            Metric(
+                "blumfeld_log_cleaner_max_dirty_percent",
+                "Dirty share of the dirtiest compacted log, at the last look (Kafka's max-dirty-percent)",
+                "gauge",
+                lambda: int(100 * self._max_dirty_ratio),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_recopy_percent",
+                "What the last round wrote, of what it cleaned (Kafka's cleaner-recopy-percent)",
+                "gauge",
+                self._recopy_percent,
+            ),
+            Metric(
+                "blumfeld_log_cleaner_max_clean_time_seconds",
+                "How long the last round worked (Kafka's max-clean-time-secs)",
+                "gauge",
+                lambda: 0 if self._last is None else int(self._last.seconds),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_max_compaction_delay_seconds",
+                "How far a log is beyond max.compaction.lag.ms, at the last look (Kafka's max-compaction-delay-secs)",
+                "gauge",
+                lambda: self._max_delay_ms // 1000,
+            ),
+            Metric(
+                "blumfeld_log_cleaner_uncleanable_partitions",
+                "Logs that can't be cleaned (Kafka's uncleanable-partitions-count)",
+                "gauge",
+                lambda: len(self.uncleanable),
+            ),
+            Metric(
+                "blumfeld_log_cleaner_rounds_total",
+                "Rounds that came to their end",
+                "counter",
+                lambda: self.rounds,
+            ),
+        ]
+
+    def _recopy_percent(self) -> int:
+        last = self._last
+        return 0 if last is None or not last.bytes_before else 100 * last.bytes_after // last.bytes_before

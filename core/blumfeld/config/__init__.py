@@ -1,0 +1,1 @@
+"""Kafka's configuration: keys, definitions, values, and which of them this broker honours."""

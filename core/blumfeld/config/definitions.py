@@ -1,0 +1,317 @@
+"""Kafka's configuration keys as definitions: what a value may be, how text becomes one and back.
+
+The facts stand in :mod:`blumfeld.config.keys_table`; a definition is made when somebody asks for it, so
+that importing this costs a start-up next to nothing. The same definitions validate the manifest's
+``[config]`` and AlterConfigs, and serve DescribeConfigs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from blumfeld.config.keys_table import BROKER_ROWS, GROUP_ROWS, TOPIC_ROWS, Row
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+Typed = bool | int | float | str | tuple[str, ...] | None
+"""A value in the form that code uses: a LIST is a tuple, a PASSWORD a str; None is Kafka's null."""
+Given = bool | int | float | str | list[str] | tuple[str, ...] | None
+"""A value as a person or a client writes it: TOML's types, or Kafka's text."""
+
+LISTENER_PREFIX = "listener.name."
+"""Begins a key that holds for one listener; the listener's name in lower case follows, then a dot and the key."""
+
+_BOUNDS = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
+_WIRE_TYPES = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
+_KINDS = {
+    "BOOLEAN": "true or false",
+    "STRING": "text",
+    "INT": "a whole number of 32 bits",
+    "SHORT": "a whole number of 16 bits",
+    "LONG": "a whole number of 64 bits",
+    "DOUBLE": "a number",
+    "LIST": "a list of texts, or one text with commas",
+    "CLASS": "the name of a class",
+    "PASSWORD": "text",
+}
+
+
+class ConfigError(BrokerError):
+    """A key or a value that Kafka's table refuses; on the wire INVALID_CONFIG, in a manifest a message.
+
+    :param key: the configuration key
+    :param found: what was given, never a secret
+    :param allowed: what may stand there, in words
+    """
+
+    def __init__(self, key: str, found: object, allowed: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, f"{key}: found {found!r}, allowed is {allowed}")
+        self.key = key
+        self.found = found
+        self.allowed = allowed
+
+
+class UnknownConfigError(ConfigError):
+    """A key that is not in the table; ``allowed`` names the closest that are."""
+
+    def __init__(self, key: str, close: tuple[str, ...]) -> None:
+        allowed = f"one of Kafka's keys: {' or '.join(close)}?" if close else "one of Kafka's keys"
+        super().__init__(key, key, allowed)
+        self.close = close
+
+
+class ConfigDef(NamedTuple):
+    """One key: its type, its default and its bounds. The fields are Kafka's, as of 4.3."""
+
+    name: str
+    type: str
+    """BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS or PASSWORD."""
+    default: Typed
+    importance: str
+    update_mode: str
+    """``read-only``, ``per-broker`` or ``cluster-wide``; the last for every topic and group key."""
+    minimum: float | None
+    maximum: float | None
+    allowed: tuple[str, ...]
+    """Empty: not limited to a list."""
+    broker_synonyms: tuple[str, ...]
+    """For a topic or group key: the broker keys that give its default, the strongest first."""
+    flags: str
+    scope: str
+    """``broker``, ``topic`` or ``group``."""
+
+    @property
+    def sensitive(self) -> bool:
+        """Never shown: DescribeConfigs answers null."""
+        return self.type == "PASSWORD"
+
+    @property
+    def internal(self) -> bool:
+        """May be set, is served by no DescribeConfigs."""
+        return "i" in self.flags
+
+    @property
+    def required(self) -> bool:
+        """Kafka has no default for it."""
+        return "r" in self.flags
+
+    @property
+    def read_only(self) -> bool:
+        """May only be set in the manifest."""
+        return self.update_mode == "read-only"
+
+    @property
+    def server_default_name(self) -> str | None:
+        """The broker key behind a topic or group key, if there is one."""
+        return self.broker_synonyms[0] if self.broker_synonyms else None
+
+    @property
+    def wire_type(self) -> int:
+        """The ``ConfigType`` of a DescribeConfigs answer."""
+        return _WIRE_TYPES[self.type]
+
+    @property
+    def allowed_in_words(self) -> str:
+        """For an error message."""
+        if self.allowed:
+            some = "some of " if self.type == "LIST" else ""
+            return some + ", ".join(self.allowed)
+        low, high = self.minimum, self.maximum
+        kind = _KINDS[self.type]
+        if low is not None and high is not None:
+            return f"{kind} from {low} to {high}"
+        if low is not None:
+            return f"{kind}, {low} or more"
+        return kind if high is None else f"{kind}, {high} at most"
+
+
+class Definitions(Mapping[str, ConfigDef]):
+    """The table of one scope by key, in Kafka's order; a definition is made at its first look-up."""
+
+    def __init__(self, scope: str, rows: tuple[Row, ...]) -> None:
+        self._scope = scope
+        self._rows = {row[0]: row for row in rows}
+        self._made: dict[str, ConfigDef] = {}
+
+    def __getitem__(self, name: str) -> ConfigDef:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = ConfigDef(*self._rows[name], self._scope)  # type: ignore[arg-type]
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def find(self, name: str) -> ConfigDef:
+        """The definition of a key, where a ``listener.name.<listener>.`` prefix is looked through.
+
+        :raises UnknownConfigError: there is none
+        """
+        if name in self._rows:
+            return self[name]
+        if self._scope == "broker" and name.startswith(LISTENER_PREFIX):
+            parts = name.split(".")
+            for start in range(3, len(parts)):
+                rest = ".".join(parts[start:])
+                if rest in self._rows:
+                    return self[rest]
+        raise UnknownConfigError(name, self.suggest(name))
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Up to three keys that look like ``name``, the closest first."""
+        from difflib import get_close_matches  # only an error needs it
+
+        return tuple(get_close_matches(name, self._rows, n=3, cutoff=0.7))
+
+
+BROKER_CONFIGS = Definitions("broker", BROKER_ROWS)
+TOPIC_CONFIGS = Definitions("topic", TOPIC_ROWS)
+GROUP_CONFIGS = Definitions("group", GROUP_ROWS)
+
+
+def suggest(name: str, definitions: Definitions = BROKER_CONFIGS) -> tuple[str, ...]:
+    """Up to three keys that look like ``name``, the closest first."""
+    return definitions.suggest(name)
+
+
+def parse(defn: ConfigDef, value: Given) -> Typed:
+    """The typed form of what was written, checked against type, bounds and allowed values.
+
+    Accepts the type itself, or text as Kafka's clients send it (spaces around it don't count). None is
+    accepted where Kafka's default is null.
+
+    :raises ConfigError: it is none of that
+    """
+    if value is None:
+        if defn.default is None and not defn.required:
+            return None
+        raise _refused(defn, value)
+    if defn.type == "BOOLEAN":
+        return _boolean(defn, value)
+    if defn.type in _BOUNDS:
+        return _whole(defn, value)
+    if defn.type == "DOUBLE":
+        return _double(defn, value)
+    if defn.type == "LIST":
+        return _list(defn, value)
+    if not isinstance(value, str):
+        raise _refused(defn, value)
+    return _text(defn, value if defn.sensitive else value.strip())
+
+
+def render(defn: ConfigDef, typed: Typed) -> str | None:
+    """Kafka's text of a value, as DescribeConfigs shows it and metadata records keep it; null is None."""
+    if typed is None:
+        return None
+    if isinstance(typed, bool):
+        return "true" if typed else "false"
+    if isinstance(typed, tuple):
+        return ",".join(typed)
+    return repr(float(typed)) if defn.type == "DOUBLE" else str(typed)
+
+
+def usable(definitions: Definitions, given: Mapping[str, str]) -> dict[str, Given]:
+    """The values of a metadata log that this build can read.
+
+    Another release of Kafka may have written keys or values that our table doesn't know. They must not keep a broker
+    from starting, so they are left out.
+    """
+    found: dict[str, Given] = {}
+    for name, value in given.items():
+        try:
+            parse(definitions.find(name), value)
+        except ConfigError:
+            continue
+        found[name] = value
+    return found
+
+
+def _refused(defn: ConfigDef, value: object) -> ConfigError:
+    return ConfigError(defn.name, "[hidden]" if defn.sensitive else value, defn.allowed_in_words)
+
+
+def _boolean(defn: ConfigDef, value: Given) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text not in ("true", "false"):
+        raise _refused(defn, value)
+    return text == "true"
+
+
+def _whole(defn: ConfigDef, value: Given) -> int:
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError
+        # A digit limit keeps int() linear; the text of a 64-bit number has at most 20 characters.
+        if isinstance(value, str) and (len(value) > 64 or "_" in value):
+            raise ValueError
+        number = int(value)
+    except ValueError:
+        raise _refused(defn, value) from None
+    bound = _BOUNDS[defn.type]
+    if not -bound <= number < bound:
+        raise _refused(defn, value)
+    return _bounded(defn, number)
+
+
+def _double(defn: ConfigDef, value: Given) -> float:
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise _refused(defn, value) from None
+    if not math.isfinite(number):
+        raise _refused(defn, value)
+    return _bounded(defn, number)
+
+
+def _bounded(defn: ConfigDef, number: float) -> int:
+    """The number again; typed as int because a float passes through unchanged where it is one."""
+    if defn.minimum is not None and number < defn.minimum:
+        raise _refused(defn, number)
+    if defn.maximum is not None and number > defn.maximum:
+        raise _refused(defn, number)
+    if defn.allowed and str(number) not in defn.allowed:
+        raise _refused(defn, number)
+    return number  # type: ignore[return-value]
+
+
+def _list(defn: ConfigDef, value: Given) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.split(",") if value.strip() else []
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        raise _refused(defn, value)
+    found = tuple(one.strip() for one in value)
+    checked = "d" in defn.flags
+    if checked and (len(set(found)) != len(found) or "" in found or (not found and "e" not in defn.flags)):
+        raise _refused(defn, value)
+    if defn.allowed and not all(one in defn.allowed for one in found):
+        raise _refused(defn, value)
+    return found
+
+
+def _text(defn: ConfigDef, value: str) -> str:
+    if not defn.allowed or value in defn.allowed:
+        return value
+    if "c" in defn.flags and value.lower() in (one.lower() for one in defn.allowed):
+        return value
+    raise _refused(defn, value)

@@ -1,0 +1,168 @@
+"""What becomes of Kafka's keys in this build, and the check that keeps a key from promising what isn't there.
+
+The facts stand in :mod:`blumfeld.config.effects_table`. The manifest, CreateTopics, AlterConfigs, ``blumfeld
+plan``, DescribeConfigs and docs/configuration.md all ask here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from blumfeld.config.definitions import (
+    ConfigDef,
+    ConfigError,
+    Definitions,
+    Given,
+    Typed,
+    UnknownConfigError,
+    parse,
+    render,
+)
+from blumfeld.config.effects_table import (
+    BROKER_EFFECTS,
+    FIXED,
+    GROUP_EFFECTS,
+    HONOURED,
+    LISTENER_KEYS,
+    READ_AT_START,
+    REFUSED,
+    TOPIC_EFFECTS,
+    WITHOUT,
+)
+from blumfeld.config.ip_overrides import KEY as IP_OVERRIDES
+from blumfeld.config.ip_overrides import ip_overrides
+
+__all__ = [
+    "FIXED",
+    "HONOURED",
+    "REFUSED",
+    "WITHOUT",
+    "KeyEffect",
+    "check_change",
+    "check_effect",
+    "check_listener_key",
+    "effect_of",
+    "why_ineffective",
+]
+
+MANIFEST = "manifest "
+"""Begins the place of a key that another section of the manifest says."""
+
+
+class KeyEffect(NamedTuple):
+    """What becomes of one key."""
+
+    name: str
+    effect: str
+    """One of HONOURED, FIXED, WITHOUT and REFUSED."""
+    where: str
+    """For an honoured key the place that uses it, for any other the reason."""
+    documentation: str
+    """One sentence: what the key says in Kafka."""
+
+    @property
+    def section(self) -> str | None:
+        """The place in the manifest that says this key's value; ``None`` for a key of ``[config]``."""
+        return self.where.removeprefix(MANIFEST) if self.where.startswith(MANIFEST) else None
+
+    @property
+    def read_at_start(self) -> bool:
+        """Kafka changes it at run time, this broker doesn't."""
+        return self.name in READ_AT_START
+
+    @property
+    def manifest_only(self) -> bool:
+        """This broker takes no change of it at run time, whatever Kafka does."""
+        return self.section is not None or self.read_at_start
+
+    @property
+    def in_words(self) -> str:
+        """What becomes of the key, as one sentence for a person."""
+        if self.section is not None:
+            return f"The manifest says it in {self.section}."
+        if self.effect == HONOURED:
+            return "Honoured; read when the broker starts." if self.read_at_start else "Honoured."
+        if self.effect == WITHOUT:
+            return f"Without effect here: {self.where}."
+        return f"Only Kafka's default is taken here: {self.where}."
+
+    @property
+    def of_listeners(self) -> bool:
+        """A listener may have its own value, under the prefix ``listener.name.<name>.``."""
+        return self.name in LISTENER_KEYS
+
+
+_EFFECTS: dict[str, dict[str, KeyEffect]] = {
+    scope: {row[0]: KeyEffect(*row) for row in rows}
+    for scope, rows in (("broker", BROKER_EFFECTS), ("topic", TOPIC_EFFECTS), ("group", GROUP_EFFECTS))
+}
+
+
+def effect_of(defn: ConfigDef) -> KeyEffect:
+    """What becomes of a key; every definition has exactly one answer."""
+    return _EFFECTS[defn.scope][defn.name]
+
+
+def check_effect(defn: ConfigDef, given: Given) -> None:
+    """Let a valid value pass, unless this build can only ignore it and must not.
+
+    A value that equals Kafka's default passes always: it changes nothing, whatever the key.
+
+    :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value is another than Kafka's default
+    """
+    if defn.name == IP_OVERRIDES:
+        ip_overrides(given)
+    effect = effect_of(defn)
+    if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
+        return
+    text = render(defn, defn.default)
+    default = "no value" if text is None else f'only Kafka\'s default, "{text}"'
+    raise ConfigError(defn.name, "[hidden]" if defn.sensitive else given, f"{default}: {effect.where}")
+
+
+def check_listener_key(defn: ConfigDef, key: str, given: Given) -> None:
+    """Let a key with a listener's prefix pass, unless it holds for all listeners together.
+
+    :raises ConfigError: INVALID_CONFIG: this build would ignore the prefix
+    """
+    effect = effect_of(defn)
+    if key != defn.name and effect.effect == HONOURED and not effect.of_listeners:
+        raise ConfigError(key, given, f"nothing for one listener: {defn.name} holds for all of them")
+
+
+def check_change(defn: ConfigDef, key: str, given: Given) -> None:
+    """Let a change at run time pass, unless this build would only see it in the manifest.
+
+    :raises ConfigError: INVALID_CONFIG: the key is read once, when the broker starts
+    """
+    check_listener_key(defn, key, given)
+    effect = effect_of(defn)
+    if effect.section is not None:
+        raise ConfigError(key, given, f"nothing at run time: the manifest says it in {effect.section}")
+    if defn.scope == "broker" and effect.read_at_start:
+        raise ConfigError(
+            key, given, "nothing at run time: this broker reads it from [config] when it starts"
+        )
+
+
+def why_ineffective(definitions: Definitions, key: str, stored: str) -> str | None:
+    """Why a value that stands in the cluster's metadata changes nothing here; ``None`` if it has its effect."""
+    try:
+        defn = definitions.find(key)
+        parse(defn, stored)
+        check_effect(defn, stored)
+        if defn.scope == "broker":
+            check_change(defn, key, stored)
+    except UnknownConfigError:
+        return "the key is unknown here"
+    except ConfigError as error:
+        return f"allowed is {error.allowed}"
+    effect = effect_of(defn)
+    return effect.where if effect.effect == WITHOUT else None
+
+
+def _is_default(defn: ConfigDef, value: Typed) -> bool:
+    default = defn.default
+    if "c" in defn.flags and isinstance(value, str) and isinstance(default, str):
+        return value.lower() == default.lower()
+    return value == default

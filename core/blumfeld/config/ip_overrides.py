@@ -1,0 +1,32 @@
+"""``max.connections.per.ip.overrides``: addresses that have a limit of connections of their own."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from blumfeld.config.definitions import ConfigError
+
+KEY = "max.connections.per.ip.overrides"
+_ALLOWED = "ADDRESS:COUNT, with commas between; an address is IPv4 or IPv6, since names aren't resolved here"
+
+
+def ip_overrides(given: object) -> dict[str, int]:
+    """Address → the most connections from it. The address is in the form that sockets give.
+
+    Kafka takes host names too, and resolves them once. Here a name is refused: a look-up would hold the loop.
+
+    :raises ConfigError: an entry is not of this form, or a count is negative
+    """
+    found: dict[str, int] = {}
+    for entry in str(given or "").split(","):
+        address, _, count = entry.strip().rpartition(":")
+        if not entry.strip():
+            continue
+        try:
+            connections = int(count)
+            found[str(ip_address(address.strip().strip("[]")))] = connections
+        except ValueError:
+            raise ConfigError(KEY, entry, _ALLOWED) from None
+        if connections < 0:
+            raise ConfigError(KEY, entry, _ALLOWED)
+    return found

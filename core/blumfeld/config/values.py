@@ -1,0 +1,397 @@
+"""The configuration that a broker and a topic really have, and where each value comes from.
+
+Precedence (design, "Manifest"): topic, dynamic broker, dynamic default, manifest, default. A
+:class:`BrokerConfig` is a value: what AlterConfigs changes is a new one (:meth:`BrokerConfig.with_overrides`).
+A :class:`TopicConfig` is resolved once, so that the path of a record reads plain attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias, cast
+
+from blumfeld.config.definitions import (
+    BROKER_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigDef,
+    ConfigError,
+    Given,
+    Typed,
+    UnknownConfigError,
+    parse,
+    render,
+    suggest,
+    usable,
+)
+
+__all__ = [
+    "BROKER_CONFIGS",
+    "GROUP_CONFIGS",
+    "TOPIC_CONFIGS",
+    "BrokerConfig",
+    "ConfigDef",
+    "ConfigError",
+    "Given",
+    "Source",
+    "Synonym",
+    "TopicConfig",
+    "Typed",
+    "UnknownConfigError",
+    "check_topic_configs",
+    "parse",
+    "render",
+    "suggest",
+    "usable",
+]
+
+# BrokerConfig has methods of these names, which would hide the types inside of it.
+_Int: TypeAlias = int
+_Bool: TypeAlias = bool
+_Str: TypeAlias = str
+
+# A broker key whose own value is null takes that of the next; the unit of each is in its name.
+_FALLBACKS = {
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.ms": ("log.roll.hours",),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "log.dirs": ("log.dir",),
+}
+_UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+class Source(IntEnum):
+    """The ``ConfigSource`` of a DescribeConfigs answer: who set a value (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One of the places where a value could come from; ``value`` is None where it is a secret."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class BrokerConfig:
+    """The values of one broker.
+
+    :param static: the manifest's ``[config]``, Kafka's keys
+    :param dynamic_default: set for all brokers at run time, from the cluster image
+    :param dynamic: set for this broker at run time, from the cluster image
+    :raises ConfigError: a value that its key does not allow; UnknownConfigError: not one of Kafka's keys
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, Given] | None = None,
+        *,
+        dynamic_default: Mapping[str, Given] | None = None,
+        dynamic: Mapping[str, Given] | None = None,
+    ) -> None:
+        self._layers: tuple[tuple[Source, dict[str, Typed]], ...] = (
+            (Source.DYNAMIC_BROKER, _parsed(dynamic)),
+            (Source.DYNAMIC_DEFAULT_BROKER, _parsed(dynamic_default)),
+            (Source.STATIC_BROKER, _parsed(static)),
+        )
+        self._resolved: dict[str, Typed] = {}
+        self._topic_defaults: dict[str, Typed] | None = None
+
+    def with_overrides(
+        self,
+        *,
+        dynamic_default: Mapping[_Str, Given] | None = None,
+        dynamic: Mapping[_Str, Given] | None = None,
+    ) -> BrokerConfig:
+        """The same manifest under other dynamic values; a layer that is not given stays as it is.
+
+        :raises ConfigError: as the constructor
+        """
+        made = BrokerConfig(dynamic_default=dynamic_default, dynamic=dynamic)
+        kept = tuple(
+            old if given is None else new
+            for old, new, given in zip(
+                self._layers, made._layers, (dynamic, dynamic_default, None), strict=True
+            )
+        )
+        made._layers = kept
+        return made
+
+    def get(self, name: _Str) -> Typed:
+        """The value that holds: fallbacks in other units (``log.retention.hours``) are already applied.
+
+        :raises UnknownConfigError: not one of Kafka's keys
+        """
+        try:
+            return self._resolved[name]
+        except KeyError:
+            value = self._resolved[name] = self._resolve(name)
+            return value
+
+    def int(self, name: _Str) -> _Int:
+        """A SHORT, INT or LONG. :raises ConfigError: it is null or of another type"""
+        value = self.get(name)
+        if isinstance(value, _Bool) or not isinstance(value, _Int):
+            raise ConfigError(name, value, "a whole number")
+        return value
+
+    def float(self, name: _Str) -> float:
+        """A DOUBLE. :raises ConfigError: it is null or of another type"""
+        value = self.get(name)
+        if isinstance(value, _Bool) or not isinstance(value, (_Int, float)):
+            raise ConfigError(name, value, "a number")
+        return value
+
+    def bool(self, name: _Str) -> _Bool:
+        """A BOOLEAN. :raises ConfigError: it is null or of another type"""
+        value = self.get(name)
+        if not isinstance(value, _Bool):
+            raise ConfigError(name, value, "true or false")
+        return value
+
+    def str(self, name: _Str) -> _Str:
+        """A STRING, CLASS or PASSWORD. :raises ConfigError: it is null or of another type"""
+        value = self.get(name)
+        if not isinstance(value, _Str):
+            raise ConfigError(name, value, "text")
+        return value
+
+    def list(self, name: _Str) -> tuple[_Str, ...]:
+        """A LIST; null is empty. :raises ConfigError: it is of another type"""
+        value = self.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, tuple):
+            raise ConfigError(name, value, "a list")
+        return value
+
+    def source(self, name: _Str) -> Source:
+        """Who set the value that :meth:`get` returns."""
+        found = self.synonyms(name)
+        return found[0].source if found else Source.DEFAULT
+
+    def synonyms(self, name: _Str) -> tuple[Synonym, ...]:
+        """Where the value of a broker key comes from, then what it would be without that, and so on.
+
+        Values stand in the unit of the synonym's own name, as Kafka shows them.
+        """
+        return self._synonyms((name, *_FALLBACKS.get(name, ())))
+
+    def given(self) -> Iterator[_Str]:
+        """Every key that somebody set, each once: dynamic ones first, then the manifest's."""
+        return iter(dict.fromkeys(name for _, layer in self._layers for name in layer))
+
+    def topic_defaults(self) -> Mapping[_Str, Typed]:
+        """The value of every topic key for a topic that sets nothing."""
+        if self._topic_defaults is None:
+            self._topic_defaults = {
+                name: defn.default if defn.server_default_name is None else self._topic_default(defn)
+                for name, defn in TOPIC_CONFIGS.items()
+            }
+        return self._topic_defaults
+
+    def _topic_default(self, defn: ConfigDef) -> Typed:
+        return self.get(cast("str", defn.server_default_name))
+
+    def _own(self, name: _Str) -> tuple[Typed, Source]:
+        for source, layer in self._layers:
+            if name in layer:
+                return layer[name], source
+        return BROKER_CONFIGS.find(name).default, Source.DEFAULT
+
+    def _resolve(self, name: _Str) -> Typed:
+        value, _ = self._own(name)
+        for fallback in _FALLBACKS.get(name, ()):
+            if value is not None:
+                break
+            value = self._own(fallback)[0]
+            unit = _UNIT_MS.get(fallback.rpartition(".")[2])
+            if unit is not None and isinstance(value, _Int):
+                value *= unit
+        if name == "log.retention.ms" and isinstance(value, _Int) and value < 0:
+            return -1  # any negative number of hours or minutes means for ever
+        return value
+
+    def _synonyms(self, names: tuple[_Str, ...]) -> tuple[Synonym, ...]:
+        found = [
+            Synonym(name, _shown(BROKER_CONFIGS.find(name), layer[name]), source)
+            for source, layer in self._layers
+            for name in names
+            if name in layer
+        ]
+        for name in names:
+            defn = BROKER_CONFIGS.find(name)
+            if defn.default is not None:
+                found.append(Synonym(name, _shown(defn, defn.default), Source.DEFAULT))
+        return tuple(found)
+
+
+def _parsed(given: Mapping[str, Given] | None) -> dict[str, Typed]:
+    return {name: parse(BROKER_CONFIGS.find(name), value) for name, value in (given or {}).items()}
+
+
+def _shown(defn: ConfigDef, value: Typed) -> str | None:
+    return None if defn.sensitive else render(defn, value)
+
+
+class TopicConfig:
+    """Every topic key as an attribute: ``max.message.bytes`` is ``max_message_bytes``.
+
+    :param overrides: what was set for the topic, as metadata records keep it
+    :param broker: gives the rest; without one, Kafka's defaults
+    :raises ConfigError: a value that its key does not allow; UnknownConfigError: not a topic key
+    """
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    flush_messages: int
+    flush_ms: int
+    retention_bytes: int
+    retention_ms: int
+    max_message_bytes: int
+    index_interval_bytes: int
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    file_delete_delay_ms: int
+    min_cleanable_dirty_ratio: float
+    cleanup_policy: tuple[str, ...]
+    unclean_leader_election_enable: bool
+    min_insync_replicas: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    preallocate: bool
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    leader_replication_throttled_replicas: tuple[str, ...]
+    follower_replication_throttled_replicas: tuple[str, ...]
+    remote_storage_enable: bool
+    local_retention_ms: int
+    local_retention_bytes: int
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    internal_segment_bytes: int | None
+
+    compacts: bool
+    """``cleanup.policy`` contains compact: records need keys."""
+    deletes: bool
+    """``cleanup.policy`` contains delete: retention applies."""
+    log_append_time: bool
+    """``message.timestamp.type`` is LogAppendTime."""
+
+    __slots__ = (
+        "_broker",
+        "_overrides",
+        "compacts",
+        "deletes",
+        "log_append_time",
+        *(name.replace(".", "_") for name in TOPIC_CONFIGS),
+    )
+
+    def __init__(
+        self, overrides: Mapping[str, Given] | None = None, broker: BrokerConfig | None = None
+    ) -> None:
+        self._broker = broker if broker is not None else BrokerConfig()
+        self._overrides = {
+            name: parse(TOPIC_CONFIGS.find(name), value) for name, value in (overrides or {}).items()
+        }
+        for name, value in {**self._broker.topic_defaults(), **self._overrides}.items():
+            setattr(self, name.replace(".", "_"), value)
+        if self.internal_segment_bytes is not None:
+            self.segment_bytes = self.internal_segment_bytes
+        self.compacts = "compact" in self.cleanup_policy
+        self.deletes = "delete" in self.cleanup_policy
+        self.log_append_time = self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def stored(cls, given: Mapping[str, str], broker: BrokerConfig | None = None) -> TopicConfig:
+        """The configuration of a topic as metadata records keep it, without what this build can't read."""
+        try:
+            return cls(given, broker)
+        except ConfigError:
+            return cls(usable(TOPIC_CONFIGS, given), broker)
+
+    @property
+    def roll_ms(self) -> int:
+        """How old the active segment becomes: ``segment.ms``; compacted, ``max.compaction.lag.ms`` at most."""
+        if self.compacts and 0 < self.max_compaction_lag_ms < self.segment_ms:
+            return self.max_compaction_lag_ms
+        return self.segment_ms
+
+    @property
+    def overrides(self) -> Mapping[str, Typed]:
+        """What was set for the topic itself."""
+        return self._overrides
+
+    def get(self, name: str) -> Typed:
+        """The value of a topic key. :raises UnknownConfigError: not one"""
+        TOPIC_CONFIGS.find(name)
+        if name in self._overrides:
+            return self._overrides[name]
+        return self._broker.topic_defaults()[name]
+
+    def source(self, name: str) -> Source:
+        """Who set the value that :meth:`get` returns."""
+        found = self.synonyms(name)
+        return found[0].source if found else Source.DEFAULT
+
+    def synonyms(self, name: str) -> tuple[Synonym, ...]:
+        """Where the value comes from, then what it would be without that; values in each name's unit.
+
+        :raises UnknownConfigError: not a topic key
+        """
+        defn = TOPIC_CONFIGS.find(name)
+        own: tuple[Synonym, ...] = ()
+        if name in self._overrides:
+            own = (Synonym(name, _shown(defn, self._overrides[name]), Source.DYNAMIC_TOPIC),)
+        if not defn.broker_synonyms:
+            shown = _shown(defn, defn.default)
+            return own if shown is None else (*own, Synonym(name, shown, Source.DEFAULT))
+        return own + self._broker._synonyms(defn.broker_synonyms)
+
+
+def check_topic_configs(overrides: Mapping[str, Given], broker: BrokerConfig | None = None) -> TopicConfig:
+    """What CreateTopics and AlterConfigs check: each value by itself, then those that must fit together.
+
+    :return: the configuration that the topic would have
+    :raises ConfigError: INVALID_CONFIG with the reason
+    """
+    config = TopicConfig(overrides, broker)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError(
+            "min.compaction.lag.ms",
+            config.min_compaction_lag_ms,
+            f"no more than max.compaction.lag.ms, {config.max_compaction_lag_ms}",
+        )
+    if config.remote_storage_enable:
+        _check_tiered(config)
+    return config
+
+
+def _check_tiered(config: TopicConfig) -> None:
+    if config.compacts or not config.deletes:
+        raise ConfigError(
+            "cleanup.policy", ",".join(config.cleanup_policy), "delete, as remote.storage.enable is on"
+        )
+    for local, total, key in (
+        (config.local_retention_ms, config.retention_ms, "retention.ms"),
+        (config.local_retention_bytes, config.retention_bytes, "retention.bytes"),
+    ):
+        if local != -2 and total >= 0 and (local == -1 or local > total):
+            raise ConfigError(f"local.{key}", local, f"no more than {key}, {total}")

@@ -1,0 +1,201 @@
+"""OffsetFetch, API key 9, v1–10: one group up to v7, several from v8, topic ids from v10.
+
+A group without a committed offset is no error (Kafka's ``OffsetMetadataManager``): answering GROUP_ID_NOT_FOUND breaks
+librdkafka's consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blumfeld.coordinator.groups.shard import FetchOffsets
+from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from blumfeld.wire.schema import Message
+
+GROUPS_SINCE_VERSION = 8
+GROUP_ERROR_SINCE_VERSION = 2
+"""Before it, an error of the group stands at each partition."""
+TOPIC_IDS_SINCE_VERSION = 10
+
+
+class OffsetFetch:
+    """Handles OffsetFetch in its two shapes."""
+
+    def __init__(self, coordinator: Coordinator, image: Callable[[], ClusterImage]) -> None:
+        self._coordinator = coordinator
+        self._image = image
+
+    def handle(self, request: OffsetFetchRequest, context: RequestContext) -> Completion[Message]:
+        """The committed offsets of each group, from its shard."""
+        version = context.api_version
+        asked = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
+        parts = [self._group(group, request.require_stable, context) for group in asked]
+        response: Completion[Message] = Completion()
+
+        def merge(done: Completion[list[Completion[Any]]]) -> None:
+            groups = [_result(group, item) for group, item in zip(asked, done.result(), strict=True)]
+            if version >= GROUPS_SINCE_VERSION:
+                response.complete(OffsetFetchResponse(groups=groups))
+            else:
+                response.complete(_as_single(groups[0], request, version))
+
+        gather(parts).when_done(merge)
+        return response
+
+    def error(self, request: OffsetFetchRequest, code: int, _message: str | None) -> Message:
+        """Every group that was asked has the error; the single form has it at the top and at each partition."""
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=_single_refused(request, code),
+            groups=[
+                OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups
+            ],
+        )
+
+    def _group(
+        self, asked: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+    ) -> Completion[Any]:
+        if not context.authorize("Describe", "Group", asked.group_id):
+            forbidden: Completion[Any] = Completion()
+            forbidden.fail(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            return forbidden
+        by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+        refused: list[OffsetFetchResponseTopics] = []
+        topics: list[tuple[str, Sequence[int]]] | None = None
+        if asked.topics is not None:
+            topics = []
+            for topic in asked.topics:
+                name = self._name_of(topic.topic_id) if by_id else topic.name
+                if name is None:
+                    refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif not context.authorize("Describe", "Topic", name):
+                    refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                else:
+                    topics.append((name, topic.partition_indexes))
+        command = FetchOffsets(
+            group_id=asked.group_id,
+            member_id=asked.member_id,
+            member_epoch=asked.member_epoch,
+            topics=topics,
+            require_stable=require_stable,
+        )
+        fetched = self._coordinator.submit(asked.group_id, command, context)
+        return self._completed(fetched, refused, topics is None, context)
+
+    def _name_of(self, topic_id: bytes) -> str | None:
+        topic = self._image().topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _completed(
+        self,
+        fetched: Completion[Any],
+        refused: list[OffsetFetchResponseTopics],
+        all_asked: bool,
+        context: RequestContext,
+    ) -> Completion[Any]:
+        """The same with what was refused; of all topics, those that may be described; topic ids where they are used,
+        and topics that are gone left out then.
+        """
+        whole: Completion[Any] = Completion()
+
+        def fill(done: Completion[Any]) -> None:
+            if done.error is not None:
+                whole.fail(done.error)
+                return
+            group: OffsetFetchResponseGroup = done.result()
+            if all_asked:
+                group.topics = [t for t in group.topics if context.authorize("Describe", "Topic", t.name)]
+            if context.api_version >= TOPIC_IDS_SINCE_VERSION:
+                topics = self._image().topics
+                group.topics = [topic for topic in group.topics if topic.name in topics]
+                for topic in group.topics:
+                    topic.topic_id = topics[topic.name].topic_id
+            group.topics += refused
+            whole.complete(group)
+
+        fetched.when_done(fill)
+        return whole
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _result(asked: OffsetFetchRequestGroup, done: Completion[Any]) -> OffsetFetchResponseGroup:
+    if done.error is None:
+        group: OffsetFetchResponseGroup = done.result()
+        return group
+    code = done.error.code if isinstance(done.error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+
+
+def _refused(asked: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=p, committed_offset=-1, error_code=code)
+            for p in asked.partition_indexes
+        ],
+    )
+
+
+def _single_refused(request: OffsetFetchRequest, code: int) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=p, committed_offset=-1, error_code=code)
+                for p in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]
+
+
+def _as_single(
+    group: OffsetFetchResponseGroup, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse:
+    if group.error_code and version < GROUP_ERROR_SINCE_VERSION:
+        return OffsetFetchResponse(topics=_single_refused(request, group.error_code))
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

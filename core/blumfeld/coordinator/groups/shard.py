@@ -1,0 +1,354 @@
+"""The groups shard: what every group type shares on one partition of ``__consumer_offsets``, and the way to the
+types.
+
+Offsets, and listing, describing and deleting groups, are here; joining and leaving is a group type's. A group
+that only commits offsets ("simple") belongs to no type: it has an entry in the offsets and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from blumfeld.coordinator.groups.listing import listed, not_described
+from blumfeld.coordinator.groups.offset_commands import OffsetCommands
+from blumfeld.coordinator.groups.offset_expiry import end_of_simple, expire
+from blumfeld.coordinator.groups.offset_values import OFFSET_KEY_TYPES, decode_key
+from blumfeld.coordinator.groups.offsets import OffsetStore
+from blumfeld.coordinator.groups.pending_offsets import PendingOffsets
+from blumfeld.coordinator.groups.records import GROUP_KEY_TYPES, RecordTypes, decode_record, group_of
+from blumfeld.coordinator.groups.txn_offset_commands import TxnOffsetCommands
+from blumfeld.coordinator.runtime.counts import CoordinatorCounts
+from blumfeld.coordinator.runtime.record_runs import RecordRun
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import (
+    CoordinatorRecord,
+    Decision,
+    GroupProtocol,
+    GroupShard,
+    GroupSummary,
+    Producer,
+    TimerOrder,
+)
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.delete_groups import DeletableGroupResult
+from blumfeld.wire.messages.describe_groups import DescribedGroup
+from blumfeld.wire.messages.group_coordinator_records import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataValue,
+)
+from blumfeld.wire.messages.list_groups import ListGroupsRequest
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest
+from blumfeld.wire.messages.offset_fetch import OffsetFetchResponseGroup
+from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from blumfeld.wire.schema import Message
+
+EXPIRY_TIMER = ("", "offsets")
+"""No group type has an empty name."""
+EXPIRED_RECORDS_MAX = 1_000
+"""Tombstones of one batch, or a few more; the rest follows in the next turn."""
+EXPIRY_SLICE_OFFSETS = 2_000
+"""Offsets that are looked at before other work gets its turn."""
+
+
+class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """A command: the committed offsets of one group, as OffsetFetch v8+ asks for them."""
+
+    group_id: str
+    member_id: str | None
+    member_epoch: int
+    topics: Sequence[tuple[str, Sequence[int]]] | None
+    """``None`` asks for all."""
+    require_stable: bool
+
+
+class DescribeGroup(msgspec.Struct, frozen=True):
+    """A command: one group of DescribeGroups."""
+
+    group_id: str
+    version: int
+
+
+class DeleteGroup(msgspec.Struct, frozen=True):
+    """A command: one group of DeleteGroups."""
+
+    group_id: str
+
+
+class ForgetTopics(msgspec.Struct, frozen=True):
+    """A command: these topics are gone, and with them all offsets that were committed for them."""
+
+    topics: tuple[str, ...]
+    topic_ids: tuple[bytes, ...] = ()
+    """Theirs: what was committed since for new topics of the same names stays. Empty: nothing of that name does."""
+
+
+class ExpireOffsets(msgspec.Struct, frozen=True):
+    """A timer's command: forget offsets, and empty groups, that have been kept for long enough."""
+
+    groups: tuple[str, ...] | None = None
+    """Those that are still to be looked at; ``None`` begins with all."""
+
+
+class TypeCommand(msgspec.Struct, frozen=True):
+    """A command of the group type of this name: its timer's, or its own handler's."""
+
+    group_type: str
+    command: Any
+
+
+class GroupsShard:
+    """One partition's groups: a ``Shard`` for its host, and the ``Surroundings`` of the group types on it."""
+
+    def __init__(
+        self,
+        protocols: Sequence[GroupProtocol],
+        config: Any,
+        image: Callable[[], ClusterImage],
+        new_member_id: Callable[[str], str],
+        counts: CoordinatorCounts | None = None,
+    ) -> None:
+        """``counts`` gets what happens from the end of the load on."""
+        self.config = config
+        self.image = image
+        self.new_member_id = new_member_id
+        self._counts = CoordinatorCounts()
+        """Of the load: nobody's."""
+        self._counts_of_all = CoordinatorCounts() if counts is None else counts
+        self.offsets = OffsetStore()
+        self.pending = PendingOffsets()
+        self._types: dict[str, GroupShard] = {p.name: p.new_shard(self) for p in protocols}
+        self._of_record: dict[int, str] = {number: p.name for p in protocols for number in p.record_types}
+        self._of_api: dict[int, list[str]] = {}
+        self._guests_of_api: dict[int, list[str]] = {}
+        for protocol in protocols:
+            for key in protocol.apis:
+                self._of_api.setdefault(key, []).append(protocol.name)
+            for key in sorted(protocol.guest_apis):
+                self._guests_of_api.setdefault(key, []).append(protocol.name)
+        self._record_types: RecordTypes = {
+            number: classes for p in protocols for number, classes in p.record_types.items()
+        }
+        self._retention_ms: int = config.int("offsets.retention.minutes") * 60_000
+        self._expiry_interval_ms: int = config.int("offsets.retention.check.interval.ms")
+        self._offset_commands = OffsetCommands(
+            self.offsets, self.pending, self.owner, self._is_simple, config, image
+        )
+        self._txn_offset_commands = TxnOffsetCommands(self.owner, self._is_simple, config, image)
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        """Apply one record; of a type that isn't loaded it is left alone."""
+        key, value = item.key, item.value
+        if key[:2] in OFFSET_KEY_TYPES:
+            self.offsets.replay_encoded(key, value)
+            self._counts.offset_commits += value is not None
+            if self.pending:
+                self._overtake(key, value)
+            return
+        decoded = decode_record(self._record_types, item)
+        if decoded is not None:
+            number, typed_key, typed_value = decoded
+            self._types[self._of_record[number]].replay(number, typed_key, typed_value)
+            self._counts.rebalances_completed += _ends_rebalance(typed_value)
+        if value is None and key[:2] in GROUP_KEY_TYPES:
+            self.offsets.forget_group(group_of(key))
+
+    def replay_run(self, run: RecordRun) -> None:
+        """Apply the records of a batch in their order: as :meth:`replay` of each, offsets in bulk."""
+        if self.pending:
+            for key, value in zip(*run, strict=True):
+                self.replay(CoordinatorRecord(key, value))
+        else:
+            self.offsets.replay_run(run, lambda key, value: self.replay(CoordinatorRecord(key, value)))
+
+    def _overtake(self, key: bytes, value: bytes | None) -> None:
+        """A plain record tells of an offset of which a transaction may have told before."""
+        forget_or_overtake = self.pending.forget if value is None else self.pending.overtake
+        forget_or_overtake(*decode_key(key))
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        """Apply one record of a producer's transaction: an offset is pending until :meth:`end_transaction`."""
+        if item.key[:2] not in OFFSET_KEY_TYPES or item.value is None:
+            self.replay(item)  # nobody writes such; Kafka looks at the producer of a committed offset only
+            return
+        group_id, place = decode_key(item.key)
+        self.pending.add(producer.producer_id, group_id, place, item)
+        self.offsets.remember(group_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
+        for item in self.pending.end(producer_id, committed):
+            self.offsets.replay_encoded(item.key, item.value)
+            self._counts.offset_commits += 1
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Every type sets its timers."""
+        self._counts = self._counts_of_all
+        parts = [self._wrapped(name, shard.loaded(now_ms)) for name, shard in self._types.items()]
+        return Decision(
+            records=[item for part in parts for item in part.records],
+            timers=[order for part in parts for order in part.timers] + [self._next_expiry()],
+        )
+
+    def _next_expiry(self) -> TimerOrder:
+        return TimerOrder(EXPIRY_TIMER, self._expiry_interval_ms, ExpireOffsets())
+
+    def _expire(self, groups: Sequence[str], now_ms: int) -> Decision:
+        """Of these groups: as many as one turn should look at, the rest in turns to come."""
+        records: list[CoordinatorRecord] = []
+        seen = 0
+        for at, group_id in enumerate(groups):
+            if len(records) >= EXPIRED_RECORDS_MAX or seen >= EXPIRY_SLICE_OFFSETS:
+                later = TimerOrder(EXPIRY_TIMER, 0, ExpireOffsets(tuple(groups[at:])))
+                return Decision(records=records, timers=[later])
+            seen += len(self.offsets.of_group(group_id)) + 1
+            owner = self.owner(group_id)
+            expired = expire(group_id, self.offsets, self.pending, owner, self._retention_ms, now_ms)
+            self._counts.offsets_expired += sum(item.key[:2] in OFFSET_KEY_TYPES for item in expired)
+            records += expired
+        return Decision(records=records, timers=[self._next_expiry()])
+
+    def _group_ids(self) -> list[str]:
+        typed = [summary.group_id for shard in self._types.values() for summary in shard.summaries()]
+        return list(dict.fromkeys([*typed, *self._simple_groups()]))
+
+    def _simple_groups(self) -> list[str]:
+        """Groups that commit, or did, and those with a type that do."""
+        known = [*self.offsets.groups(), *self.pending.groups(), *self.offsets.emptied()]
+        return list(dict.fromkeys(known))
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on a request, or on a timer's command.
+
+        :raises BrokerError: the request's error
+        """
+        match command:
+            case TypeCommand(name, inner):
+                return self._wrapped(name, self._types[name].command(inner, context, now_ms))
+            case OffsetCommitRequest():
+                assert context is not None
+                return self._commit(command, context, now_ms)
+            case TxnOffsetCommitRequest():
+                assert context is not None
+                return self._txn_offset_commands.commit(command, context.api_version, now_ms)
+            case FetchOffsets():
+                return Decision(reply=self._fetch(command))
+            case OffsetDeleteRequest():
+                return self._offset_commands.delete(command, self._group_exists(command.group_id))
+            case ListGroupsRequest():
+                return Decision(reply=listed(command, self.summaries()))
+            case DescribeGroup():
+                return Decision(reply=self._describe(command))
+            case ForgetTopics():
+                gone = self._offset_commands.of_topics_gone(command.topics, command.topic_ids)
+                return Decision(records=gone, reply=True)
+            case ExpireOffsets(groups):
+                return self._expire(self._group_ids() if groups is None else groups, now_ms)
+            case DeleteGroup():
+                return self._delete(command.group_id)
+            case _:
+                assert context is not None
+                name = self._type_for(context.api_key, command.group_id)
+                return self._wrapped(name, self._types[name].command(command, context, now_ms))
+
+    def owner(self, group_id: str) -> GroupShard | None:
+        """The type that has this group, or ``None``: unknown, or a simple group."""
+        return next((shard for shard in self._types.values() if shard.owns(group_id)), None)
+
+    def shard_of(self, group_type: str) -> GroupShard | None:
+        """The shard of a group type, if this build has it."""
+        return self._types.get(group_type)
+
+    def _type_for(self, api_key: int, group_id: str) -> str:
+        """The type that has the group answers, if it has the API or knows it; otherwise the first that has it."""
+        names = self._of_api.get(api_key)
+        if not names:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        hosts = [*names, *self._guests_of_api.get(api_key, ())]
+        return next((name for name in hosts if self._types[name].owns(group_id)), names[0])
+
+    def _wrapped(self, name: str, decision: Decision) -> Decision:
+        """A type's timers come back as its own commands, under keys that no other type can have."""
+        if decision.timers:
+            decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
+        if decision.if_refused is not None:
+            decision.if_refused = TypeCommand(name, decision.if_refused)
+        return decision
+
+    def _commit(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
+        checked = self._offset_commands.check_member(request, context, now_ms)
+        owner = self._name_of_owner(request.group_id)
+        if owner is not None:
+            checked = self._wrapped(owner, checked)
+        records, reply = self._offset_commands.commit(request, context.api_version, now_ms)
+        return Decision(
+            records=[*checked.records, *records], reply=reply, timers=checked.timers, refusable=True
+        )
+
+    def _fetch(self, command: FetchOffsets) -> OffsetFetchResponseGroup:
+        owner = self.owner(command.group_id)
+        if owner is not None:
+            owner.check_fetch(command.group_id, command.member_id, command.member_epoch)
+        return self._offset_commands.fetch(command.group_id, command.topics, command.require_stable)
+
+    def _name_of_owner(self, group_id: str) -> str | None:
+        return next((name for name, shard in self._types.items() if shard.owns(group_id)), None)
+
+    def _group_exists(self, group_id: str) -> bool:
+        return self.owner(group_id) is not None or self._is_simple(group_id)
+
+    def _is_simple(self, group_id: str) -> bool:
+        """Whether it commits, or did since it was last looked at: if no type has it, it is a simple one."""
+        return (
+            bool(self.offsets.of_group(group_id))
+            or self.pending.has_group(group_id)
+            or self.offsets.has_emptied(group_id)
+        )
+
+    def summaries(self) -> list[GroupSummary]:
+        """Every group here, also one that only has offsets, or had: until the next look for what has expired."""
+        typed = [summary for shard in self._types.values() for summary in shard.summaries()]
+        known = {summary.group_id for summary in typed}
+        simple = [
+            GroupSummary(group_id=group, group_type="classic", state="Empty", protocol_type="")
+            for group in self._simple_groups()
+            if group not in known
+        ]
+        return typed + simple
+
+    def _describe(self, command: DescribeGroup) -> DescribedGroup:
+        owner = self.owner(command.group_id)
+        described = owner.describe(command.group_id) if owner else None
+        if isinstance(described, DescribedGroup):
+            return described
+        if owner is None and self._is_simple(command.group_id):
+            return DescribedGroup(group_id=command.group_id, group_state="Empty")
+        return not_described(command.group_id, command.version, exists=owner is not None)
+
+    def _delete(self, group_id: str) -> Decision:
+        owner = self.owner(group_id)
+        if owner is not None and not owner.is_empty(group_id):
+            code = ErrorCode.NON_EMPTY_GROUP
+        elif not self._group_exists(group_id):
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            ended = Decision(records=[end_of_simple(group_id)]) if owner is None else owner.delete(group_id)
+            ended.records = [*self._offset_commands.of_group_gone(group_id), *ended.records]
+            ended.reply = DeletableGroupResult(group_id=group_id)
+            return ended
+        return Decision(reply=DeletableGroupResult(group_id=group_id, error_code=code))
+
+
+def _of_type(name: str, order: TimerOrder) -> TimerOrder:
+    return TimerOrder((name, *order.key), order.delay_ms, TypeCommand(name, order.command))
+
+
+def _ends_rebalance(value: Message | None) -> bool:
+    """Whether a record says that its group has a new assignment."""
+    if isinstance(value, GroupMetadataValue):
+        return bool(value.members)
+    return isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)

@@ -1,0 +1,124 @@
+"""TxnOffsetCommit: offsets that a producer commits in its transaction (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.coordinator.groups.offset_commands import utf16_length
+from blumfeld.coordinator.groups.offsets import RETENTION_OF_THE_BROKER, CommittedOffset, offset_record
+from blumfeld.spi.cluster import ClusterImage, TopicImage
+from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupShard, Producer
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+
+class TxnOffsetCommands:
+    """Decides on commits in transactions. Writes nothing."""
+
+    def __init__(
+        self,
+        owner: Callable[[str], GroupShard | None],
+        simple: Callable[[str], bool],
+        config: Any,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        """``simple`` tells whether there is a group that has offsets and no type."""
+        self._owner = owner
+        self._simple = simple
+        self._image = image
+        self._metadata_length_max: int = config.int("offset.metadata.max.bytes")
+
+    def commit(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> Decision:
+        """One batch of the producer's with a record for each partition that can be committed, and the answer for each.
+
+        No session is prolonged by it.
+
+        :raises BrokerError: of the request as a whole: ILLEGAL_GENERATION (also of a KIP-848 member's epoch, and of a
+            group that isn't there), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_PRODUCER_ID_MAPPING,
+            INVALID_PRODUCER_EPOCH
+        """
+        if request.producer_id < 0:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if request.producer_epoch < 0:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        self._check_member(request, version, now_ms)
+        records: list[CoordinatorRecord] = []
+        response = TxnOffsetCommitResponse()
+        for asked in request.topics:
+            topic = self._image().topics.get(asked.name)
+            answer = TxnOffsetCommitResponseTopic(name=asked.name)
+            for item in asked.partitions:
+                code = self._check_partition(topic, item)
+                if code is ErrorCode.NONE and topic is not None:
+                    records.append(_record(request.group_id, topic, item, now_ms))
+                answer.partitions.append(
+                    TxnOffsetCommitResponsePartition(partition_index=item.partition_index, error_code=code)
+                )
+            response.topics.append(answer)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        return Decision(
+            records=records, reply=response, producer=producer if records else None, refusable=True
+        )
+
+    def _check_member(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> None:
+        """Before v3, and by producers of clients that are in no group, nobody says who he is: then anyone may."""
+        owner = self._owner(request.group_id)
+        if owner is None:
+            if request.generation_id >= 0:
+                simple = self._simple(request.group_id)
+                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID if simple else ErrorCode.ILLEGAL_GENERATION)
+            return
+        commit = CommitCheck(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            version=version,
+            partitions=self._existing(request.topics),
+            transactional=True,
+        )
+        try:
+            owner.check_commit(commit, now_ms)
+        except BrokerError as error:
+            if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # which clients don't know of this request
+                raise BrokerError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
+
+    def _existing(self, topics: list[TxnOffsetCommitRequestTopic]) -> list[tuple[str, int]]:
+        known = self._image().topics
+        return [
+            (asked.name, item.partition_index)
+            for asked in topics
+            if asked.name in known
+            for item in asked.partitions
+            if item.partition_index in known[asked.name].partitions
+        ]
+
+    def _check_partition(self, topic: TopicImage | None, asked: TxnOffsetCommitRequestPartition) -> ErrorCode:
+        if topic is None or asked.partition_index not in topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if utf16_length(asked.committed_metadata or "") > self._metadata_length_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+
+def _record(
+    group_id: str, topic: TopicImage, asked: TxnOffsetCommitRequestPartition, now_ms: int
+) -> CoordinatorRecord:
+    committed = CommittedOffset(
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=RETENTION_OF_THE_BROKER,
+        topic_id=topic.topic_id,
+    )
+    return offset_record(group_id, topic.name, asked.partition_index, committed)

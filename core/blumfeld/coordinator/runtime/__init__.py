@@ -1,0 +1,1 @@
+"""The coordinator runtime: shards on partitions of an internal topic, replayed and served."""

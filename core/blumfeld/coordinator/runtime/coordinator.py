@@ -1,0 +1,194 @@
+"""All shards of one internal topic that this node leads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from blumfeld.coordinator.runtime.counts import CoordinatorCounts
+from blumfeld.coordinator.runtime.host import HostState, ShardHost
+from blumfeld.coordinator.runtime.loading import Loads
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.shard_contract import CoordinatorLog, Shard
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.defects import command_text, place_of
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+RELOAD_DELAY_MS = 1_000
+"""A shard that was dropped while this node still leads is rebuilt by replay after so long."""
+RELOAD_DELAY_MAX_MS = 30_000
+"""A log that can't be replayed is tried again after twice as long each time, up to this."""
+
+
+class Coordinator:
+    """Routes commands to shards by key; builds a shard when this node becomes leader of its partition, drops it
+    when it ceases.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        events: EventLog,
+        new_shard: Callable[[int], Shard],
+        partition_count: Callable[[], int],
+    ) -> None:
+        """``partition_count()`` is that of the internal topic, 0 while there is none; ``new_shard(partition)``
+        is empty.
+        """
+        self._runtime = runtime
+        self._events = events
+        self._defects = RepeatedEvents(runtime)
+        self._new_shard = new_shard
+        self._partition_count = partition_count
+        self.counts = CoordinatorCounts()
+        self._hosts: dict[int, ShardHost] = {}
+        self._loads = Loads(runtime)
+        self._failed_loads: dict[int, int] = {}
+        """How often in a row the log of a partition could not be replayed."""
+        self._untold: deque[tuple[int, Any]] = deque()
+        self._due: dict[int, list[Any]] = {}
+        """Commands for a shard that is still being replayed."""
+
+    def elected(self, partition: int, log: CoordinatorLog) -> None:
+        """This node leads the partition from now on, with this log."""
+        self.resigned(partition)
+        self._build(partition, log)
+
+    def resigned(self, partition: int) -> None:
+        """This node doesn't lead the partition any more."""
+        host = self._hosts.pop(partition, None)
+        if host is not None:
+            host.stop()
+        self._failed_loads.pop(partition, None)
+        self._due.pop(partition, None)
+
+    def _build(self, partition: int, log: CoordinatorLog) -> None:
+        def dropped(error: BaseException) -> None:
+            self._dropped(partition, log, error)
+
+        def undecided(command: Any, defect: Exception) -> None:
+            self._undecided(partition, command, defect)
+
+        shard = self._new_shard(partition)
+        host = ShardHost(
+            self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts, undecided
+        )
+        self._hosts[partition] = host
+        log.written().when_done(lambda _: self._loads.begin(host))
+
+    def _when_loaded(self, partition: int) -> None:
+        self._failed_loads.pop(partition, None)
+        for command in self._due.pop(partition, ()):
+            self._hosts[partition].submit(command, None)
+
+    def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker of this producer's was placed in the partition; nothing happens where it has no shard."""
+        host = self._hosts.get(partition)
+        if host is not None:
+            host.transaction_ended(producer_id, committed)
+
+    def submit(self, key: str, command: Any, context: RequestContext | None) -> Completion[Any]:
+        """Have the shard of ``key`` decide. Fails with NOT_COORDINATOR where this node doesn't lead its
+        partition.
+        """
+        count = self._partition_count()
+        host = self._hosts.get(partition_for(key, count)) if count else None
+        if host is None:
+            completion: Completion[Any] = Completion()
+            completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+            return completion
+        return host.submit(command, context)
+
+    def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
+        """Have every shard here decide, in the order of their partitions."""
+        return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
+
+    def tell_all(self, command: Any) -> None:
+        """Have every shard here decide on something that happened: one a turn, so that other work goes on beside it;
+        one that is being replayed does so afterwards.
+        """
+        waits = bool(self._untold)
+        self._untold.extend((partition, command) for partition in sorted(self._hosts))
+        if self._untold and not waits:
+            self._runtime.call_later(0, self._tell_next)
+
+    def _tell_next(self) -> None:
+        partition, command = self._untold.popleft()
+        if self._untold:
+            self._runtime.call_later(0, self._tell_next)
+        host = self._hosts.get(partition)
+        if host is None:
+            return  # whoever leads it now heard of it too
+        if host.state is HostState.ACTIVE:
+            host.submit(command, None)
+        else:
+            self._due.setdefault(partition, []).append(command)
+
+    def loading(self) -> bool:
+        """Whether a shard is still being replayed."""
+        return any(host.state is HostState.LOADING for host in self._hosts.values())
+
+    @property
+    def hosts(self) -> Iterable[ShardHost]:
+        """Of all shards here, whatever their state."""
+        return self._hosts.values()
+
+    def stop(self) -> None:
+        """Drop every shard."""
+        for partition in sorted(self._hosts):
+            self.resigned(partition)
+
+    def _undecided(self, partition: int, command: Any, defect: Exception) -> None:
+        """Log a defect with the command that met it: once for each place in the code, then by number."""
+        self.counts.commands_undecided += 1
+        self._defects.say(
+            self._events.error,
+            "a coordinator's command met a defect",
+            (partition, type(command), place_of(defect)),
+            partition=partition,
+            command=command_text(command),
+            exc_info=defect,
+        )
+
+    def _dropped(self, partition: int, log: CoordinatorLog, error: BaseException) -> None:
+        failed = self._hosts.get(partition)
+        delay_ms = RELOAD_DELAY_MS
+        if failed is not None and not failed.was_loaded:
+            failures = self._failed_loads[partition] = self._failed_loads.get(partition, 0) + 1
+            delay_ms = min(RELOAD_DELAY_MS << min(failures - 1, 16), RELOAD_DELAY_MAX_MS)
+            self.counts.loads_failed += 1
+        else:
+            self.counts.shards_dropped += 1
+        self._events.warning(
+            "coordinator shard dropped", partition=partition, error=str(error), again_in_ms=delay_ms
+        )
+
+        def reload() -> None:
+            if self._hosts.get(partition) is failed:
+                self._build(partition, log)
+
+        self._runtime.call_later(delay_ms, reload)
+
+
+def gather(completions: list[Completion[Any]]) -> Completion[list[Completion[Any]]]:
+    """Completes with all of them once the last is done, errors among them."""
+    gathered: Completion[list[Completion[Any]]] = Completion()
+    left = len(completions)
+    if not left:
+        gathered.complete([])
+        return gathered
+
+    def count_down(_: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            gathered.complete(completions)
+
+    for completion in completions:
+        completion.when_done(count_down)
+    return gathered

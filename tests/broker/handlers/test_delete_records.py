@@ -1,0 +1,110 @@
+"""DeleteRecords: where a log starts is moved, and every refusal is Kafka's."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.broker.batches import batch, fetch
+from tests.broker.harness import BrokerHarness
+from tests.broker.replicas.test_partition import code, hosted
+from tests.broker.upkeep.test_retention import Nobody
+from tests.log.batches import data_batch
+
+TO_HIGH_WATERMARK = -1
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.create_topic("t")
+    for _ in range(3):
+        code(harness, batch())
+    return harness
+
+
+def delete(
+    broker: BrokerHarness, offset: int, topic: str = "t", index: int = 0, version: int = 2
+) -> tuple[ErrorCode, int]:
+    """(error, low watermark)."""
+    request = DeleteRecordsRequest(
+        timeout_ms=1000,
+        topics=[
+            DeleteRecordsTopic(
+                name=topic, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)]
+            )
+        ],
+    )
+    (found,) = broker.ask(request, version).topics[0].partitions
+    assert found.partition_index == index
+    return ErrorCode(found.error_code), found.low_watermark
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_log_starts_where_it_was_asked_to(broker: BrokerHarness, version: int) -> None:
+    assert delete(broker, 2, version=version) == (ErrorCode.NONE, 2)
+    answer = broker.ask(fetch(1), 12)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert list(hosted(broker).state.epochs.entries) == [(0, 2)]
+
+
+def test_minus_one_is_the_high_watermark(broker: BrokerHarness) -> None:
+    assert delete(broker, TO_HIGH_WATERMARK) == (ErrorCode.NONE, 3)
+
+
+def test_an_offset_below_the_start_is_no_error_and_moves_nothing(broker: BrokerHarness) -> None:
+    delete(broker, 2)
+    assert delete(broker, 1) == (ErrorCode.NONE, 2)
+    assert delete(broker, 0) == (ErrorCode.NONE, 2)
+
+
+@pytest.mark.parametrize("offset", [4, -2, 2**63 - 1])
+def test_an_offset_outside_is_refused(broker: BrokerHarness, offset: int) -> None:
+    assert delete(broker, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        ("compact", (ErrorCode.POLICY_VIOLATION, -1)),
+        ("compact,delete", (ErrorCode.NONE, 0)),
+        ("", (ErrorCode.NONE, 0)),
+    ],
+)
+def test_a_topic_that_is_only_compacted_refuses(
+    broker: BrokerHarness, policy: str, wanted: tuple[ErrorCode, int]
+) -> None:
+    broker.create_topic("c", cleanup_policy=policy)
+    assert delete(broker, 0, "c") == wanted
+
+
+def test_internal_topics_refuse_and_unknown_ones_are_unknown(broker: BrokerHarness) -> None:
+    assert delete(broker, 0, "__consumer_offsets") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    broker.create_topic("__consumer_offsets")
+    assert delete(broker, 0, "__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert delete(broker, 0, "nowhere") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete(broker, 0, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_a_log_that_fails_takes_its_partition_offline(broker: BrokerHarness) -> None:
+    def refuse(offset: int) -> None:
+        raise OSError("input/output error")
+
+    broker.log_of("t").advance_log_start = refuse  # type: ignore[method-assign]
+    assert delete(broker, 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert hosted(broker).closed == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_open_transaction_below_the_start_does_not_hold_readers_below_it(broker: BrokerHarness) -> None:
+    """The last stable offset is never below the log start."""
+    partition = hosted(broker)
+    partition.place(data_batch(0, 9, 0, 0, transactional=True), 0, Nobody())
+    code(broker, batch())
+    assert partition.readable_ends() == (5, 3)
+    delete(broker, 4)
+    assert partition.readable_ends() == (5, 4)

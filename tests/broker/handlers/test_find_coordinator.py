@@ -1,0 +1,77 @@
+"""FindCoordinator, by its handler: it is served only where a group protocol is composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator, failed, handlers
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.transport import Listener
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.broker.harness import LISTENER, BrokerHarness
+
+
+@dataclass
+class Context:
+    """As much of a context as the handler reads."""
+
+    api_version: int
+    listener: Listener = LISTENER
+
+    def authorize(self, operation: str, resource_type: str, name: str) -> bool:
+        return name != "secret"
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    return BrokerHarness()
+
+
+def ask(broker: BrokerHarness, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+    return FindCoordinator(broker.broker).handle(request, cast("RequestContext", Context(version)))
+
+
+def test_it_is_not_served_without_a_group_protocol(broker: BrokerHarness) -> None:
+    assert 10 not in broker.broker.advertised("broker")
+    assert handlers(broker.broker)[0].key == 10
+
+
+def test_the_internal_topic_is_made_and_the_client_asked_to_wait(broker: BrokerHarness) -> None:
+    answer = ask(broker, FindCoordinatorRequest(key="g"), 2)
+    assert (answer.error_code, answer.node_id, answer.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+    broker.runtime.run_turn()
+    topic = broker.metadata.image.topics["__consumer_offsets"]
+    assert len(topic.partitions) == 50
+    assert broker.broker.topic_config(topic.name).compacts
+    answer = ask(broker, FindCoordinatorRequest(key="g"), 2)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", 9092)
+
+
+def test_several_keys_at_once(broker: BrokerHarness) -> None:
+    broker.create_topic("__consumer_offsets", 50)
+    answer = ask(broker, FindCoordinatorRequest(coordinator_keys=["a", "secret"]), 4)
+    assert [(c.key, c.error_code, c.node_id) for c in answer.coordinators] == [
+        ("a", 0, 1),
+        ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, -1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.INVALID_REQUEST),
+        (9, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_other_coordinators_are_refused(broker: BrokerHarness, key_type: int, code: ErrorCode) -> None:
+    assert ask(broker, FindCoordinatorRequest(key="k", key_type=key_type), 1).error_code == code
+
+
+def test_an_error_takes_both_forms() -> None:
+    assert failed(FindCoordinatorRequest(key="k"), 15, None).error_code == 15
+    assert failed(FindCoordinatorRequest(coordinator_keys=["k"]), 15, None).coordinators[0].error_code == 15

@@ -1,0 +1,525 @@
+"""Produce: what each acks means, every error of ``LogValidator``, and the same bytes from both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.broker.produce.straight import FastProduce
+from blumfeld.broker.serving.dispatch import Route
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.transport import Exchange
+from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record
+from tests.broker.batches import batch, produce
+from tests.broker.harness import BrokerHarness, FakeExchange
+
+VERSIONS = range(3, 14)
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.create_topic("t", 2)
+    return harness
+
+
+def one(
+    broker: BrokerHarness, request: ProduceRequest, version: int = 9, **send: Any
+) -> PartitionProduceResponse:
+    answer = broker.ask(request, version, **send)
+    return cast("PartitionProduceResponse", answer.responses[0].partition_responses[0])
+
+
+def code(broker: BrokerHarness, request: ProduceRequest, version: int = 9, **send: Any) -> ErrorCode:
+    return ErrorCode(one(broker, request, version, **send).error_code)
+
+
+def alone(
+    index: int = 0,
+    *,
+    isr: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1,),
+    leader: int = 1,
+    leader_epoch: int = 0,
+    partition_epoch: int = 1,
+) -> PartitionImage:
+    return PartitionImage(
+        partition=index,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [1, -1])
+def test_batches_get_consecutive_offsets_in_every_version(
+    broker: BrokerHarness, version: int, acks: int
+) -> None:
+    topic_id = broker.metadata.image.topics["t"].topic_id
+    first = one(broker, produce(batch(b"a", b"b"), topic_id=topic_id, acks=acks), version)
+    second = one(broker, produce(batch(), topic_id=topic_id, acks=acks), version)
+    assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 2)
+    assert first.log_append_time_ms == -1
+    assert first.log_start_offset == (0 if version >= 5 else -1)
+
+
+def test_several_partitions_are_answered_each(broker: BrokerHarness) -> None:
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="t", partition_data=[PartitionProduceData(index=i, records=batch()) for i in (0, 1, 2)]
+            ),
+            TopicProduceData(name="missing", partition_data=[PartitionProduceData(index=0, records=batch())]),
+        ],
+    )
+    answer = broker.ask(request, 9)
+    codes = [[p.error_code for p in topic.partition_responses] for topic in answer.responses]
+    assert codes == [[0, 0, 3], [3]]
+
+
+def test_nothing_is_answered_before_the_write(broker: BrokerHarness) -> None:
+    exchange = broker.begin(broker.frame(produce(batch()), 9))
+    assert not exchange.settled
+    assert exchange.next_may_start
+    broker.runtime.run_turn()
+    assert exchange.settled
+
+
+def test_a_turn_writes_once_however_many_requests_it_took(broker: BrokerHarness) -> None:
+    log = broker.log_of("t")
+    writes: list[int] = []
+    write = log.write
+
+    def counted(done: Callable[[Any], None]) -> None:
+        writes.append(log.placed_end_offset)
+        write(done)
+
+    log.write = counted  # type: ignore[method-assign]
+    exchanges = [broker.begin(broker.frame(produce(batch()), 9)) for _ in range(5)]
+    broker.runtime.run_turn()
+    assert writes == [5]
+    assert all(exchange.settled for exchange in exchanges)
+
+
+def test_acks_0_has_no_answer(broker: BrokerHarness) -> None:
+    exchange = broker.send(produce(batch(), acks=0), 9)
+    assert exchange.unanswered
+    assert broker.connection.closed is None
+    assert broker.log_of("t").written_end_offset == 1
+
+
+def test_acks_0_with_an_error_closes_the_connection(broker: BrokerHarness) -> None:
+    exchange = broker.send(produce(batch(), topic="missing", acks=0), 9)
+    assert exchange.unanswered
+    assert broker.connection.closed is not None
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_other_acks_are_refused(broker: BrokerHarness, acks: int) -> None:
+    assert code(broker, produce(batch(), acks=acks)) == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def control() -> bytearray:
+    return batch(control=True)
+
+
+def two_batches() -> bytearray:
+    return batch() + batch()
+
+
+def bad_crc() -> bytearray:
+    data = batch()
+    data[-1] ^= 1
+    return data
+
+
+def old_magic() -> bytearray:
+    data = batch()
+    data[16] = 1
+    return data
+
+
+def wrong_count() -> bytearray:
+    return batch(b"a", b"b", last_offset_delta=5)
+
+
+def offset_given() -> bytearray:
+    return batch(base_offset=7)
+
+
+def no_sequence() -> bytearray:
+    return batch(producer_id=5, producer_epoch=0)
+
+
+REFUSED: list[tuple[Callable[[], bytearray | None], ErrorCode]] = [
+    (lambda: None, ErrorCode.INVALID_RECORD),
+    (bytearray, ErrorCode.INVALID_RECORD),
+    (control, ErrorCode.INVALID_RECORD),
+    (two_batches, ErrorCode.INVALID_RECORD),
+    (old_magic, ErrorCode.INVALID_RECORD),
+    (wrong_count, ErrorCode.INVALID_RECORD),
+    (offset_given, ErrorCode.INVALID_RECORD),
+    (no_sequence, ErrorCode.INVALID_RECORD),
+    (bad_crc, ErrorCode.CORRUPT_MESSAGE),
+    (lambda: batch()[:-3], ErrorCode.INVALID_RECORD),
+    (lambda: batch()[:20], ErrorCode.INVALID_RECORD),
+    (lambda: batch() + old_magic(), ErrorCode.INVALID_RECORD),
+    (lambda: batch(log_append_time_ms=EPOCH_MS), ErrorCode.INVALID_TIMESTAMP),
+    (lambda: batch(timestamp=EPOCH_MS + 3_700_000), ErrorCode.INVALID_TIMESTAMP),
+    (lambda: batch(transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), REFUSED)
+def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_placed(
+    broker: BrokerHarness, make: Callable[[], bytearray | None], expected: ErrorCode
+) -> None:
+    answer = one(broker, produce(make()))
+    assert ErrorCode(answer.error_code) == expected
+    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    assert broker.log_of("t").placed_end_offset == 0
+    assert broker.connection.closed is None
+
+
+@pytest.mark.parametrize(
+    ("make", "start"), [(control, 0), (wrong_count, 0), (no_sequence, 0), (bad_crc, -1), (two_batches, -1)]
+)
+def test_the_log_start_is_told_when_the_log_did_not_refuse(
+    broker: BrokerHarness, make: Callable[[], bytearray], start: int
+) -> None:
+    """As Apache Kafka 4.3.1 answers."""
+    assert one(broker, produce(make())).log_start_offset == start
+
+
+def test_the_beginning_of_a_second_batch_is_ignored(broker: BrokerHarness) -> None:
+    assert code(broker, produce(batch() + batch()[:30])) == ErrorCode.NONE
+    assert broker.log_of("t").written_end_offset == 1
+
+
+def test_the_message_says_what_is_wrong(broker: BrokerHarness) -> None:
+    answer = one(broker, produce(wrong_count()), 8)
+    assert answer.error_message == "2 records, where the offsets leave room for 6"
+
+
+def test_zstd_needs_version_7(broker: BrokerHarness) -> None:
+    data = batch(codec=Codec.ZSTD)
+    assert code(broker, produce(data), 6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert code(broker, produce(data), 7) == ErrorCode.NONE
+
+
+def test_sizes_are_limited_by_topic(broker: BrokerHarness) -> None:
+    broker.create_topic("small", max_message_bytes="100")
+    broker.create_topic("short", segment_bytes="1048576")
+    assert code(broker, produce(batch(bytes(200)), topic="small")) == ErrorCode.MESSAGE_TOO_LARGE
+    broker.create_topic("both", segment_bytes="1048576", max_message_bytes="10000000")
+    assert code(broker, produce(batch(bytes(1 << 20)), topic="both")) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_unknown_places(broker: BrokerHarness) -> None:
+    assert code(broker, produce(batch(), topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(broker, produce(batch(), partition=9)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(broker, produce(batch(), topic_id=b"?" * 16), 13) == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_internal_topics_are_for_the_admin_client(broker: BrokerHarness) -> None:
+    broker.create_topic("__consumer_offsets")
+    request = produce(batch(), topic="__consumer_offsets")
+    assert code(broker, request) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert code(broker, request, client_id="__admin_client") == ErrorCode.NONE
+
+
+def test_two_producers_in_one_request_are_refused(broker: BrokerHarness) -> None:
+    request = ProduceRequest(
+        acks=1,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[
+                    PartitionProduceData(
+                        index=i, records=batch(producer_id=i + 1, producer_epoch=0, base_sequence=0)
+                    )
+                    for i in (0, 1)
+                ],
+            )
+        ],
+    )
+    answer = broker.ask(request, 9).responses[0].partition_responses
+    assert [a.error_code for a in answer] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
+def test_log_append_time_is_the_brokers(broker: BrokerHarness) -> None:
+    broker.create_topic("stamped", message_timestamp_type="LogAppendTime")
+    answer = one(broker, produce(batch(timestamp=5), topic="stamped"))
+    now = broker.runtime.now_ms()
+    assert answer.log_append_time_ms == now
+    (stored,) = broker.log_of("stamped").batches(0)
+    stored.verify_crc()
+    assert (stored.is_log_append_time, stored.max_timestamp) == (True, now)
+
+
+def test_a_compacted_topic_wants_keys(broker: BrokerHarness) -> None:
+    broker.create_topic("compacted", cleanup_policy="compact")
+    assert code(broker, produce(batch(key=None), topic="compacted")) == ErrorCode.INVALID_RECORD
+    assert code(broker, produce(batch(), topic="compacted")) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("version", [7, 8, 13])
+def test_records_without_a_key_are_named(broker: BrokerHarness, version: int, codec: Codec) -> None:
+    """As Kafka 4.3.1: the 10 of 100 that are wrong, from version 8 on; clients tell the others that it wasn't them."""
+    topic_id = broker.create_topic("compacted", cleanup_policy="compact")
+    sent = build_batch(
+        [
+            Record(offset=at, timestamp=EPOCH_MS, key=None if at % 10 == 3 else b"k", value=b"v")
+            for at in range(100)
+        ],
+        codec=codec,
+    )
+    request = produce(sent, topic="" if version == 13 else "compacted")
+    request.topic_data[0].topic_id = topic_id
+    answer = one(broker, request, version)
+    assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (
+        ErrorCode.INVALID_RECORD,
+        -1,
+        0,
+    )
+    named = [(error.batch_index, error.batch_index_error_message) for error in answer.record_errors]
+    message = "a record of a compacted topic needs a key"
+    assert named == ([] if version == 7 else [(at, message) for at in range(3, 100, 10)])
+    assert broker.log_of("compacted").written_end_offset == 0
+
+
+def test_of_very_many_records_without_a_key_some_are_named(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blumfeld.wire.records.NULL_KEYS_NAMED_MAX", 2)
+    broker.create_topic("compacted", cleanup_policy="compact")
+    answer = one(broker, produce(batch(b"a", b"b", b"c", key=None), topic="compacted"))
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert answer.error_message == (
+        "3 of 3 records have no key, the first is record 0; every record of a compacted topic needs one"
+    )
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_with_a_codec_recompresses(broker: BrokerHarness, codec: str) -> None:
+    broker.create_topic("packed", compression_type=codec)
+    data = batch(b"a", b"b", codec=Codec.GZIP, producer_id=5, producer_epoch=1, base_sequence=3)
+    assert code(broker, produce(data, topic="packed")) == ErrorCode.NONE
+    (stored,) = broker.log_of("packed").batches(0)
+    stored.verify_crc()
+    assert stored.codec.name.lower() == codec.replace("uncompressed", "none")
+    assert (stored.record_count, stored.producer_id, stored.base_sequence) == (2, 5, 3)
+
+
+def idempotent(sequence: int, epoch: int = 0, count: int = 1) -> bytearray:
+    values = [b"v"] * count
+    return batch(*values, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
+
+
+def test_a_retry_gets_the_first_offset_again_and_nothing_is_doubled(broker: BrokerHarness) -> None:
+    one(broker, produce(batch()))
+    first = one(broker, produce(idempotent(0, count=2)))
+    again = one(broker, produce(idempotent(0, count=2)))
+    assert (first.log_append_time_ms, again.log_append_time_ms) == (-1, EPOCH_MS), "as Kafka does"
+    assert (first.base_offset, again.base_offset, again.error_code) == (1, 1, 0)
+    assert broker.log_of("t").written_end_offset == 3
+
+
+def test_a_retry_in_the_same_turn_waits_for_the_original(broker: BrokerHarness) -> None:
+    log = broker.log_of("t")
+    log.hold_writes = True
+    exchanges = [broker.send(produce(idempotent(0), acks=acks), 9) for acks in (1, 1, -1)]
+    assert not any(exchange.settled for exchange in exchanges)
+    log.let_write()
+    broker.runtime.run_turn()
+    assert all(exchange.settled for exchange in exchanges)
+    assert log.written_end_offset == 1
+
+
+def test_sequences_and_epochs_are_held(broker: BrokerHarness) -> None:
+    assert code(broker, produce(idempotent(0, epoch=2))) == ErrorCode.NONE
+    assert code(broker, produce(idempotent(2, epoch=2))) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code(broker, produce(idempotent(1, epoch=1))) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(broker, produce(idempotent(1, epoch=2))) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_failed_write_fails_the_batch_and_all_behind_it(broker: BrokerHarness, acks: int) -> None:
+    """And undoes the placed layer: the producer may send the same sequence again."""
+    broker.log_of("t").fail_next_write = True
+    requests = [produce(idempotent(0), acks=acks), produce(idempotent(1), acks=acks)]
+    exchanges = [broker.begin(broker.frame(request, 9)) for request in requests]
+    broker.runtime.run_turn()
+    for request, exchange in zip(requests, exchanges, strict=True):
+        answer = broker.response(exchange, request, 9).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert one(broker, produce(idempotent(0), acks=acks)).base_offset == 0
+
+
+def test_acks_all_is_refused_up_front_under_min_isr(broker: BrokerHarness) -> None:
+    broker.create_topic("safe", min_insync_replicas="2")
+    broker.metadata.change_partition("safe", alone(replicas=(1, 2)))
+    assert code(broker, produce(batch(), topic="safe", acks=-1)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert code(broker, produce(batch(), topic="safe", acks=1)) == ErrorCode.NONE
+
+
+def test_min_isr_is_at_most_the_number_of_replicas(broker: BrokerHarness) -> None:
+    broker.create_topic("safe", min_insync_replicas="3")
+    assert code(broker, produce(batch(), topic="safe", acks=-1)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_acks_all_waits_for_the_isr_until_its_timeout(broker: BrokerHarness, version: int) -> None:
+    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    request = produce(batch(), acks=-1, timeout_ms=500)
+    exchange = broker.send(request, version)
+    broker.runtime.advance(499)
+    assert not exchange.settled
+    broker.runtime.advance(2)
+    answer = broker.response(exchange, request, version).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert len(broker.broker.parking.purgatory) == 0
+
+
+def test_acks_all_is_answered_when_the_isr_has_it(broker: BrokerHarness) -> None:
+    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    exchange = broker.send(produce(batch(), acks=-1), 9)
+    assert not exchange.settled
+    partition = broker.broker.partitions.find("t", 0)
+    assert partition is not None
+    assert partition.leader is not None
+    partition.leader.follower_fetched(2, 1, 1)
+    broker.runtime.run_turn()
+    assert exchange.settled
+    assert len(broker.broker.parking.purgatory) == 0
+
+
+def test_who_waits_when_leadership_goes_is_told_and_shown_the_leader(broker: BrokerHarness) -> None:
+    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    request = produce(batch(), acks=-1)
+    exchange = broker.send(request, 10)
+    broker.metadata.change_partition("t", alone(leader=-1, leader_epoch=1, partition_epoch=2))
+    broker.runtime.run_turn()
+    answer = broker.response(exchange, request, 10).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer = one(broker, request, 10)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, 1)
+
+
+def test_deletion_of_the_topic_ends_the_wait(broker: BrokerHarness) -> None:
+    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    request = produce(batch(), acks=-1)
+    exchange = broker.send(request, 9)
+    broker.metadata.delete_topic("t")
+    broker.runtime.run_turn()
+    answer = broker.response(exchange, request, 9).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(broker, request) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_long_turn_of_requests_on_a_remembered_prefix_follows_its_partition(broker: BrokerHarness) -> None:
+    """A topic that is deleted and made anew is another topic, though requests begin with the same bytes."""
+    assert one(broker, produce(batch())).base_offset == 0
+    assert one(broker, produce(batch())).base_offset == 1
+    broker.metadata.delete_topic("t")
+    broker.create_topic("t")
+    assert one(broker, produce(batch())).base_offset == 0
+
+
+def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, bytes | None, bool]:
+    """The same frame by the fast and by the general way, both as retries of one before: the answers, and whether
+    the fast way had it to itself.
+    """
+    version = (frame[2] << 8) + frame[3]
+    dispatcher = broker.broker.connection_handler("broker")
+    fast = dispatcher.route(0, version)  # type: ignore[attr-defined]
+    assert isinstance(fast, FastProduce)
+    general = fast.general
+    calls: list[int] = []
+
+    class Counting:
+        flexible = general.flexible
+        version = general.version
+
+        def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
+            calls.append(1)
+            general.serve(exchange, frame, position, correlation_id)
+
+    dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
+    broker.send_frame(bytearray(frame))
+    dispatcher.replace(0, version, fast)  # type: ignore[attr-defined]
+    fast.general = cast("Route", Counting())
+    first = broker.send_frame(bytearray(frame))
+    dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
+    second = broker.send_frame(bytearray(frame))
+    dispatcher.replace(0, version, fast)  # type: ignore[attr-defined]
+    fast.general = general
+    return _bytes(first), _bytes(second), not calls
+
+
+def _bytes(exchange: FakeExchange) -> bytes | None:
+    return None if exchange.unanswered else exchange.data()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_the_fast_way_answers_as_the_general_one(broker: BrokerHarness, version: int, acks: int) -> None:
+    """A retry by the other way gives the original's offset, so that both answers must be the same bytes."""
+    topic_id = broker.metadata.image.topics["t"].topic_id
+    frame = broker.frame(produce(idempotent(0, count=3), topic_id=topic_id, partition=1, acks=acks), version)
+    fast, general, alone = both_ways(broker, frame)
+    assert fast == general
+    assert alone
+    assert broker.log_of("t", 1).written_end_offset == 3
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("make", [make for make, _ in REFUSED])
+def test_what_is_refused_is_refused_in_the_same_words(
+    broker: BrokerHarness, version: int, make: Callable[[], bytearray | None]
+) -> None:
+    topic_id = broker.metadata.image.topics["t"].topic_id
+    fast, general, _ = both_ways(broker, broker.frame(produce(make(), topic_id=topic_id), version))
+    assert fast == general
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_every_cut_of_a_request_is_served_alike(broker: BrokerHarness, version: int) -> None:
+    """Cut anywhere, the fast way must not read what isn't there: the general one decides, and closes."""
+    topic_id = broker.metadata.image.topics["t"].topic_id
+    whole = broker.frame(produce(batch(), topic_id=topic_id), version)
+    for size in range(10, len(whole)):
+        broker.connection.closed = None
+        exchange = broker.send_frame(whole[:size])
+        assert exchange.settled
+        assert exchange.unanswered == (broker.connection.closed is not None)
+
+
+def test_the_batch_on_disk_is_what_was_sent_but_for_offset_and_epoch(broker: BrokerHarness) -> None:
+    sent = batch(b"a", codec=Codec.LZ4)
+    one(broker, produce(batch()))
+    one(broker, produce(bytes(sent)))
+    stored = list(broker.log_of("t").batches(0))[1]
+    assert (stored.base_offset, stored.partition_leader_epoch) == (1, 0)
+    assert bytes(stored.data[16:]) == bytes(sent[16:])
+    assert RecordBatch(memoryview(sent)).size_bytes == stored.size_bytes

@@ -1,0 +1,302 @@
+"""Markers that end transactions (WriteTxnMarkers), and who writes to a partition (DescribeProducers)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.context import Principal
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from blumfeld.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
+from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from blumfeld.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from blumfeld.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_groups_classic import ClassicGroupProtocol
+from tests.broker.handlers.marker_steps import OFFSETS_TOPIC, answers
+from tests.broker.harness import BrokerHarness
+from tests.broker.plain_storage import PlainLog, PlainStorage
+from tests.coordinator.groups.test_offsets_traces_oracle import SETTINGS, Live
+from tests.kafka_peer import kafka_on, peer_script
+
+PRODUCER = 7
+BY_KAFKA = """\
+marker pid=1: NONE
+marker pid=1 topic=nowhere: UNKNOWN_TOPIC_OR_PARTITION
+marker pid=1 partition=9: UNKNOWN_TOPIC_OR_PARTITION
+producer pid=1: epoch=0 sequence=-1 coordinator=0 closed
+txn pid=2 epoch=3: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=-1 open
+marker pid=2 epoch=2: INVALID_PRODUCER_EPOCH
+marker pid=2 epoch=3 coordinator=4: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=4 closed
+marker pid=2 epoch=3 coordinator=3: TRANSACTION_COORDINATOR_FENCED
+marker pid=2 epoch=3 coordinator=4: NONE
+marker pid=2 epoch=3 coordinator=5 abort: NONE
+txn pid=2 epoch=2: INVALID_PRODUCER_EPOCH
+txn pid=2 epoch=3: NONE
+producer pid=2: epoch=3 sequence=0 coordinator=5 open
+marker pid=2 epoch=4 coordinator=5 abort: NONE
+producer pid=2: epoch=4 sequence=-1 coordinator=5 closed
+txn pid=2 epoch=3: INVALID_PRODUCER_EPOCH
+txn pid=2 epoch=4: NONE
+marker pid=2 epoch=4 coordinator=4: TRANSACTION_COORDINATOR_FENCED
+marker pid=2 epoch=4 coordinator=5: NONE
+txn pid=3 epoch=0: NONE
+marker pid=3 epoch=0 version=2: INVALID_PRODUCER_EPOCH
+marker pid=3 epoch=1 version=2: NONE
+producer pid=3: epoch=1 sequence=-1 coordinator=0 closed
+marker pid=3 epoch=1 version=2: NONE
+marker pid=3 epoch=0 version=2: INVALID_PRODUCER_EPOCH
+txn pid=3 epoch=0: INVALID_PRODUCER_EPOCH
+txn pid=3 epoch=1: NONE
+marker pid=3 epoch=1 version=2 v=1: NONE
+producer pid=3: epoch=1 sequence=0 coordinator=0 closed
+marker pid=4 epoch=7 version=2: NONE
+producer pid=4: epoch=7 sequence=-1 coordinator=0 closed
+marker pid=5 epoch=-1: UNKNOWN_SERVER_ERROR
+txn pid=6 epoch=32767: NONE
+marker pid=6 epoch=32767: NONE
+producer pid=6: epoch=32767 sequence=0 coordinator=0 closed
+"""
+
+
+class Transacting(BrokerHarness):
+    """A broker with groups and transactions, their topic of one partition, and a topic ``t`` of four."""
+
+    def __init__(self, storage: PlainStorage | None = None, authorizer: Any = None) -> None:
+        super().__init__(
+            group_protocols=[ClassicGroupProtocol()],
+            transactions=object(),
+            storage=storage,
+            authorizer=authorizer,
+        )
+        self.create_topic(OFFSETS_TOPIC)
+        self.create_topic("t", 4)
+
+    @property
+    def offsets_log(self) -> PlainLog:
+        return self.log_of(OFFSETS_TOPIC)
+
+    @property
+    def partition(self) -> Partition:
+        found = self.broker.partitions.find(OFFSETS_TOPIC, 0)
+        assert found is not None
+        return found
+
+    @property
+    def stable(self) -> int | None:
+        return self.partition.state.producers.first_unstable_offset
+
+    def commit(self, offset: int, epoch: int = 0) -> ErrorCode:
+        """TxnOffsetCommit of ``t-0``."""
+        response = self.ask(txn_request(offset, epoch), 5)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    def fetch(self) -> int | ErrorCode:
+        """What is committed for ``t-0``, if that is stable."""
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        response = self.ask(OffsetFetchRequest(group_id="g", topics=topics, require_stable=True), 7)
+        (found,) = response.topics[0].partitions
+        return ErrorCode(found.error_code) if found.error_code else int(found.committed_offset)
+
+
+def txn_request(offset: int, epoch: int = 0) -> TxnOffsetCommitRequest:
+    """Of ``t-0`` in group ``g``."""
+    partitions = [TxnOffsetCommitRequestPartition(committed_offset=offset)]
+    return TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=PRODUCER,
+        producer_epoch=epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+    )
+
+
+def end(commit: bool, *places: tuple[str, int]) -> WriteTxnMarkersRequest:
+    """The end of the producer's transaction, in the groups' partition unless told."""
+    topics = [
+        WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])
+        for topic, partition in places or ((OFFSETS_TOPIC, 0),)
+    ]
+    marker = WritableTxnMarker(producer_id=PRODUCER, transaction_result=commit, topics=topics)
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def codes(response: Any) -> list[ErrorCode]:
+    """Of each partition."""
+    return [
+        ErrorCode(p.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for p in topic.partitions
+    ]
+
+
+def test_markers_and_producers_are_answered_as_kafka_answers() -> None:
+    """Epochs of producers and coordinators, both versions of transactions, retries, and what is not here."""
+    assert "\n".join(answers(Transacting().ask)) + "\n" == BY_KAFKA
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Live]:
+    """Kafka with the topic and the groups' partition."""
+    with kafka_on(peer_script(), tmp_path, *SETTINGS) as address:
+        live = Live(address)
+        topics = [CreatableTopic(name="t", num_partitions=4, replication_factor=1)]
+        live.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
+        live.ask(FindCoordinatorRequest(key="warm-up"), 3)
+        live.wait_for_coordinator()
+        yield live
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_kafka_answers_them_so(kafka: Live) -> None:
+    """What is expected above is what Apache Kafka 4.3.1 says."""
+    assert "\n".join(answers(kafka.ask)) + "\n" == BY_KAFKA
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_of_a_transaction_count_from_its_marker_on(commit: bool) -> None:
+    """The commit is this producer's transactional batch; LSO, index of aborted transactions, and after a restart."""
+    storage = PlainStorage()
+    broker = Transacting(storage)
+    assert broker.commit(5) is ErrorCode.NONE
+    (batch,) = broker.offsets_log.batches(0)
+    assert (batch.producer_id, batch.is_transactional, batch.base_sequence) == (PRODUCER, True, 0)
+    assert broker.stable == 0
+    assert broker.fetch() is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    broker.stop()
+    broker = Transacting(storage)
+    assert broker.fetch() is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert codes(broker.ask(end(commit), 1)) == [ErrorCode.NONE]
+    assert broker.stable is None
+    aborted = [(entry.producer_id, entry.first_offset) for entry in broker.partition.state.aborted.entries]
+    assert aborted == ([] if commit else [(PRODUCER, 0)])
+    assert broker.fetch() == (5 if commit else -1)
+    broker.stop()
+    assert Transacting(storage).fetch() == (5 if commit else -1)
+
+
+def test_a_marker_is_answered_when_it_is_committed() -> None:
+    """And so is who read what it committed."""
+    broker = Transacting()
+    broker.commit(5)
+    broker.offsets_log.hold_writes = True
+    ending = broker.send(end(True), 1)
+    reading = broker.send(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert not ending.settled
+    assert not reading.settled
+    broker.offsets_log.let_write()
+    broker.runtime.run_turn()
+    assert codes(broker.response(ending, end(True), 1)) == [ErrorCode.NONE]
+    assert reading.settled
+    assert broker.fetch() == 5
+
+
+def test_a_marker_that_is_not_written_ends_nothing() -> None:
+    """KAFKA_STORAGE_ERROR; the groups find the transaction open when they are rebuilt from the log."""
+    broker = Transacting()
+    broker.commit(5)
+    broker.offsets_log.fail_next_write = True
+    assert codes(broker.ask(end(True), 1)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    broker.runtime.advance(1_000)
+    assert broker.fetch() is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert codes(broker.ask(end(True), 1)) == [ErrorCode.NONE]
+    assert broker.fetch() == 5
+
+
+def test_each_partition_of_a_marker_is_answered_on_its_own() -> None:
+    """Those that are led here get it, others say why not."""
+    broker = Transacting()
+    request = end(True, ("t", 3), ("nowhere", 0), ("t", 4), ("t", 0))
+    none, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes(broker.ask(request, 1)) == [none, unknown, unknown, none]
+    assert [broker.log_of("t", index).written_end_offset for index in range(4)] == [1, 0, 0, 1]
+    assert broker.ask(WriteTxnMarkersRequest(), 1).markers == []
+
+
+def test_a_fenced_producer_costs_the_groups_nothing() -> None:
+    """INVALID_PRODUCER_EPOCH is its own answer; nothing is placed, and others go on."""
+    broker = Transacting()
+    broker.commit(5, epoch=2)
+    assert broker.commit(6, epoch=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert broker.offsets_log.placed_end_offset == 1
+    assert broker.commit(7, epoch=2) is ErrorCode.NONE
+
+
+class Allows:
+    """``Authorizer`` that allows these operations on the cluster, and all else."""
+
+    def __init__(self, *operations: str) -> None:
+        self.operations = operations
+
+    def authorize(
+        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        return resource_type != "Cluster" or operation in self.operations
+
+
+@pytest.mark.parametrize(
+    ("allowed", "code"),
+    [
+        ((), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (("ClusterAction",), ErrorCode.NONE),
+        (("Alter",), ErrorCode.NONE),
+    ],
+)
+def test_brokers_and_operators_may_write_markers(allowed: tuple[str, ...], code: ErrorCode) -> None:
+    """ClusterAction, or Alter on the cluster."""
+    broker = Transacting(authorizer=Allows(*allowed))
+    assert codes(broker.ask(end(True), 1)) == [code]
+    assert broker.offsets_log.placed_end_offset == (code is ErrorCode.NONE)
+
+
+class NotReading:
+    """``Authorizer`` that forbids to read topics."""
+
+    def authorize(
+        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        return (operation, resource_type) != ("Read", "Topic")
+
+
+def describe(broker: BrokerHarness, *topics: str) -> list[tuple[ErrorCode, int]]:
+    """(code, number of producers) of partition 0 of each."""
+    request: Message = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=[0]) for topic in topics]
+    )
+    return [
+        (ErrorCode(p.error_code), len(p.active_producers))
+        for topic in broker.ask(request, 0).topics
+        for p in topic.partitions
+    ]
+
+
+def test_who_writes_to_a_partition_is_told() -> None:
+    """To who may read it; what isn't here, or can't be, says so."""
+    broker = Transacting()
+    broker.commit(5)
+    assert describe(broker, OFFSETS_TOPIC, "t", "nowhere", "not a topic") == [
+        (ErrorCode.NONE, 1),
+        (ErrorCode.NONE, 0),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
+    ]
+    forbidding = Transacting(authorizer=NotReading())
+    assert describe(forbidding, "t") == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)]

@@ -1,0 +1,109 @@
+"""Writes that fail are told in the log, a few at a time, and counted; so is their end."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from blumfeld.broker.produce.refused_writes import INTERVAL_MS, NAMED_MAX, RefusedWrites
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.errors import ErrorCode
+from tests.broker.batches import batch, produce
+from tests.broker.harness import BrokerHarness
+
+
+class Told:
+    """Keeps lines with their values."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def error(self, event: str, **values: Any) -> None:
+        self.lines.append((event, values))
+
+    debug = info = warning = error
+
+
+def full(path: str = "/data/t-0/0.log") -> OSError:
+    return OSError(errno.ENOSPC, "No space left on device", path)
+
+
+class Scene:
+    """Some partitions on a disk."""
+
+    def __init__(self, count: int) -> None:
+        self.runtime = FakeRuntime(1)
+        self.told = Told()
+        self.refused = RefusedWrites(self.runtime, self.told)
+        self.partitions = [TopicPartition("t", number) for number in range(count)]
+
+    def gauge(self, name: str) -> float:
+        return float(next(metric.read() for metric in self.refused.gauges() if metric.name == name))
+
+    def names(self) -> list[str]:
+        return [event for event, _ in self.told.lines]
+
+
+def test_a_failed_write_is_told_with_partition_path_and_errno() -> None:
+    scene = Scene(1)
+    scene.refused.failed(scene.partitions[0], full())
+    ((event, values),) = scene.told.lines
+    assert event == "write failed"
+    assert (values["partition"], values["path"], values["errno"]) == ("t-0", "/data/t-0/0.log", "ENOSPC")
+
+
+def test_a_partition_is_told_once_until_it_is_over() -> None:
+    scene = Scene(1)
+    for _ in range(100):
+        scene.refused.failed(scene.partitions[0], full())
+    assert scene.names() == ["write failed"]
+    scene.refused.succeeded(scene.partitions[0])
+    assert scene.names()[1:] == ["writes succeed again"]
+    assert scene.told.lines[1][1] == {"partition": "t-0", "failed": 100, "still_refusing": 0}
+
+
+def test_of_many_partitions_a_few_are_named_and_the_rest_is_a_sum() -> None:
+    scene = Scene(1000)
+    for _ in range(3):
+        for partition in scene.partitions:
+            scene.refused.failed(partition, full())
+    assert scene.names() == ["write failed"] * NAMED_MAX
+    scene.runtime.advance(INTERVAL_MS)
+    assert scene.told.lines[-1] == (
+        "writes keep failing",
+        {"writes": 3000 - NAMED_MAX, "seconds": 10, "partitions": 1000},
+    )
+    before = len(scene.told.lines)
+    for partition in scene.partitions:
+        scene.refused.succeeded(partition)
+    assert len(scene.told.lines) - before == NAMED_MAX + 1, "the last one says that it is over"
+    assert scene.told.lines[-1][1]["still_refusing"] == 0
+    scene.runtime.advance(INTERVAL_MS * 3)
+    assert scene.names()[-1] == "writes succeed again", "nothing more to tell"
+
+
+def test_the_gauge_counts_partitions_that_refuse() -> None:
+    scene = Scene(3)
+    for partition in scene.partitions:
+        scene.refused.failed(partition, full())
+    scene.refused.offline(scene.partitions[0])
+    assert scene.gauge("blumfeld_partitions_refusing_writes") == 3
+    scene.refused.succeeded(scene.partitions[1])
+    scene.refused.forget(scene.partitions[2])
+    assert scene.gauge("blumfeld_partitions_refusing_writes") == 1, "the one that is offline"
+    assert scene.gauge("blumfeld_failed_writes_total") == 3
+
+
+def test_a_brokers_write_that_fails_and_the_next_one_are_told() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    refused = broker.broker.partitions.refused_writes
+    told = refused._events = Told()
+    broker.log_of("t").fail_next_write = True
+    codes = [
+        ErrorCode(broker.ask(produce(batch()), 9).responses[0].partition_responses[0].error_code)
+        for _ in range(3)
+    ]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.NONE]
+    assert [event for event, _ in told.lines] == ["write failed", "writes succeed again"]

@@ -1,0 +1,293 @@
+"""Replicas over their life: opening, state found again, deletion, retention, what a failing disk does."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
+from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.record_batch import RecordBatch
+from tests.broker.batches import batch, produce
+from tests.broker.harness import BrokerHarness
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.create_topic("t")
+    return harness
+
+
+def hosted(broker: BrokerHarness, topic: str = "t", index: int = 0) -> Partition:
+    partition = broker.broker.partitions.find(topic, index)
+    assert partition is not None
+    return partition
+
+
+def code(broker: BrokerHarness, data: bytearray, *, topic: str = "t", acks: int = 1) -> ErrorCode:
+    answer = broker.ask(produce(data, topic=topic, acks=acks), 9)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def image(epoch: int, leader: int = 1, partition_epoch: int = 1) -> PartitionImage:
+    return PartitionImage(
+        partition=0,
+        replicas=(1,),
+        isr=(1,),
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+    )
+
+
+def sequence(number: int) -> bytearray:
+    return batch(producer_id=4, producer_epoch=0, base_sequence=number)
+
+
+def restarted(broker: BrokerHarness, *, clean: bool = True) -> BrokerHarness:
+    """The same logs under a new broker."""
+    if clean:
+        broker.stop()
+    again = BrokerHarness(storage=broker.storage, start=False)
+    again.metadata.image = broker.metadata.image
+    again.start()
+    return again
+
+
+def test_an_epoch_starts_with_its_first_batch(broker: BrokerHarness) -> None:
+    code(broker, batch())
+    broker.metadata.change_partition("t", image(3))
+    assert hosted(broker).state.epochs.latest_epoch == 3
+    assert broker.log_of("t").aux.files[EPOCHS] == b"0\n1\n0 0\n", "kept with the first batch"
+    code(broker, batch())
+    assert list(hosted(broker).state.epochs.entries) == [(0, 0), (3, 1)]
+    assert broker.log_of("t").aux.files[EPOCHS] == b"0\n2\n0 0\n3 1\n"
+
+
+def test_a_failed_write_keeps_no_epoch(broker: BrokerHarness) -> None:
+    broker.log_of("t").fail_next_write = True
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert EPOCHS not in broker.log_of("t").aux.files
+    assert code(broker, batch()) == ErrorCode.NONE
+    assert EPOCHS in broker.log_of("t").aux.files
+    assert list(hosted(broker).state.epochs.entries) == [(0, 0)]
+
+
+def test_an_old_leader_epoch_changes_nothing(broker: BrokerHarness) -> None:
+    broker.metadata.change_partition("t", image(3))
+    topic_id = hosted(broker).topic_id
+    refused = broker.broker.partitions.apply(TopicPartition("t", 0), topic_id, image(2))
+    assert refused == ErrorCode.FENCED_LEADER_EPOCH
+    assert hosted(broker).leader_epoch == 3
+
+
+def test_what_was_placed_in_an_epoch_is_written_before_the_next(broker: BrokerHarness) -> None:
+    exchange = broker.begin(broker.frame(produce(batch()), 9))
+    broker.metadata.change_partition("t", image(3))
+    code(broker, batch())
+    assert exchange.settled
+    assert [b.partition_leader_epoch for b in broker.log_of("t").batches(0)] == [0, 3]
+    assert list(hosted(broker).state.epochs.entries) == [(0, 0), (3, 1)]
+
+
+def test_producers_are_known_after_a_clean_restart(broker: BrokerHarness) -> None:
+    code(broker, sequence(0))
+    again = restarted(broker)
+    assert "00000000000000000001.snapshot" in again.log_of("t").aux.files
+    assert code(again, sequence(0)) == ErrorCode.NONE
+    assert again.log_of("t").written_end_offset == 1
+    assert code(again, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_producers_and_epochs_are_found_by_replay_after_a_crash(broker: BrokerHarness) -> None:
+    code(broker, sequence(0))
+    log = broker.log_of("t")
+    log.roll()
+    code(broker, sequence(1))
+    del log.aux.files[EPOCHS]
+    again = restarted(broker, clean=False)
+    assert code(again, sequence(1)) == ErrorCode.NONE
+    assert log.written_end_offset == 2
+    assert code(again, sequence(3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code(again, sequence(2)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\x01garbage"])
+def test_unreadable_files_are_replaced_by_replay(broker: BrokerHarness, damage: bytes) -> None:
+    code(broker, sequence(0))
+    broker.stop()
+    aux = broker.log_of("t").aux
+    for name in aux.files:
+        aux.files[name] = damage
+    again = restarted(broker, clean=False)
+    assert list(hosted(again).state.epochs.entries) == [(0, 0)]
+    assert code(again, sequence(0)) == ErrorCode.NONE
+    assert again.log_of("t").written_end_offset == 1
+
+
+def test_a_snapshot_beyond_the_log_is_removed(broker: BrokerHarness) -> None:
+    broker.log_of("t").aux.files["00000000000000000099.snapshot"] = b"whatever"
+    restarted(broker, clean=False)
+    assert "00000000000000000099.snapshot" not in broker.log_of("t").aux.files
+
+
+def test_the_high_watermark_is_checkpointed_and_found_again(broker: BrokerHarness) -> None:
+    code(broker, batch())
+    broker.runtime.advance(5_001)
+    assert broker.storage.checkpointed == {TopicPartition("t", 0): 1}
+    assert hosted(restarted(broker)).high_watermark == 1
+
+
+def test_a_deleted_topic_leaves_no_log(broker: BrokerHarness) -> None:
+    broker.metadata.delete_topic("t")
+    assert broker.storage.deleted == [TopicPartition("t", 0)]
+    assert broker.broker.partitions.find("t", 0) is None
+    assert broker.broker.partitions.by_id == {}
+
+
+def test_a_topic_deleted_while_its_log_is_opened_leaves_none(broker: BrokerHarness) -> None:
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("slow")
+    broker.metadata.delete_topic("slow")
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert broker.storage.deleted == [TopicPartition("slow", 0)]
+    assert broker.broker.partitions.find("slow", 0) is None
+    assert broker.broker.partitions.settled().done
+
+
+def test_what_the_image_says_while_a_log_is_opened_counts_once_it_is(broker: BrokerHarness) -> None:
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("slow")
+    broker.metadata.change_partition("slow", image(8))
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert hosted(broker, "slow").leader_epoch == 8
+
+
+@pytest.mark.parametrize(("threads", "at_once"), [(1, 1), (2, 2), (100, 4)])
+def test_so_many_logs_are_opened_at_once_as_it_is_configured(threads: int, at_once: int) -> None:
+    """But no more than there are workers."""
+    broker = BrokerHarness(config={"num.recovery.threads.per.data.dir": threads})
+    broker.storage.open_slowly = Completion()
+    broker.create_topic("many", 9)
+    broker.runtime.run_turn()
+    assert broker.storage.waiting == at_once
+    broker.storage.open_slowly.complete(None)
+    broker.runtime.run_turn()
+    assert broker.storage.waiting == 0
+    assert broker.broker.partitions.settled().done
+    assert len(list(broker.broker.partitions)) == 9
+    broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (OSError("no such device"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (ValueError("another topic's directory"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_log_that_cannot_be_opened_is_told_and_others_are(
+    broker: BrokerHarness, error: Exception, answer: ErrorCode
+) -> None:
+    broker.storage.refuse_to_open = error
+    broker.create_topic("bad")
+    broker.storage.refuse_to_open = None
+    broker.create_topic("good")
+    assert code(broker, batch(), topic="bad") == answer
+    assert code(broker, batch(), topic="good") == ErrorCode.NONE
+    assert ("error", "log not opened") in [event[:2] for event in broker.log.events]
+
+
+def test_a_log_that_raises_goes_offline(broker: BrokerHarness) -> None:
+    def refuse(batch: RecordBatch, leader_epoch: int) -> int:
+        raise OSError("input/output error")
+
+    broker.log_of("t").place = refuse  # type: ignore[method-assign]
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert ("error", "partition offline") in [event[:2] for event in broker.log.events]
+
+
+def test_a_write_that_raises_fails_who_waits(broker: BrokerHarness) -> None:
+    def refuse(done: Any) -> None:
+        raise OSError("input/output error")
+
+    broker.log_of("t").write = refuse  # type: ignore[method-assign]
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert hosted(broker).closed == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# Configuration
+
+
+def test_a_changed_topic_configuration_holds_at_once(broker: BrokerHarness) -> None:
+    broker.metadata.image.configs[TOPIC_RESOURCE, "t"] = {"max.message.bytes": "69"}
+    broker.metadata.tell(ImageDelta(configs_changed=((TOPIC_RESOURCE, "t"),)))
+    assert code(broker, batch()) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("resource", ["", "1"])
+def test_a_changed_broker_configuration_holds_for_all_topics(broker: BrokerHarness, resource: str) -> None:
+    broker.metadata.image.configs[BROKER_RESOURCE, resource] = {"message.max.bytes": "69"}
+    broker.metadata.tell(ImageDelta(configs_changed=((BROKER_RESOURCE, resource),)))
+    assert broker.broker.config.int("message.max.bytes") == 69
+    assert code(broker, batch()) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+# Announcements
+
+
+def test_topics_and_leaders_are_announced(broker: BrokerHarness) -> None:
+    broker.metadata.change_partition("t", image(3))
+    broker.metadata.delete_topic("t")
+    assert broker.hook.events == [
+        ("created", "t"),
+        ("leader", "t-0 epoch 0"),
+        ("leader", "t-0 epoch 3"),
+        ("deleted", "t"),
+    ]
+
+
+def test_a_stop_closes_every_log(broker: BrokerHarness) -> None:
+    broker.stop()
+    assert broker.log_of("t").closed
+    assert broker.storage.stopped_at_epoch == 7
+    broker.stop()
+
+
+def test_a_stop_writes_what_was_placed(broker: BrokerHarness) -> None:
+    exchange = broker.begin(broker.frame(produce(sequence(0)), 9))
+    partition = hosted(broker)
+    partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert exchange.settled
+    assert broker.log_of("t").written_end_offset == 1
+    assert "00000000000000000001.snapshot" in broker.log_of("t").aux.files
+
+
+def test_a_log_that_found_no_room_is_opened_once_there_is_some() -> None:
+    """A disk that is full for a while costs no restart; any other error does."""
+    broker = BrokerHarness()
+    broker.storage.refuse_to_open = OSError(errno.ENOSPC, "no space left")
+    broker.create_topic("t")
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.runtime.advance(2_500)
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.storage.refuse_to_open = None
+    broker.runtime.advance(1_000)
+    assert code(broker, batch()) == ErrorCode.NONE
+    broker.storage.refuse_to_open = OSError(errno.EIO, "bad sector")
+    broker.create_topic("u")
+    broker.storage.refuse_to_open = None
+    broker.runtime.advance(10_000)
+    assert code(broker, batch(), topic="u") == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,217 @@
+"""Requests of many elements: the answer in slices is the one that the straight way gives, for every API and array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from blumfeld.broker.handlers import TABLE
+from blumfeld.broker.handlers.broker import api_03_metadata, api_32_describe_configs
+from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
+from blumfeld.broker.serving import dispatch, slices
+from blumfeld.config.values import BROKER_CONFIGS
+from blumfeld.spi.cluster import BROKER_RESOURCE
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.transport import Connection
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.stalls import largest
+from blumfeld.wire.api import API_BY_KEY, response_class
+from blumfeld.wire.codec import decode
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.headers import response_body_offset
+from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from blumfeld.wire.schema import Message
+from tests.broker.harness import BrokerHarness
+
+ELEMENTS = 900
+CLOSES = "closed"
+STRAIGHT_BYTES = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    """With the topic and the coordinator that the requests name."""
+    with EmbeddedBroker() as started:
+        with RawConnection(started.bootstrap_servers) as connection:
+            topic = CreatableTopic(name=largest.TOPIC, num_partitions=3, replication_factor=1)
+            connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, CreateTopicsResponse)
+            find = FindCoordinatorRequest(coordinator_keys=[largest.GROUP])
+            while connection.ask(find, 4, FindCoordinatorResponse).coordinators[0].error_code:
+                pass
+        yield started
+
+
+def advertised() -> list[int]:
+    return sorted({row.key for row in TABLE} | {8, 9, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
+
+
+def came(broker: EmbeddedBroker, case: largest.Case) -> Message | str:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        connection.send_frame(case.make())
+        try:
+            answer = memoryview(connection.receive_frame())
+        except Exception:
+            return CLOSES
+    _, at = response_body_offset(answer, case.key, case.version)
+    response = decode(response_class(case.key), answer, case.version, at)
+    if isinstance(response, CreateTopicsResponse):
+        for topic in response.topics:
+            topic.topic_id = bytes(16)  # by chance
+    return response
+
+
+@pytest.mark.parametrize("key", advertised(), ids=lambda key: API_BY_KEY[key].name)
+def test_the_answer_in_slices_is_the_straight_one(
+    broker: EmbeddedBroker, key: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        shown = connection.ask(ApiVersionsRequest(), 0, ApiVersionsResponse).api_keys
+    versions = {api.api_key: (api.min_version, api.max_version) for api in shown}
+    assert key in versions, "the list above is as long as what is advertised"
+    assert set(advertised()) == set(versions)
+    for case in largest.cases(key, versions[key], ELEMENTS, 1 << 20):
+        in_slices = came(broker, case)
+        with monkeypatch.context() as patch:
+            patch.setattr(dispatch, "STRAIGHT_BYTES_MAX", STRAIGHT_BYTES)
+            straight = came(broker, case)
+        assert in_slices == straight, case.title
+
+
+def leaving(handle: object) -> ApiHandler:
+    return ApiHandler(
+        key=13,
+        min_version=4,
+        max_version=5,
+        handle=handle,  # type: ignore[arg-type]
+        error_response=lambda request, code, message: LeaveGroupResponse(error_code=code),
+    )
+
+
+def large_leave(members: int = 2_000) -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=f"{n}") for n in range(members)])
+
+
+def test_the_frame_may_be_overwritten_and_the_answer_comes_in_a_later_turn() -> None:
+    harness = BrokerHarness()
+    seen: list[LeaveGroupRequest] = []
+
+    def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+        seen.append(request)
+        return LeaveGroupResponse()
+
+    harness.broker.register([leaving(handle)])
+    frame = harness.frame(large_leave(60_000), 4)
+    exchange = harness.begin(frame)
+    frame[:] = bytes(len(frame))  # the next turn's requests
+    assert not exchange.settled
+    harness.runtime.advance(1_000)
+    assert exchange.settled
+    assert seen == [large_leave(60_000)]
+
+
+def test_a_large_request_that_can_not_be_read_closes_the_connection() -> None:
+    harness = BrokerHarness()
+    harness.broker.register([leaving(lambda request, context: LeaveGroupResponse())])
+    frame = harness.frame(large_leave(60_000), 4)[:-3]
+    exchange = harness.begin(bytearray(frame))
+    harness.runtime.advance(1_000)
+    assert exchange.unanswered
+    assert "can't be read" in (harness.connection.closed or "")
+
+
+def test_an_error_of_the_handler_is_its_response() -> None:
+    harness = BrokerHarness()
+
+    def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+        raise RuntimeError("a defect")
+
+    harness.broker.register([leaving(handle)])
+    answer = harness.ask(large_leave(), 4)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ("error", "handler failed") in [(level, event) for level, event, _ in harness.log.events]
+
+
+def test_work_ends_when_the_connection_has_gone() -> None:
+    harness = BrokerHarness()
+    asked: list[Completion[LeaveGroupResponse]] = []
+
+    def handle(request: LeaveGroupRequest, context: RequestContext) -> Completion[LeaveGroupResponse]:
+        asked.append(Completion())
+        return asked[-1]
+
+    harness.broker.register([leaving(handle)])
+    connection = harness.connect()
+    exchange = harness.begin(harness.frame(large_leave(100_000), 4), connection)
+    harness.broker.connection_handler("broker").closed(cast("Connection", connection), "gone")
+    harness.runtime.advance(1_000)
+    assert exchange.unanswered
+    assert not asked, "nobody waits for it"
+
+
+def test_many_bytes_with_few_elements_go_straight() -> None:
+    """A record batch in a produce request; here one long member id after the other."""
+    harness = BrokerHarness()
+    harness.broker.register([leaving(lambda request, context: LeaveGroupResponse())])
+    few = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="x" * 30_000)] * 10)
+    exchange = harness.begin(harness.frame(few, 4))
+    assert exchange.settled, "in this very turn"
+
+
+def describing(brokers: int) -> DescribeConfigsRequest:
+    """A request of few bytes whose answer has many."""
+    one = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=None)
+    return DescribeConfigsRequest(resources=[one] * brokers, include_documentation=True)
+
+
+def test_a_small_request_of_much_work_is_served_in_steps() -> None:
+    """600 brokers in 3 kB held up every connection for 3 s."""
+    harness = BrokerHarness()
+    exchange = harness.begin(harness.frame(describing(600), 4))
+    assert not exchange.settled, "others have their turn"
+    harness.runtime.advance(10_000)
+    answer: DescribeConfigsResponse = harness.response(exchange, describing(1), 4)
+    assert [len(result.configs) for result in answer.results] == [len(BROKER_CONFIGS)] * 600
+
+
+def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker takes 8 bytes of the request and 200 kB of memory."""
+    monkeypatch.setattr(api_32_describe_configs, "KEYS_MAX", 1_000)
+    answer = BrokerHarness().ask(describing(600), 4)
+    codes = [result.error_code for result in answer.results]
+    assert len(codes) == 600
+    assert codes[:2] == [0, 0]
+    assert set(codes[6:]) == {ErrorCode.INVALID_REQUEST}
+    assert "another request" in answer.results[-1].error_message
+
+
+@pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="b")]], ids=["all", "named"])
+def test_metadata_of_many_partitions_is_served_in_steps(
+    topics: list[MetadataRequestTopic] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred clients that asked for 2,000 partitions again and again kept a producer waiting for 9 s."""
+    harness = BrokerHarness()
+    for name in ("b", "a"):
+        harness.create_topic(name, partitions=PARTITIONS_AT_ONCE + 1)
+    request = MetadataRequest(topics=topics)
+    monkeypatch.setattr(slices, "STEPS_MAX", 1)
+    exchange = harness.begin(harness.frame(request, 12))
+    assert not exchange.settled, "others have their turn"
+    harness.runtime.advance(10_000)
+    in_steps = harness.response(exchange, request, 12)
+    monkeypatch.setattr(api_03_metadata, "PARTITIONS_AT_ONCE", 1 << 30)
+    assert in_steps == harness.ask(request, 12)
+    assert [topic.name for topic in in_steps.topics] == (["a", "b"] if topics is None else ["b"])
+    assert len(in_steps.topics[0].partitions) == PARTITIONS_AT_ONCE + 1

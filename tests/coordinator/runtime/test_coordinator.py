@@ -1,0 +1,323 @@
+"""All shards of a node: found by key, built on election, rebuilt after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MAX_MS, RELOAD_DELAY_MS, Coordinator, gather
+from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
+from blumfeld.coordinator.runtime.shard_contract import LogItem
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.repeated_events import INTERVAL_MS
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from tests.coordinator.fakes import Events, FakeLog, code_of
+from tests.coordinator.runtime.test_host import Notes, entry, fail, note, read
+
+PARTITIONS = 2
+KEY = {0: "b", 1: "a"}
+"""A key of each partition: hash 98 and 97."""
+
+
+class Stage:
+    """A coordinator of a topic with two partitions."""
+
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.events = Events()
+        self.partitions = PARTITIONS
+        self.built: list[int] = []
+        self.coordinator = Coordinator(self.runtime, self.events, self._new_shard, lambda: self.partitions)
+
+    def _new_shard(self, partition: int) -> Notes:
+        self.built.append(partition)
+        return Notes()
+
+    def submit(self, partition: int, command: Any) -> Completion[Any]:
+        return self.coordinator.submit(KEY[partition], command, None)
+
+
+def test_a_key_goes_to_the_shard_of_its_partition() -> None:
+    """Where this node doesn't lead that, it says so."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("zero")]))
+    assert stage.submit(0, read).result() == ["zero"]
+    assert code_of(stage.submit(1, read)) is ErrorCode.NOT_COORDINATOR
+
+
+def test_without_the_internal_topic_nobody_is_coordinator() -> None:
+    """It is made when the first client looks for one."""
+    stage = Stage()
+    stage.partitions = 0
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
+    """After a pause, with what was placed before it failed; a client that retries is served."""
+    stage = Stage()
+    log = FakeLog()
+    stage.coordinator.elected(0, log)
+    stage.submit(0, note("kept"))
+    log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert code_of(stage.submit(0, note("lost"))) is ErrorCode.NOT_COORDINATOR
+    stage.runtime.advance(RELOAD_DELAY_MS - 1)
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+    stage.runtime.advance(1)
+    assert stage.submit(0, read).result() == ["kept"]
+    assert [event for _, event, _ in stage.events.said] == ["coordinator shard dropped"]
+
+
+def test_a_defect_is_logged_once_with_its_command_and_then_counted() -> None:
+    """A client that sends it again and again writes two lines in ten seconds, and keeps its shard."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("kept")]))
+    for _ in range(200):
+        assert code_of(stage.submit(0, fail)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    stage.runtime.advance(INTERVAL_MS)
+    (level, event, first), (_, _, summary) = stage.events.said
+    assert (level, event) == ("error", "a coordinator's command met a defect")
+    assert first["partition"] == 0
+    assert first["command"] == "function"
+    assert isinstance(first["exc_info"], ZeroDivisionError)
+    assert summary["suppressed"] == 199
+    assert stage.coordinator.counts.commands_undecided == 200
+    assert stage.submit(0, read).result() == ["kept"]
+    assert stage.coordinator.counts.shards_dropped == 0
+
+
+def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
+    """Until it can be read; less and less often, and then as often as before."""
+    stage = Stage()
+    log = FakeLog([entry("a")])
+    log.broken = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+    stage.coordinator.elected(0, log)
+    for number in range(10):
+        stage.runtime.advance(RELOAD_DELAY_MAX_MS)
+        assert len(stage.built) >= number + 2
+    waits = [values["again_in_ms"] for _, _, values in stage.events.said]
+    assert waits[:7] == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+    assert stage.coordinator.counts.loads_failed == len(waits)
+    log.broken = None
+    stage.runtime.advance(RELOAD_DELAY_MAX_MS)
+    assert stage.submit(0, read).result() == ["a"]
+    log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.submit(0, note("lost"))
+    stage.runtime.advance(RELOAD_DELAY_MS)
+    assert stage.submit(0, read).result() == ["a"]
+    assert stage.coordinator.counts.shards_dropped == 1
+
+
+def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
+    """It is told where defects are told, tried again, and the shards behind it are loaded."""
+    stage = Stage()
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
+    bad = FakeLog([entry("defect")])
+    stage.coordinator.elected(0, bad)
+    stage.coordinator.elected(2, FakeLog([entry("behind it")]))
+    assert stage.coordinator.loading()
+    with pytest.raises(SimulationError, match="ZeroDivisionError"):
+        stage.runtime.advance(1)
+    stage.runtime.advance(1)
+    assert stage.coordinator.counts.loads_completed == 2
+    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS + 1
+    bad.items = [entry("mended")]
+    stage.runtime.advance(RELOAD_DELAY_MS)
+    assert stage.submit(0, read).result() == ["mended"]
+
+
+class WatchedLog(FakeLog):
+    """Tells which of several logs is being read."""
+
+    def __init__(self, name: int, slices: int, read: list[int]) -> None:
+        super().__init__([entry("x")] * (REPLAY_SLICE_RECORDS * slices))
+        self._name, self._read = name, read
+
+    def records(self) -> Iterator[LogItem]:
+        for at, item in enumerate(super().records()):
+            if at % REPLAY_SLICE_RECORDS == 0:
+                self._read.append(self._name)
+            yield item
+
+
+def test_shards_are_replayed_in_turns() -> None:
+    """A slice of one at a time. The short ones needn't wait until the long one is done; four take turns at most."""
+    stage = Stage()
+    stage.partitions = 6
+    read: list[int] = []
+    for partition, slices in enumerate([6, 2, 2, 2, 2, 1]):
+        stage.coordinator.elected(partition, WatchedLog(partition, slices, read))
+    assert read == [0], "the first is begun at once"
+    stage.runtime.run_turn()
+    assert not stage.coordinator.loading()
+    assert "".join(map(str, read)) == "0" + 2 * "0123" + "004504"
+    assert stage.coordinator.counts.loads_completed == 6
+
+
+class ColdLog(FakeLog):
+    """Its items but the first come from a slow disk."""
+
+    def __init__(self, items: list[LogItem]) -> None:
+        super().__init__(items)
+        self.disk: Completion[None] = Completion()
+
+    def records(self) -> Iterator[LogItem | Completion[Any]]:  # type: ignore[override]
+        first, *others = list(super().records())
+        yield first
+        yield self.disk
+        yield from others
+
+
+def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
+    """Nothing is done for it meanwhile."""
+    stage = Stage()
+    cold = ColdLog([entry("a"), entry("b")])
+    stage.coordinator.elected(0, cold)
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 2)))
+    stage.runtime.advance(60_000)
+    assert code_of(stage.submit(0, read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS * 2
+    cold.disk.complete(None)
+    stage.runtime.run_turn()
+    assert stage.submit(0, read).result() == ["a", "b"]
+    assert not stage.coordinator.loading()
+
+
+def test_leadership_may_go_while_a_disk_is_waited_for() -> None:
+    stage = Stage()
+    cold = ColdLog([entry("a"), entry("b")])
+    stage.coordinator.elected(0, cold)
+    stage.coordinator.resigned(0)
+    cold.disk.complete(None)
+    stage.runtime.run_turn()
+    assert stage.coordinator.counts.loads_completed == 0
+    stage.coordinator.elected(0, FakeLog([entry("newer")]))
+    assert stage.submit(0, read).result() == ["newer"]
+
+
+def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
+    """A shard that was dropped may have placed what the disk has not taken yet: it will be there, or not."""
+    stage = Stage()
+    log = FakeLog([entry("a")])
+    log.unwritten = Completion()
+    stage.coordinator.elected(0, log)
+    assert code_of(stage.submit(0, read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    log.items.append(entry("written late"))
+    log.unwritten.complete(None)
+    assert stage.submit(0, read).result() == ["a", "written late"]
+
+
+def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
+    """Nothing is replayed after that, and nobody is told that it is loading."""
+    stage = Stage()
+    stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 3)))
+    stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_SLICE_RECORDS * 3)))
+    stage.coordinator.resigned(0)
+    stage.coordinator.elected(1, FakeLog([entry("newer")]))
+    stage.runtime.advance(10)
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+    assert stage.submit(1, read).result() == ["newer"]
+    assert stage.coordinator.counts.loads_completed == 1
+
+
+def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
+    """A topic that is deleted meanwhile must not leave its offsets behind."""
+    stage = Stage()
+    log = FakeLog([entry("x")])
+    log.unwritten = Completion()
+    stage.coordinator.elected(0, log)
+    stage.coordinator.elected(1, FakeLog())
+    stage.coordinator.tell_all(note("happened"))
+    stage.runtime.run_turn()
+    assert stage.submit(1, read).result() == ["happened"]
+    log.unwritten.complete(None)
+    assert stage.submit(0, read).result() == ["x", "happened"]
+
+
+def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
+    """Even if it happens again before all have heard; one that has gone meanwhile needn't."""
+    stage = Stage()
+    for partition in range(3):
+        stage.coordinator.elected(partition, FakeLog())
+    stage.coordinator.tell_all(note("first"))
+    stage.coordinator.tell_all(note("second"))
+    assert stage.submit(0, read).result() == [], "in turns to come"
+    stage.coordinator.resigned(2)
+    stage.runtime.run_turn()
+    for partition in range(2):
+        assert stage.submit(partition, read).result() == ["first", "second"]
+
+
+def test_a_load_is_timed() -> None:
+    """From the election until commands are decided."""
+    stage = Stage()
+    log = FakeLog([entry("a")])
+    log.unwritten = Completion()
+    stage.coordinator.elected(0, log)
+    stage.runtime.advance(250)
+    log.unwritten.complete(None)
+    counts = stage.coordinator.counts
+    assert (counts.loads_completed, counts.load_last_ms, counts.load_max_ms) == (1, 250.0, 250.0)
+    stage.coordinator.elected(0, FakeLog())
+    assert (counts.loads_completed, counts.load_last_ms, counts.load_max_ms) == (2, 0.0, 250.0)
+
+
+def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:
+    """Nor over the shard of a newer epoch."""
+    stage = Stage()
+    first, second = FakeLog(), FakeLog()
+    first.refuse = second.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    stage.coordinator.elected(0, first)
+    stage.coordinator.elected(1, second)
+    stage.submit(0, note("x"))
+    stage.submit(1, note("x"))
+    stage.coordinator.resigned(0)
+    stage.coordinator.elected(1, FakeLog([entry("newer")]))
+    stage.runtime.advance(RELOAD_DELAY_MS * 2)
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+    assert stage.submit(1, read).result() == ["newer"]
+    assert stage.built == [0, 1, 1]
+
+
+def test_resigning_refuses_who_waits() -> None:
+    """And being elected again begins from the log."""
+    stage = Stage()
+    log = FakeLog(hold=True)
+    stage.coordinator.elected(0, log)
+    held = stage.submit(0, note("a"))
+    stage.coordinator.elected(0, log)
+    assert code_of(held) is ErrorCode.NOT_COORDINATOR
+    stage.coordinator.stop()
+    assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
+
+
+def test_loading_is_known() -> None:
+    """For ListGroups, and whoever waits for a node to be ready."""
+    stage = Stage()
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
+    assert stage.coordinator.loading()
+    stage.runtime.run_turn()
+    assert not stage.coordinator.loading()
+
+
+def test_a_command_for_all_goes_to_every_shard_in_order() -> None:
+    """By partition, whatever the order of their elections."""
+    stage = Stage()
+    stage.coordinator.elected(1, FakeLog([entry("one")]))
+    stage.coordinator.elected(0, FakeLog([entry("zero")]))
+    assert [c.result() for c in stage.coordinator.submit_to_all(read, None)] == [["zero"], ["one"]]
+
+
+def test_gathering_waits_for_the_last() -> None:
+    """Errors are among what is gathered; nothing to gather is gathered at once."""
+    first: Completion[Any] = Completion()
+    second: Completion[Any] = Completion()
+    gathered = gather([first, second])
+    second.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+    assert not gathered.done
+    first.complete(1)
+    assert gathered.result() == [first, second]
+    assert gather([]).result() == []

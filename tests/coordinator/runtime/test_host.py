@@ -1,0 +1,499 @@
+"""A host of one shard: what it holds back, what it gives up, and how it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS, RETRY_MS, HostState, ShardHost
+from blumfeld.coordinator.runtime.loading import Loads
+from blumfeld.coordinator.runtime.record_runs import RecordRun
+from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord, TransactionMarker
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from tests.coordinator.fakes import FakeLog, code_of
+
+DEFECTIVE = 666
+"""A producer whose transactions can't be ended."""
+
+
+def entry(text: str) -> CoordinatorRecord:
+    """A record that adds ``text`` to the notes."""
+    return CoordinatorRecord(b"\x00\x01", text.encode())
+
+
+class Notes:
+    """A shard that remembers texts. A command is the function that decides on it."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.pending: dict[int, list[str]] = {}
+        self.begin = Decision()
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        assert item.value is not None
+        if item.value == b"defect":
+            raise ZeroDivisionError
+        self.notes.append(item.value.decode())
+
+    def replay_run(self, run: RecordRun) -> None:
+        for key, value in zip(*run, strict=True):
+            self.replay(CoordinatorRecord(key, value))
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        assert item.value is not None
+        self.pending.setdefault(producer.producer_id, []).append(item.value.decode())
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        if producer_id == DEFECTIVE:
+            raise ZeroDivisionError
+        pending = self.pending.pop(producer_id, [])
+        if committed:
+            self.notes += pending
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        decided: Decision = command(self)
+        return decided
+
+    def loaded(self, now_ms: int) -> Decision:
+        return self.begin
+
+
+Command = Callable[[Notes], Decision]
+
+
+def note(text: str) -> Command:
+    """Write a text, and answer with it."""
+    return lambda _: Decision(records=[entry(text)], reply=f"noted {text}")
+
+
+def read(shard: Notes) -> Decision:
+    """Answer with all texts."""
+    return Decision(reply=list(shard.notes))
+
+
+def refuse(_: Notes) -> Decision:
+    """Fail."""
+    raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def set_timer(order: TimerOrder) -> Command:
+    """Answer, and set a timer."""
+    return lambda _: Decision(reply=1, timers=[order])
+
+
+def fail(_: Notes) -> Decision:
+    """A mistake of ours."""
+    raise ZeroDivisionError
+
+
+def park(token: str) -> Command:
+    """Wait under a token."""
+    return lambda _: Decision(deferred=token)
+
+
+class Stage:
+    """A host with its surroundings."""
+
+    def __init__(self, log: FakeLog | None = None, *, load: bool = True) -> None:
+        self.runtime = FakeRuntime()
+        self.log = log if log is not None else FakeLog(hold=True)
+        self.shard = Notes()
+        self.dropped: list[BaseException] = []
+        self.undecided: list[BaseException] = []
+        self.host = ShardHost(
+            self.runtime,
+            self.log,
+            self.shard,
+            self.dropped.append,
+            undecided=lambda _, defect: self.undecided.append(defect),
+        )
+        if load:
+            Loads(self.runtime).begin(self.host)
+
+    def submit(self, command: Command) -> Completion[Any]:
+        return self.host.submit(command, None)
+
+
+def test_a_reply_waits_until_its_records_are_committed() -> None:
+    """docs/design.md, rule 3: an answer is a promise."""
+    stage = Stage()
+    answer = stage.submit(note("a"))
+    assert stage.shard.notes == ["a"], "the next command sees it"
+    assert not answer.done
+    stage.log.commit()
+    assert answer.result() == "noted a"
+
+
+def test_a_read_waits_for_what_it_saw() -> None:
+    """Even one that only read: what it saw may still be lost."""
+    stage = Stage()
+    stage.submit(note("a"))
+    seen = stage.submit(read)
+    assert not seen.done
+    stage.log.commit()
+    assert seen.result() == ["a"]
+
+
+def test_an_error_waits_for_what_it_saw() -> None:
+    """A refusal may follow from a record that is lost a moment later."""
+    stage = Stage()
+    stage.submit(note("a"))
+    refused = stage.submit(refuse)
+    assert not refused.done
+    stage.log.commit()
+    assert code_of(refused) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_read_does_not_wait_for_what_came_after_it() -> None:
+    """It saw the first append only."""
+    stage = Stage()
+    stage.submit(note("a"))
+    seen = stage.submit(read)
+    later = stage.submit(note("b"))
+    stage.log.commit(1)
+    assert seen.result() == ["a"]
+    assert not later.done
+
+
+def test_without_anything_uncommitted_answers_are_there_at_once() -> None:
+    """A heartbeat costs no turn."""
+    stage = Stage()
+    assert stage.submit(read).result() == []
+    assert code_of(stage.submit(refuse)) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_replies_come_in_the_order_of_the_decisions() -> None:
+    """Also where one commit frees several."""
+    stage = Stage()
+    order: list[str] = []
+
+    def expect(name: str, command: Command) -> None:
+        stage.submit(command).when_done(lambda _: order.append(name))
+
+    for name, command in (("a", note("a")), ("read", read), ("b", note("b")), ("refuse", refuse)):
+        expect(name, command)
+    stage.log.commit()
+    assert order == ["a", "read", "b", "refuse"]
+
+
+def test_who_is_answered_may_submit_at_once() -> None:
+    """His second reply stands behind those that were due before it."""
+    stage = Stage()
+    order: list[str] = []
+    first = stage.submit(note("a"))
+    second = stage.submit(read)
+
+    def again(_: Completion[Any]) -> None:
+        order.append("first")
+        stage.submit(read).when_done(lambda _: order.append("nested"))
+
+    first.when_done(again)
+    second.when_done(lambda _: order.append("second"))
+    stage.log.commit()
+    assert order == ["first", "second", "nested"]
+
+
+def test_a_parked_request_is_answered_by_another_decision() -> None:
+    """And is held as long as that decision's records."""
+    stage = Stage()
+    waiting = stage.submit(park("t"))
+    done = stage.submit(
+        lambda _: Decision(records=[entry("a")], reply="leader", answers=[("t", "follower"), ("?", "nobody")])
+    )
+    assert not waiting.done
+    stage.log.commit()
+    assert (waiting.result(), done.result()) == ("follower", "leader")
+
+
+def test_a_decision_may_answer_the_very_request_that_it_parks() -> None:
+    """The last one to join completes the rebalance."""
+    stage = Stage()
+    assert stage.submit(lambda _: Decision(deferred="t", answers=[("t", "now")])).result() == "now"
+
+
+def test_a_decision_without_reply_or_token_is_a_defect() -> None:
+    """It would leave a client waiting for ever."""
+    stage = Stage()
+    answer = stage.submit(lambda _: Decision())
+    assert code_of(answer) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "neither a reply nor a token" in str(stage.undecided[0])
+
+
+def test_timers_come_back_as_commands() -> None:
+    """A later order for the same key replaces the earlier, ``None`` cancels."""
+    stage = Stage(FakeLog())
+    for order in (
+        TimerOrder(("x",), 100, note("early")),
+        TimerOrder(("x",), 200, note("late")),
+        TimerOrder(("y",), 50, note("y")),
+        TimerOrder(("z",), 10, note("never")),
+    ):
+        stage.submit(set_timer(order))
+    stage.submit(set_timer(TimerOrder(("z",), None)))
+    stage.runtime.advance(199)
+    assert stage.shard.notes == ["y"]
+    stage.runtime.advance(1)
+    assert stage.shard.notes == ["y", "late"]
+
+
+def test_a_timer_whose_command_is_refused_does_no_harm() -> None:
+    """There is nobody to tell."""
+    stage = Stage()
+    stage.submit(set_timer(TimerOrder(("x",), 5, refuse)))
+    stage.runtime.advance(10)
+    assert stage.host.state is HostState.ACTIVE
+
+
+@pytest.mark.parametrize("how", ["append", "commit"])
+def test_a_failed_append_drops_the_shard(how: str) -> None:
+    """Everyone who waits gets NOT_COORDINATOR, timers are gone, and the driver is told: no partial rollback."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
+    held = stage.submit(note("a"))
+    if how == "append":
+        stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert code_of(stage.submit(note("b"))) is ErrorCode.NOT_COORDINATOR
+    else:
+        stage.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert [code_of(parked), code_of(held)] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.dropped) == 1
+    assert code_of(stage.submit(read)) is ErrorCode.NOT_COORDINATOR
+    stage.runtime.advance(10)
+    stage.log.commit()
+    assert "timer" not in stage.shard.notes
+
+
+def test_what_was_decided_with_a_failed_append_is_void() -> None:
+    """Its timers are not set, and who it wanted to answer is refused."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    asked = stage.submit(
+        lambda _: Decision(
+            records=[entry("a")],
+            deferred="u",
+            timers=[TimerOrder(("x",), 5, note("timer"))],
+            answers=[("t", 1)],
+        )
+    )
+    assert [code_of(parked), code_of(asked)] == [ErrorCode.NOT_COORDINATOR] * 2
+    stage.runtime.advance(10)
+    assert stage.shard.notes == []
+
+
+def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
+    """Leadership has gone: there is nothing to rebuild here."""
+    stage = Stage()
+    parked, held = stage.submit(park("t")), stage.submit(note("a"))
+    stage.host.stop()
+    assert [code_of(parked), code_of(held)] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert not stage.dropped
+    stage.log.commit()
+    stage.host.stop()
+
+
+def test_a_defect_in_a_decision_costs_that_request_alone() -> None:
+    """Nothing was placed, so the state is what the log says. Waiting requests and the next command are served."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    noted = stage.submit(note("a"))
+    failed = stage.submit(fail)
+    assert not failed.done, "it may have seen what is not committed"
+    stage.log.commit()
+    assert code_of(failed) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert noted.result() == "noted a"
+    assert [type(defect) for defect in stage.undecided] == [ZeroDivisionError]
+    stage.submit(lambda _: Decision(reply=1, answers=[("t", "served")]))
+    assert parked.result() == "served"
+    assert not stage.dropped
+
+
+def test_a_defect_in_a_replay_drops_the_shard_and_is_not_hidden() -> None:
+    """What is half applied is not to be trusted: the log is."""
+    stage = Stage()
+    parked = stage.submit(park("t"))
+    with pytest.raises(ZeroDivisionError):
+        stage.submit(note("defect"))
+    assert code_of(parked) is ErrorCode.NOT_COORDINATOR
+    assert isinstance(stage.dropped[0], ZeroDivisionError)
+
+
+def test_a_timers_command_that_meets_a_defect_comes_again() -> None:
+    """A rebalance whose timer died would never end. The defect may depend on a state that has passed by then."""
+    stage = Stage(FakeLog())
+    tries: list[int] = []
+
+    def fails_twice(shard: Notes) -> Decision:
+        tries.append(1)
+        return fail(shard) if len(tries) < 3 else note("at last")(shard)
+
+    stage.submit(set_timer(TimerOrder(("x",), 5, fails_twice)))
+    stage.runtime.advance(5 + 2 * RETRY_MS)
+    assert stage.shard.notes == ["at last"]
+    assert len(stage.undecided) == 2
+    assert not stage.dropped
+
+
+def test_a_short_log_is_loaded_when_load_returns() -> None:
+    """And the shard may decide, e.g. on timers, before the first request."""
+    stage = Stage(FakeLog([entry("a"), entry("b")]), load=False)
+    stage.shard.begin = Decision(records=[entry("c")], timers=[TimerOrder(("x",), 5, note("d"))])
+    assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    Loads(stage.runtime).begin(stage.host)
+    stage.runtime.advance(5)
+    assert stage.shard.notes == ["a", "b", "c", "d"]
+
+
+def test_a_long_log_is_loaded_in_slices() -> None:
+    """Others get their turn, and requests are told to come back."""
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS * 2 + 1)]))
+    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+    assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    stage.runtime.run_turn()
+    assert len(stage.submit(read).result()) == REPLAY_SLICE_RECORDS * 2 + 1
+
+
+def test_a_shard_that_is_stopped_while_it_loads_stays_stopped() -> None:
+    """The next slice finds nobody."""
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS + 1)]))
+    stage.host.stop()
+    stage.runtime.run_turn()
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+
+
+def test_a_log_that_can_not_be_read_drops_the_shard() -> None:
+    """Nothing is served from half a log."""
+    log = FakeLog()
+    log.broken = OSError("gone")
+    stage = Stage(log)
+    assert stage.host.state is HostState.DROPPED
+    assert stage.dropped == [log.broken]
+
+
+def test_a_new_leaders_answers_wait_until_what_it_loaded_is_committed() -> None:
+    """Its log may hold more than the high watermark has passed, and that may be lost with it."""
+    log = FakeLog([entry("a")], hold=True)
+    log.ahead = Completion()
+    stage = Stage(log)
+    seen, noted = stage.submit(read), stage.submit(note("b"))
+    assert not seen.done
+    log.ahead.complete(None)
+    assert seen.result() == ["a"]
+    assert not noted.done
+
+
+def test_a_new_leader_that_can_not_commit_what_it_loaded_gives_up() -> None:
+    """It was deposed before anyone followed it."""
+    log = FakeLog([entry("a")])
+    log.ahead = Completion()
+    stage = Stage(log)
+    seen = stage.submit(read)
+    log.ahead.fail(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert code_of(seen) is ErrorCode.NOT_COORDINATOR
+
+
+PRODUCER = Producer(7, 0)
+
+
+def note_in_transaction(text: str) -> Command:
+    """Write a text that counts once the producer's transaction is committed."""
+    return lambda _: Decision(records=[entry(text)], reply=f"pending {text}", producer=PRODUCER)
+
+
+def test_a_producers_records_are_pending_when_they_are_placed() -> None:
+    """They are one transactional batch, and its answer waits like every other."""
+    stage = Stage()
+    answer = stage.submit(note_in_transaction("a"))
+    assert stage.log.items == [TransactionalRecord(PRODUCER, entry("a"))]
+    assert stage.shard.pending == {7: ["a"]}
+    assert stage.shard.notes == []
+    assert not answer.done
+    stage.log.commit()
+    assert answer.result() == "pending a"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_ends_the_transaction_where_it_was_placed(committed: bool) -> None:
+    """For whatever is decided after it; and who saw that waits until the marker is committed."""
+    stage = Stage(FakeLog())
+    stage.submit(note_in_transaction("a"))
+    stage.log.end_transaction(7, committed)
+    stage.log.ahead = Completion()
+    stage.host.transaction_ended(7, committed)
+    seen = stage.submit(read)
+    assert not seen.done
+    stage.log.ahead.complete(None)
+    assert seen.result() == (["a"] if committed else [])
+
+
+def test_a_marker_without_a_transaction_does_nothing() -> None:
+    """A coordinator of transactions that isn't sure sends it again."""
+    stage = Stage(FakeLog())
+    stage.submit(note("a"))
+    stage.host.transaction_ended(7, True)
+    stage.host.transaction_ended(7, True)
+    assert stage.submit(read).result() == ["a"]
+
+
+def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
+    """What a producer wrote after its marker belongs to its next transaction."""
+    other = Producer(8, 0)
+    log = FakeLog(
+        [
+            TransactionalRecord(PRODUCER, entry("a")),
+            TransactionalRecord(other, entry("b")),
+            entry("plain"),
+            TransactionMarker(7, True),
+            TransactionalRecord(PRODUCER, entry("c")),
+            TransactionMarker(8, False),
+        ]
+    )
+    stage = Stage(log)
+    assert stage.shard.notes == ["plain", "a"]
+    assert stage.shard.pending == {7: ["c"]}
+
+
+def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
+    """What is being replayed was read before it was there."""
+    log = FakeLog(
+        [TransactionalRecord(PRODUCER, entry("a"))] + [entry(str(n)) for n in range(REPLAY_SLICE_RECORDS)]
+    )
+    stage = Stage(log)
+    assert stage.host.state is HostState.LOADING
+    stage.host.transaction_ended(7, True)
+    assert stage.shard.pending == {7: ["a"]}, (
+        "the log may have it, too: only behind all that is replayed it ends"
+    )
+    stage.runtime.run_turn()
+    assert stage.shard.notes[-1] == "a"
+    assert stage.submit(read).done
+
+
+def test_a_marker_that_comes_during_the_load_and_is_lost_ends_nothing() -> None:
+    """Its write failed: the log doesn't have it, and the shard is rebuilt from that."""
+    log = FakeLog([TransactionalRecord(PRODUCER, entry("a"))] + [entry("x")] * REPLAY_SLICE_RECORDS)
+    stage = Stage(log)
+    log.ahead = Completion()
+    stage.host.transaction_ended(7, True)
+    log.ahead.fail(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.dropped) == 1
+
+
+def test_a_defect_at_the_end_of_a_transaction_costs_the_shard() -> None:
+    """It is rebuilt from the log, which has the marker; a dropped shard hears of no other."""
+    stage = Stage(FakeLog())
+    with pytest.raises(ZeroDivisionError):
+        stage.host.transaction_ended(DEFECTIVE, True)
+    assert stage.host.state is HostState.DROPPED
+    stage.host.transaction_ended(DEFECTIVE, True)
+    assert len(stage.dropped) == 1

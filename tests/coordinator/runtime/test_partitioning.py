@@ -1,0 +1,29 @@
+"""Which partition a key lives in: numbers that Java's ``String.hashCode`` gave."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.coordinator.runtime.partitioning import java_string_hash, partition_for
+
+JAVA = {
+    "": (0, 0, 0),
+    "a": (97, 47, 6),
+    "group": (98629247, 47, 3),
+    "orders-consumer-42": (-1742707507, 7, 2),
+    "grüße": (98768023, 23, 4),
+    "日本": (835047, 47, 3),
+    "🐘-herd": (1923275521, 21, 6),
+    "a𝄞b": (57834039, 39, 4),
+    "console-consumer-12345": (158455506, 6, 6),
+    "31bycoq0": (-(2**31), 0, 0),
+}
+"""Key → (hashCode, partition of 50, partition of 7). The elephant and the clef are two UTF-16 units each; the last
+has no absolute value in 32 bits, and counts as 0.
+"""
+
+
+@pytest.mark.parametrize("key", JAVA)
+def test_a_key_hashes_as_in_java(key: str) -> None:
+    """Every broker and client must agree, or they ask the wrong one."""
+    assert (java_string_hash(key), partition_for(key, 50), partition_for(key, 7)) == JAVA[key]

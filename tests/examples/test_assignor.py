@@ -1,0 +1,108 @@
+"""An assignor as a stranger would bring it: installed, named in a manifest, offered to clients."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from blumfeld.bench.wire_client import WireClient
+from blumfeld.testing.broker_process import free_port
+from tests.examples.test_plugin import ROOT, Stranger, lay_out
+
+EXAMPLE = ROOT / "examples" / "acme_assignor_standby"
+OFFERED = '["uniform", "range", "standby"]'
+MANIFEST = f"""
+[groups]
+assignors = ["assignor_standby"]
+
+[config]
+"group.consumer.assignors" = {OFFERED}
+"group.consumer.min.heartbeat.interval.ms" = 100
+"group.consumer.heartbeat.interval.ms" = 100
+"""
+WHOLE = [0, 1, 2]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Stranger:
+    """With the plug-in in a folder on the path."""
+    target = tmp_path / "site"
+    target.mkdir()
+    lay_out(target, EXAMPLE)
+    stranger = Stranger(sys.executable, tmp_path, target)
+    stranger.manifest.write_text(MANIFEST)
+    return stranger
+
+
+def consumer(server: str, assignor: str) -> Consumer:
+    settings = {
+        "bootstrap.servers": server,
+        "group.id": "books",
+        "group.protocol": "consumer",
+        "group.remote.assignor": assignor,
+        "auto.offset.reset": "earliest",
+    }
+    made = Consumer(settings)
+    made.subscribe(["bids", "asks"])
+    return made
+
+
+def read(consumers: list[Consumer], until: float = 60.0) -> list[dict[str, list[int]]]:
+    """Until each has a topic: what each has."""
+    deadline = time.monotonic() + until
+    while time.monotonic() < deadline:
+        held = []
+        for one in consumers:
+            one.poll(0.1)
+            had: dict[str, list[int]] = {}
+            for partition in one.assignment():
+                had.setdefault(partition.topic, []).append(partition.partition)
+            held.append({topic: sorted(partitions) for topic, partitions in had.items()})
+        if all(held):
+            return held
+    raise AssertionError(f"not everybody was assigned: {held}")
+
+
+def test_clients_get_what_it_deals(stranger: Stranger) -> None:
+    """Two topics, two members: each has one, whole. ``uniform`` would have given each half of both."""
+    port = free_port()
+    process = stranger.broker(port)
+    server = f"127.0.0.1:{port}"
+    try:
+        with WireClient("127.0.0.1", port) as client:
+            for topic in ("bids", "asks"):
+                client.create_topic(topic, 3)
+                client.wait_for_leaders(topic)
+        first = consumer(server, "standby")
+        assert read([first]) == [{"bids": WHOLE, "asks": WHOLE}]
+        second = consumer(server, "standby")
+        time.sleep(1)
+        assert read([first]) == [{"bids": WHOLE, "asks": WHOLE}], "the second stands by"
+        first.close()
+        assert read([second]) == [{"bids": WHOLE, "asks": WHOLE}], "and takes over"
+        second.close()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Stranger) -> None:
+    assert " passed" in stranger.run(
+        "pytest", "-q", "--hypothesis-seed=0", "-p", "no:cacheprovider", str(EXAMPLE / "tests")
+    )
+
+
+def test_one_that_nobody_brings_is_refused_before_anything_opens(stranger: Stranger) -> None:
+    """With its place in the manifest, and with those that there are."""
+    stranger.manifest.write_text(MANIFEST.replace('["assignor_standby"]', "[]"))
+    with pytest.raises(
+        AssertionError, match=r'config\."group\.consumer\.assignors".*standby.*uniform, range'
+    ):
+        stranger.run("blumfeld.cli.main", "run", str(stranger.manifest))
+    assert not (stranger.folder / "data").exists()

@@ -1,0 +1,187 @@
+"""A node that is nothing but storage and consensus, in virtual time, on a disk that may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.transport import Listener
+from blumfeld.testing.fake_files import FakeDisk
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from blumfeld.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from blumfeld.wire.messages.broker_registration import Feature as FeatureRange
+from blumfeld.wire.messages.broker_registration import Listener as BrokerListener
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+from blumfeld_storage_local.storage import LocalStorage
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DATA_DIR = "/data"
+LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
+M = TypeVar("M", bound=Message)
+
+
+class Events:
+    """An event log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        """Kept."""
+        self.told.append(("debug", event))
+
+    def info(self, event: str, **values: Any) -> None:
+        """Kept."""
+        self.told.append(("info", event))
+
+    def warning(self, event: str, **values: Any) -> None:
+        """Kept."""
+        self.told.append(("warning", event))
+
+    def error(self, event: str, **values: Any) -> None:
+        """Kept."""
+        self.told.append(("error", event))
+
+
+class Parts:
+    """As much of a composition as consensus reads."""
+
+    def __init__(
+        self,
+        runtime: FakeRuntime,
+        config: Mapping[str, Any],
+        node_id: int,
+        data_dir: str,
+        features: tuple[Feature, ...],
+    ) -> None:
+        self.runtime = runtime
+        self.config = BrokerConfig(config)
+        self.node_id = node_id
+        self.data_dir = data_dir
+        self.cluster_id = CLUSTER_ID
+        self.incarnation_id = runtime.new_uuid()
+        self.features = features
+        self.listeners = (
+            Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092),
+            Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),
+        )
+        self.events = Events()
+        self.local_storage = LocalStorage(runtime, data_dir, self.events)
+
+    def log(self, name: str) -> Events:
+        """One for all."""
+        return self.events
+
+
+class KraftNode:
+    """One incarnation of a node. Several, one after the other, may have one disk."""
+
+    def __init__(
+        self,
+        disk: FakeDisk | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        node_id: int = 1,
+        runtime: FakeRuntime | None = None,
+        data_dir: str = DATA_DIR,
+        features: tuple[Feature, ...] = (),
+        seed: int = 0,
+        force_empty_metadata: bool = False,
+    ) -> None:
+        self.runtime = runtime if runtime is not None else FakeRuntime(seed, disk=disk)
+        self.parts = Parts(self.runtime, config or {}, node_id, data_dir, features)
+        self.metadata = KraftMetadata(
+            cast("Composition", self.parts), force_empty_metadata=force_empty_metadata
+        )
+        self.deltas: list[ImageDelta] = []
+        self.epoch = -1
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed."""
+        return self.metadata.image
+
+    def start(self) -> KraftNode:
+        """Start storage and consensus."""
+        self.metadata.subscribe(self._heard)
+
+        async def start() -> None:
+            await self.parts.local_storage.start(CLUSTER_ID, self.parts.node_id)
+            await self.metadata.start()
+
+        self.runtime.run(start())
+        return self
+
+    def _heard(self, image: ClusterImage, delta: ImageDelta) -> None:
+        assert image is self.metadata.image
+        self.deltas.append(delta)
+
+    def stop(self) -> None:
+        """Stop in order."""
+
+        async def stop() -> None:
+            await self.metadata.stop()
+            await self.parts.local_storage.stop(self.epoch)
+
+        self.runtime.run(stop())
+
+    def submit(self, request: Message, timeout_ms: float = 5_000) -> Completion[Message]:
+        """Ask."""
+        return self.metadata.submit(request, timeout_ms)
+
+    def ask(self, request: Message, response_class: type[M]) -> M:
+        """Ask and wait."""
+
+        async def ask() -> Message:
+            return await self.submit(request)
+
+        response = self.runtime.run(ask())
+        assert isinstance(response, response_class)
+        return response
+
+    def join(self, incarnation: bytes | None = None) -> int:
+        """Register this node's broker and unfence it; its epoch."""
+        registration = BrokerRegistrationRequest(
+            broker_id=self.parts.node_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=incarnation or self.parts.incarnation_id,
+            listeners=[BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
+            features=[
+                FeatureRange(name="metadata.version", min_supported_version=7, max_supported_version=30)
+            ],
+            rack=None,
+            log_dirs=[info.directory_id for info in self.parts.local_storage.log_dirs()],
+        )
+        registered = self.ask(registration, BrokerRegistrationResponse)
+        assert registered.error_code == 0
+        self.epoch = registered.broker_epoch
+        beat = BrokerHeartbeatRequest(
+            broker_id=self.parts.node_id, broker_epoch=self.epoch, current_metadata_offset=self.epoch
+        )
+        assert not self.ask(beat, BrokerHeartbeatResponse).is_fenced
+        return self.epoch
+
+    def create(self, *names: str, partitions: int = 1) -> list[int]:
+        """Create topics; their errors."""
+        request = creation(*names, partitions=partitions)
+        return [t.error_code for t in self.ask(request, CreateTopicsResponse).topics]
+
+
+def creation(*names: str, partitions: int = 1) -> CreateTopicsRequest:
+    """A request for topics."""
+    topics = [CreatableTopic(name=n, num_partitions=partitions, replication_factor=1) for n in names]
+    return CreateTopicsRequest(topics=topics)

@@ -1,0 +1,695 @@
+"""consensus_kraft: what is answered is durable and in the image, and every start finds it again."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from blumfeld.config.values import TopicConfig
+from blumfeld.metadata.bootstrap import bootstrap_checkpoint
+from blumfeld.metadata.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
+from blumfeld.metadata.controller import Controller
+from blumfeld.metadata.decision import ControllerDecision
+from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image_records import image_records
+from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Feature
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fake_files import FakeDisk, Fault
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.storage_node import Listener
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from blumfeld.wire.messages.metadata import MetadataRequest
+from blumfeld.wire.messages.metadata_records import (
+    BeginTransactionRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+)
+from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.raft_log import RaftLog
+from tests.plugins.consensus_kraft.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
+
+
+@pytest.fixture
+def disk() -> FakeDisk:
+    """An empty one."""
+    return FakeDisk()
+
+
+def read(node: KraftNode, name: str) -> bytes:
+    """A file of the metadata log's directory."""
+    return node.runtime.files.read_bytes(f"{LOG_DIR}/{name}")
+
+
+def content(image: ClusterImage) -> list[Message]:
+    """All that an image says, but for the controller's word of itself, which each start renews."""
+    assert isinstance(image, MetadataImage)
+    return [r for r in image_records(image) if not isinstance(r, RegisterControllerRecord)]
+
+
+def error_of(completion: Completion[Message]) -> ErrorCode:
+    """The code that it failed with."""
+    assert isinstance(completion.error, BrokerError)
+    return completion.error.code
+
+
+def test_a_new_directory_becomes_a_cluster(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    assert node.image.features == {"metadata.version": 30}
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 1
+    state = json.loads(read(node, "quorum-state"))
+    assert state == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+    assert read(node, "leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+    assert read(node, "partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    bootstrap = node.runtime.files.read_bytes(f"{DATA_DIR}/bootstrap.checkpoint")
+    assert [r.meta.name for r in decode_checkpoint(bootstrap, "b").records] == ["FeatureLevelRecord"]
+    assert [d.first for d in node.deltas] == [True]
+    node.stop()
+
+
+def test_features_of_plugins_are_finalized_with_a_new_cluster(disk: FakeDisk) -> None:
+    node = KraftNode(disk, features=(Feature("group.version", 0, 1, 1),)).start()
+    assert node.image.features == {"metadata.version": 30, "group.version": 1}
+
+
+def test_what_is_answered_is_in_the_image_and_told(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    assert node.create("alpha", "beta", partitions=3) == [0, 0]
+    assert list(node.image.topics) == ["alpha", "beta"]
+    last = node.deltas[-1]
+    assert [t.name for t in last.topics_created] == ["alpha", "beta"]
+    assert len(last.partitions_changed) == 6
+    assert node.image.topics["alpha"].partitions[0].leader == 1
+
+
+def test_who_subscribes_late_is_told_everything_at_once(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    heard: list[ImageDelta] = []
+    node.metadata.subscribe(lambda _, delta: heard.append(delta))
+    assert [d.first for d in heard] == [True]
+    assert [t.name for t in heard[0].topics_created] == ["alpha"]
+
+
+def test_nothing_is_answered_before_it_is_flushed(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.runtime.offload_delay_ms = lambda: 50.0
+    first, second = node.submit(creation("alpha")), node.submit(creation("alpha"))
+    node.runtime.run_turn()
+    assert not first.done
+    assert not second.done, "an answer that saw an uncommitted topic waits for it"
+    assert "alpha" not in node.image.topics
+    node.runtime.advance(60)
+    assert isinstance(first.result(), CreateTopicsResponse)
+    refused = second.result()
+    assert isinstance(refused, CreateTopicsResponse)
+    assert refused.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_changes_of_one_turn_share_a_write_and_a_flush(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    before = dict(disk.operations)
+    asked = [node.submit(creation(f"t{n}")) for n in range(20)]
+    node.runtime.advance(10)
+    assert all(one.done for one in asked)
+    assert disk.operations["fdatasync"] - before["fdatasync"] == 1
+    assert disk.operations["pwritev"] - before["pwritev"] <= 2, "the log, and perhaps an index"
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_answered_is_there_after_a_crash(disk: FakeDisk, power_cut: bool, seed: int) -> None:
+    node = KraftNode(disk, seed=seed).start()
+    node.join()
+    node.create("alpha", "beta")
+    kept = content(node.image)
+    node.submit(creation("gamma"))
+    node.runtime.crash(power_cut=power_cut)
+    again = KraftNode(disk, seed=seed + 100).start()
+    after = content(again.image)
+    # What was on its way may have been lost or not, but whole.
+    assert after == kept or (
+        set(again.image.topics) == {"alpha", "beta", "gamma"} and len(after) == len(kept) + 2
+    )
+    assert again.metadata.controller is not None
+    assert again.metadata.controller.epoch == 2
+
+
+def test_each_start_is_an_epoch_and_finds_the_same_image(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha", partitions=4)
+    topic = node.image.topics["alpha"]
+    node.stop()
+    for epoch in (2, 3):
+        node = KraftNode(disk, seed=epoch).start()
+        assert node.metadata.controller is not None
+        assert node.metadata.controller.epoch == epoch
+        assert node.image.topics["alpha"] == topic
+        node.stop()
+
+
+def test_a_restarted_broker_leads_again_at_once(disk: FakeDisk) -> None:
+    """Whoever had its id before is dead: it was this very node."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.crash()
+    again = KraftNode(disk, seed=1).start()
+    again.join()
+    partition = again.image.topics["alpha"].partitions[0]
+    assert (partition.leader, partition.leader_epoch) == (1, 2)
+
+
+def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
+    lost = node.submit(creation("beta"))
+    node.runtime.advance(10)
+    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.controller is None
+    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    node.runtime.advance(2_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("beta") == [0]
+    kept = content(node.image)
+    node.stop()
+    again = KraftNode(disk, seed=1).start()
+    drop = "RegisterControllerRecord"
+    assert [r for r in content(again.image) if r.meta.name != drop] == [
+        r for r in kept if r.meta.name != drop
+    ]
+
+
+def test_after_a_failed_flush_the_log_takes_nothing(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    disk.inject(Fault(operation="fdatasync", path_part="__cluster_metadata", times=1))
+    lost = node.submit(creation("alpha"))
+    node.runtime.advance(10_000)
+    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.controller is None
+    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    assert ("error", "the metadata log failed") in node.parts.events.told
+
+
+def test_a_disk_that_hangs_times_requests_out(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.runtime.offload_delay_ms = lambda: 60_000.0
+    late = node.submit(creation("alpha"), timeout_ms=100)
+    node.runtime.advance(200)
+    assert error_of(late) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_commands_that_no_controller_knows_fail(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    assert error_of(node.submit(MetadataRequest())) == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_before_the_start_and_after_the_stop_there_is_no_controller(disk: FakeDisk) -> None:
+    node = KraftNode(disk)
+    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+    assert node.metadata.quorum() is None
+    node.start()
+    quorum = node.metadata.quorum()
+    assert quorum is not None
+    assert quorum.high_watermark == quorum.log_end_offset > 0
+    assert quorum.voters == (1,)
+    node.stop()
+    node.stop()
+    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_stop_lets_what_was_placed_be_committed(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    last = node.submit(creation("alpha"))
+    node.stop()
+    assert isinstance(last.result(), CreateTopicsResponse)
+    assert "alpha" in KraftNode(disk, seed=1).start().image.topics
+
+
+def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
+    """Two are kept; the log below the older one goes once it is too long; a start loads the newest."""
+    config: dict[str, Any] = {
+        "metadata.log.max.record.bytes.between.snapshots": 20_000,
+        "metadata.log.segment.bytes": 8_388_608,
+        "metadata.max.retention.bytes": 50_000,
+    }
+    node = KraftNode(disk, config=config).start()
+    node.join()
+    for n in range(200):
+        node.create(f"t{n}", partitions=10)
+        node.runtime.advance(5)
+    names = [name for name in node.runtime.files.list_dir(LOG_DIR) if name.endswith(".checkpoint")]
+    assert len(names) == 2
+    kept = content(node.image)
+    node.runtime.crash(power_cut=False)
+    again = KraftNode(disk, config=config, seed=1).start()
+    assert content(again.image) == kept
+    again.stop()
+    again.runtime.files.write_atomically(f"{LOG_DIR}/{names[1]}", b"rubbish")
+    from_the_older = KraftNode(disk, config=config, seed=2).start()
+    assert content(from_the_older.image) == kept
+
+
+def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeDisk) -> None:
+    """What lay below its beginning is lost with the snapshots: a start would serve a cluster without topics."""
+    config: dict[str, Any] = {
+        "metadata.log.max.record.bytes.between.snapshots": 5_000,
+        "metadata.max.retention.bytes": 10_000,
+    }
+    node = KraftNode(disk, config=config).start()
+    node.join()
+    for n in range(50):
+        node.create(f"t{n}", partitions=10)
+        node.runtime.advance(5)
+    kept = content(node.image)
+    node.stop()
+    files = node.runtime.files
+    newest = [name for name in files.list_dir(LOG_DIR) if name.endswith(".checkpoint")][-1]
+    files.write_atomically(f"{LOG_DIR}/{newest}", b"rubbish")
+    from_the_older = KraftNode(disk, config=config, seed=1).start()
+    assert content(from_the_older.image) == kept
+    from_the_older.stop()
+    files = from_the_older.runtime.files
+    for name in files.list_dir(LOG_DIR):
+        if name.endswith(".checkpoint"):
+            files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+    with pytest.raises(ValueError, match="no snapshot reaches that far"):
+        KraftNode(disk, config=config, seed=2).start()
+
+
+def test_a_flipped_bit_in_the_metadata_log_ends_the_start(disk: FakeDisk) -> None:
+    """A clean stop vouches for the log, so nothing else reads it all."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.stop()
+    path = f"{LOG_DIR}/00000000000000000000.log"
+    data = bytearray(read(node, "00000000000000000000.log"))
+    data[data.index(b"alpha")] ^= 1
+    node.runtime.files.write_atomically(path, bytes(data))
+    with pytest.raises(ValueError, match=r"__cluster_metadata-0 at offset \d+"):
+        KraftNode(disk, seed=1).start()
+
+
+def test_a_lost_quorum_state_brings_back_no_epoch(disk: FakeDisk) -> None:
+    """The log still says which epochs there were."""
+    node = KraftNode(disk).start()
+    node.stop()
+    node.runtime.files.unlink(f"{LOG_DIR}/quorum-state")
+    again = KraftNode(disk, seed=1).start()
+    assert again.metadata.controller is not None
+    assert again.metadata.controller.epoch == 2
+
+
+def test_an_epoch_whose_first_write_failed_is_not_on_record(disk: FakeDisk) -> None:
+    """Epoch 2 never wrote a record: a follower that asked for its end would cut its log in the wrong place."""
+    node = KraftNode(disk).start()
+    node.join()
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28, times=2))
+    node.submit(creation("alpha"))
+    node.runtime.advance(20_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 3
+    epochs = [line.split()[0] for line in read(node, "leader-epoch-checkpoint").decode().splitlines()[2:]]
+    assert epochs == ["1", "3"]
+
+
+def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.runtime.advance(3_600_000 + 1_000)
+    assert [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+
+
+def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.advance(3_600_000 + 1_000)
+    (name,) = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+    node.stop()
+    node.runtime.files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+    again = KraftNode(disk, seed=1).start()
+    assert "alpha" in again.image.topics
+    assert ("warning", "a metadata snapshot can't be read") in again.parts.events.told
+
+
+def test_a_quorum_of_several_is_refused(disk: FakeDisk) -> None:
+    config = {"controller.quorum.voters": "1@a:1,2@b:1"}
+    with pytest.raises(ValueError, match="quorum of one"):
+        KraftNode(disk, config=config).start()
+
+
+def test_another_metadata_version_is_refused(disk: FakeDisk) -> None:
+    files = KraftNode(disk).runtime.files
+    files.make_dirs(DATA_DIR)
+    files.write_atomically(
+        f"{DATA_DIR}/bootstrap.checkpoint", bootstrap_checkpoint({"metadata.version": 25}, 1)
+    )
+    with pytest.raises(ValueError, match="25"):
+        KraftNode(disk).start()
+
+
+def test_a_silent_broker_is_fenced(disk: FakeDisk) -> None:
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    node.runtime.advance(10_000)
+    assert node.image.brokers[1].fenced
+    assert node.image.topics["alpha"].partitions[0].leader == -1
+
+
+def test_an_answer_is_never_ahead_of_the_image(disk: FakeDisk) -> None:
+    """Also of a command that a listener submits while one of several committed batches is being published."""
+    node = KraftNode(disk).start()
+    node.join()
+    seen: list[tuple[str, bool]] = []
+
+    def ask(image: ClusterImage, delta: ImageDelta) -> None:
+        for topic in delta.topics_created:
+            if topic.name == "alpha":
+                again = node.submit(creation("beta"))
+                again.when_done(lambda done: seen.append(("beta", "beta" in node.image.topics)))
+
+    node.metadata.subscribe(ask)
+    node.submit(creation("alpha"))
+    node.submit(creation("beta"))
+    node.runtime.advance(10)
+    assert seen == [("beta", True)]
+
+
+def test_a_disk_that_takes_nothing_fails_the_start(disk: FakeDisk) -> None:
+    disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", times=-1, error_number=28))
+    node = KraftNode(disk)
+    with pytest.raises(OSError, match="No space left"):
+        node.start()
+
+
+def test_a_change_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDisk) -> None:
+    node = KraftNode(disk, config={"internal.metadata.max.batch.size.in.bytes": 2_000}).start()
+    node.join()
+    assert error_of(node.submit(creation("alpha", partitions=100))) == ErrorCode.POLICY_VIOLATION
+    assert node.create("alpha") == [0]
+
+
+@pytest.mark.parametrize("voter_id", [1, 2])
+def test_a_directory_whose_voters_stand_in_the_log(disk: FakeDisk, voter_id: int) -> None:
+    """``kraft.version`` 1 (KIP-853), as ``kafka-storage format --standalone`` begins: one voter, and it is us."""
+    voters = VotersRecord(voters=[VotersRecordVoter(voter_id=voter_id, voter_directory_id=b"d" * 16)])
+    files = KraftNode(disk).runtime.files
+    files.make_dirs(LOG_DIR)
+    files.write_atomically(
+        f"{LOG_DIR}/{CheckpointId(0, 0).name}",
+        encode_checkpoint([], epoch=0, timestamp_ms=1, kraft_version=1, voters=voters),
+    )
+    node = KraftNode(disk, config={"metadata.log.max.record.bytes.between.snapshots": 500})
+    if voter_id != 1:
+        with pytest.raises(ValueError, match="quorum of one"):
+            node.start()
+        return
+    node.start()
+    node.join()
+    node.runtime.advance(10)
+    assert json.loads(read(node, "quorum-state"))["data_version"] == 1
+    newest = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")][-1]
+    kept = decode_checkpoint(read(node, newest), newest)
+    assert newest > CheckpointId(1, 0).name
+    assert (kept.kraft_version, kept.voters) == (1, voters)
+
+
+def test_a_decision_that_contradicts_the_image_never_reaches_the_log(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect costs one request and a new epoch, not the directory."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    waiting = node.submit(creation("beta"))
+    again = ControllerDecision([TopicRecord(name="alpha", topic_id=b"a" * 16)], CreateTopicsResponse())
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "command", lambda *_: again)
+        broken = node.submit(CreateTopicsRequest())
+    assert error_of(broken) == ErrorCode.UNKNOWN_SERVER_ERROR
+    node.runtime.advance(2_000)
+    assert isinstance(waiting.result(), CreateTopicsResponse)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("gamma") == [0]
+    kept = content(node.image)
+    node.stop()
+    assert content(KraftNode(disk, seed=1).start().image) == kept
+
+
+def test_a_defect_in_a_decision_costs_that_request_alone(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was placed: the controller leads on in its epoch. Records that can't be encoded are no different."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> ControllerDecision:
+        raise ZeroDivisionError
+
+    too_long = ControllerDecision([TopicRecord(name="x" * 40_000)], CreateTopicsResponse())
+    for command in (defect, defect, lambda *_: too_long):
+        with monkeypatch.context() as patch:
+            patch.setattr(Controller, "command", command)
+            assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.create(f"topic-{len(node.image.topics)}") == [0]
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 1
+    said = [event for level, event in node.parts.events.told if level == "error"]
+    assert said == ["a controller's command met a defect"] * 2, "one for each place"
+
+
+@pytest.mark.parametrize("where", ["replay", "append"])
+def test_a_defect_behind_the_decision_drops_the_controller(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """It is half changed: a new one is built from the log, in a new epoch."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        if where == "replay":
+            patch.setattr(Controller, "replay", defect)
+        else:
+            patch.setattr(RaftLog, "append", defect)
+        assert error_of(node.submit(creation("alpha"))) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.metadata.controller is None
+    node.runtime.advance(2_000)
+    assert node.metadata.controller is not None
+    assert node.metadata.controller.epoch == 2
+    assert node.create("alpha") == [0]
+
+
+def test_a_defect_at_the_end_of_a_session_is_tried_again(
+    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions of other brokers still end."""
+    node = KraftNode(disk).start()
+    node.join()
+
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "fence_expired", defect)
+        node.runtime.advance(20_000)
+    assert node.metadata.controller is not None
+    node.runtime.advance(2_000)
+    assert ("warning", "a broker fell silent and is fenced") in node.parts.events.told
+
+
+def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:
+    """As a Kafka that died between two batches of one change leaves it."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.metadata._append(
+        [BeginTransactionRecord(name="half"), TopicRecord(name="alpha", topic_id=b"a" * 16)]
+    )
+    node.runtime.advance(10)
+    assert "alpha" not in node.image.topics
+    node.runtime.crash()
+    again = KraftNode(disk, seed=1).start()
+    assert "alpha" not in again.image.topics
+    again.join()
+    assert again.create("alpha") == [0]
+    kept = content(again.image)
+    again.stop()
+    assert content(KraftNode(disk, seed=2).start().image) == kept
+
+
+class Life:
+    """One node after the other on one disk, and what was promised."""
+
+    def __init__(self, disk: FakeDisk, seed: int) -> None:
+        self.disk = disk
+        self.chance = Random(seed)
+        self.seed = seed * 10
+        self.promised: dict[str, bool] = {}
+        """Topic → whether it was last answered to be there."""
+        self.unsure: set[str] = set()
+        """A change of it was asked for and not answered: it may have happened."""
+        self.node = KraftNode(disk, seed=self.seed).start()
+        self.count = 0
+
+    def restart(self) -> None:
+        """End somehow, start, and look."""
+        self.disk.heal()
+        if self.chance.random() < 0.3:
+            self.node.stop()
+        self.node.runtime.crash(power_cut=self.chance.random() < 0.5)
+        self.seed += 1
+        self.node = KraftNode(self.disk, seed=self.seed).start()
+        for name, there in self.promised.items():
+            if name not in self.unsure:
+                assert (name in self.node.image.topics) == there, name
+        self.promised = {name: name in self.node.image.topics for name in self.promised}
+        self.unsure.clear()
+
+    def step(self) -> None:
+        """Ask for something; the disk may fail; time passes."""
+        there = [name for name, is_there in self.promised.items() if is_there and name not in self.unsure]
+        if there and self.chance.random() < 0.3:
+            self.ask(self.chance.choice(there), False)
+        else:
+            self.count += 1
+            self.ask(f"t{self.count}", True)
+        if self.chance.random() < 0.1:
+            self.disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
+        self.node.runtime.advance(self.chance.choice([0, 1, 5, 30, 1_200]))
+
+    def ask(self, name: str, create: bool) -> None:
+        """Create or delete a topic."""
+        node = self.node
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
+
+        def answered(done: Completion[Message]) -> None:
+            if done.error is not None:
+                return
+            response = done.result()
+            if isinstance(response, CreateTopicsResponse) and response.topics[0].error_code:
+                return  # the broker was fenced: it sends no heartbeats here
+            self.promised[name] = create
+            self.unsure.discard(name)
+            assert (name in node.image.topics) == create
+
+        self.promised.setdefault(name, False)
+        self.unsure.add(name)
+        node.submit(creation(name) if create else deletion).when_done(answered)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_happens_what_was_answered_stays(disk: FakeDisk, seed: int) -> None:
+    """Creations and deletions in flight, slow flushes, failing writes, kills and power cuts, restarts."""
+    life = Life(disk, seed)
+    kept = 0
+    for _ in range(4):
+        life.node.join()
+        life.node.runtime.offload_delay_ms = lambda: life.chance.uniform(0.0, 20.0)
+        for _ in range(life.chance.randrange(3, 25)):
+            life.step()
+        kept += sum(life.promised.values())
+        life.restart()
+    assert kept, "nothing was ever promised"
+
+
+def lose_the_metadata(disk: FakeDisk) -> None:
+    """The files of the metadata log are there, and empty."""
+    files = FakeRuntime(9, disk=disk).files
+    for name in files.list_dir(LOG_DIR):
+        if name.endswith(".log"):
+            file = files.open(f"{LOG_DIR}/{name}")
+            file.truncate(0)
+            file.close()
+
+
+def with_a_log_of_a_topic(disk: FakeDisk) -> None:
+    """A node that had a topic, stopped cleanly."""
+    node = KraftNode(disk).start()
+    node.join()
+    node.create("alpha")
+    topic = node.image.topics["alpha"].topic_id
+    node.runtime.run(
+        node.parts.local_storage.open_log(TopicPartition("alpha", 0), topic, TopicConfig(), Listener())
+    )
+    node.stop()
+
+
+def test_an_empty_metadata_log_beside_logs_of_topics_is_refused(disk: FakeDisk) -> None:
+    with_a_log_of_a_topic(disk)
+    lose_the_metadata(disk)
+    for _ in range(2):
+        node = KraftNode(disk, seed=1)
+        with pytest.raises(ValueError, match=r"no metadata.*alpha-0.*--force-empty-metadata"):
+            node.start()
+        node.runtime.run(node.parts.local_storage.stop(1))
+    assert "alpha-0" in node.runtime.files.list_dir(DATA_DIR), "nothing is set aside"
+
+
+def test_it_can_be_forced(disk: FakeDisk) -> None:
+    with_a_log_of_a_topic(disk)
+    lose_the_metadata(disk)
+    node = KraftNode(disk, seed=1, force_empty_metadata=True).start()
+    assert not node.image.topics
+    node.join()
+    node.stop()
+    assert KraftNode(disk, seed=2).start().image.features == {"metadata.version": 30}
+
+
+def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> None:
+    """Without a log of a topic there is nothing to lose."""
+    KraftNode(disk).start().stop()
+    lose_the_metadata(disk)
+    node = KraftNode(disk, seed=1).start()
+    node.join()
+    node.stop()
+
+
+def test_a_full_disk_costs_changes_until_there_is_room(disk: FakeDisk) -> None:
+    """The node goes on: nothing that was answered is lost, and no restart is needed."""
+    node = KraftNode(disk).start()
+    node.join()
+    assert node.create("before") == [0]
+    disk.room = 0
+    refused = node.submit(creation("during"))
+    node.runtime.run_turn()
+    assert error_of(refused) == ErrorCode.NOT_CONTROLLER
+    node.runtime.advance(5_000)
+    assert error_of(node.submit(creation("during"))) == ErrorCode.NOT_CONTROLLER
+    assert list(node.image.topics) == ["before"]
+    disk.room = None
+    node.runtime.advance(2_000)
+    assert node.create("after") == [0]
+    node.stop()
+    assert list(KraftNode(disk, seed=1).start().image.topics) == ["before", "after"]

@@ -1,0 +1,350 @@
+"""The ISR rules as Kafka's ``Partition`` has them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.cluster import BrokerImage, PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.storage import PartitionLog, TopicPartition
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_replication_isr import Plugin
+from blumfeld_replication_isr.isr_rules import IsrRules
+from blumfeld_replication_isr.replication import IsrReplication
+
+LAG_MS = 30_000
+
+
+def rules(
+    isr: tuple[int, ...] = (1, 2, 3),
+    *,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    end: int = 10,
+    high_watermark: int = 0,
+    min_isr: int = 1,
+    ineligible: tuple[int, ...] = (),
+) -> IsrRules:
+    return IsrRules(
+        leader_id=1,
+        replicas=replicas,
+        isr=isr,
+        partition_epoch=0,
+        min_insync_replicas=min_isr,
+        log_end_offset=end,
+        high_watermark=high_watermark,
+        lag_max_ms=LAG_MS,
+        now_ms=0,
+        eligible=lambda replica: replica not in ineligible,
+    )
+
+
+def test_alone_in_the_isr_the_high_watermark_is_the_log_end() -> None:
+    alone = rules((1,), replicas=(1,))
+    assert alone.log_end_moved(12, 0)
+    assert alone.high_watermark == 12
+
+
+def test_the_high_watermark_is_the_lowest_log_end_of_the_isr() -> None:
+    three = rules()
+    assert not three.follower_fetched(2, 1, 8, 1)
+    assert three.follower_fetched(3, 1, 6, 1)
+    assert three.high_watermark == 6
+
+
+def test_a_checkpoint_beyond_the_log_counts_only_up_to_its_end() -> None:
+    assert rules(high_watermark=99).high_watermark == 10
+
+
+def test_it_stands_still_under_min_isr() -> None:
+    short = rules((1,), min_isr=2, replicas=(1, 2))
+    assert not short.log_end_moved(20, 0)
+    assert short.high_watermark == 0
+
+
+def test_it_waits_for_one_who_is_caught_up_and_about_to_join() -> None:
+    joining = rules((1,), replicas=(1, 2))
+    joining.follower_fetched(2, 1, 10, 5)
+    joining.log_end_moved(12, 6)
+    assert joining.high_watermark == 10
+    assert joining.expansion(2) == (1, 2)
+
+
+def test_it_does_not_wait_for_one_who_may_not_join() -> None:
+    fenced = rules((1,), replicas=(1, 2), ineligible=(2,))
+    fenced.follower_fetched(2, 1, 10, 5)
+    fenced.log_end_moved(12, 6)
+    assert fenced.high_watermark == 12
+    assert fenced.expansion(2) is None
+
+
+def test_one_below_the_start_of_the_epoch_may_not_join() -> None:
+    behind = rules((1,), replicas=(1, 2), high_watermark=4)
+    behind.follower_fetched(2, 1, 7, 5)
+    assert behind.expansion(2) is None
+
+
+def test_above_the_high_watermark_and_below_the_start_of_the_epoch_is_not_enough() -> None:
+    """What it has there may be of another history than this leader's."""
+    slow = rules((1, 2), high_watermark=4)
+    slow.follower_fetched(3, 1, 7, 5)
+    assert slow.high_watermark == 4
+    assert slow.expansion(3) is None
+    slow.follower_fetched(3, 1, 10, 6)
+    assert slow.expansion(3) == (1, 2, 3)
+
+
+def test_who_is_not_caught_up_for_long_leaves_the_isr() -> None:
+    two = rules((1, 2), replicas=(1, 2))
+    assert two.shrinkage(LAG_MS) is None
+    assert two.shrinkage(LAG_MS + 1) == (1,)
+
+
+def test_always_one_fetch_behind_is_caught_up() -> None:
+    busy = rules((1, 2), replicas=(1, 2))
+    for step in range(1, 10):
+        busy.follower_fetched(2, 1, 10 * step, 10_000 * step)
+        busy.log_end_moved(10 * (step + 1), 10_000 * step)
+    assert busy.shrinkage(100_000) is None
+
+
+def test_while_a_change_is_in_flight_both_isrs_count_and_no_other_is_proposed() -> None:
+    three = rules((1, 2))
+    three.follower_fetched(2, 1, 10, 0)
+    three.follower_fetched(3, 1, 10, 0)
+    grown = three.expansion(3)
+    assert grown == (1, 2, 3)
+    three.propose(grown)
+    assert three.expansion(3) is None
+    assert three.shrinkage(10**9) is None
+    three.log_end_moved(20, 10**9)
+    three.follower_fetched(2, 1, 20, 10**9)
+    assert three.high_watermark == 10
+    three.settle(None, None, 10**9)
+    assert three.maximal_isr == (1, 2)
+    assert three.high_watermark == 20
+
+
+def test_an_older_partition_epoch_changes_nothing() -> None:
+    two = rules((1, 2), replicas=(1, 2))
+    two.settle((1,), 5, 0)
+    two.settle((1, 2), 4, 0)
+    assert two.isr == (1,)
+
+
+Step = st.one_of(
+    st.tuples(st.just("end"), st.just(0), st.integers(0, 5)),
+    st.tuples(st.just("fetch"), st.sampled_from([2, 3]), st.integers(0, 8)),
+    st.tuples(st.just("expand"), st.sampled_from([2, 3]), st.booleans()),
+    st.tuples(st.just("shrink"), st.just(0), st.booleans()),
+)
+
+
+@given(st.lists(st.tuples(Step, st.integers(0, 20_000)), max_size=60), st.integers(1, 3))
+def test_the_high_watermark_never_goes_back_and_is_on_all_of_the_isr(
+    steps: list[tuple[tuple[str, int, int], int]], min_isr: int
+) -> None:
+    """Whatever happens: everything below the high watermark is on the leader and on every member of the ISR."""
+    state = rules(min_isr=min_isr)
+    has = {2: 0, 3: 0}
+    now, epoch = 0, 0
+    for (kind, replica, value), wait_ms in steps:
+        now += wait_ms
+        before, end = state.high_watermark, state.log_end_offset
+        if kind == "end":
+            state.log_end_moved(end + value, now)
+        elif kind == "fetch":
+            has[replica] = min(end, has[replica] + value)
+            state.follower_fetched(replica, 1, has[replica], now)
+        else:
+            wanted = state.expansion(replica) if kind == "expand" else state.shrinkage(now)
+            if wanted is not None:
+                epoch += 1
+                state.propose(wanted)
+                state.settle(wanted if value else None, epoch if value else None, now)
+        assert state.high_watermark >= before
+        assert state.high_watermark <= state.log_end_offset
+        assert all(state.high_watermark <= has[r] for r in state.isr if r != 1)
+        if len(state.isr) < min_isr:
+            assert state.high_watermark == before
+
+
+# The driver
+
+
+class Host:
+    """``ReplicaHost`` with a log that has only an end."""
+
+    def __init__(self, end: int = 10, min_insync_replicas: int = 1) -> None:
+        self.partition = TopicPartition("t", 0)
+        self.topic_id = b"t" * 16
+        self.log = cast("PartitionLog", SimpleNamespace(written_end_offset=end))
+        self.min_insync_replicas = min_insync_replicas
+        self.moved = 0
+
+    def high_watermark_moved(self) -> None:
+        self.moved += 1
+
+
+class Controller:
+    """Keeps what it was asked, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[AlterPartitionRequest, Completion[Message]]] = []
+        brokers = {
+            n: BrokerImage(broker_id=n, epoch=100 + n, incarnation_id=bytes(16), endpoints=())
+            for n in (1, 2, 3)
+        }
+        self.image = SimpleNamespace(brokers=brokers)
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        assert isinstance(command, AlterPartitionRequest)
+        answer: Completion[Message] = Completion()
+        self.asked.append((command, answer))
+        return answer
+
+    def decide(self, code: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), epoch: int = 0) -> None:
+        data = ResponsePartitionData(error_code=int(code), isr=list(isr), partition_epoch=epoch)
+        self.asked[-1][1].complete(AlterPartitionResponse(topics=[ResponseTopicData(partitions=[data])]))
+
+
+class Driver:
+    """The plug-in on virtual time, leading one partition."""
+
+    def __init__(self, isr: tuple[int, ...], *, min_isr: int = 1, high_watermark: int = 0) -> None:
+        self.runtime = FakeRuntime()
+        self.controller = Controller()
+        composition = SimpleNamespace(
+            runtime=self.runtime, config=BrokerConfig(), metadata=self.controller, node_id=1
+        )
+        self.replication = IsrReplication(cast("Composition", composition))
+        self.runtime.run(self.replication.start())
+        self.host = Host(min_insync_replicas=min_isr)
+        self.image = PartitionImage(
+            partition=0, replicas=(1, 2, 3), isr=isr, leader=1, leader_epoch=4, partition_epoch=6
+        )
+        self.leader = self.replication.become_leader(self.host, self.image, high_watermark)
+
+    def wanted_isr(self) -> list[list[tuple[int, int]]]:
+        return [
+            [(b.broker_id, b.broker_epoch) for b in request.topics[0].partitions[0].new_isr_with_epochs]
+            for request, _ in self.controller.asked
+        ]
+
+
+def test_with_an_isr_of_one_the_high_watermark_follows_the_log_end() -> None:
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    assert (driver.leader.high_watermark, driver.host.moved) == (10, 1)
+    driver.leader.log_end_moved()
+    assert driver.host.moved == 1
+    assert driver.leader.check_committed(10) == ErrorCode.NONE
+    assert driver.leader.check_committed(11) is None
+
+
+def test_acks_all_is_checked_before_and_after() -> None:
+    driver = Driver((1, 2), min_isr=2)
+    assert driver.leader.check_append_all() == ErrorCode.NONE
+    driver.leader.follower_fetched(2, 102, 10)
+    driver.leader.update(
+        PartitionImage(partition=0, replicas=(1, 2, 3), isr=(1,), leader=1, leader_epoch=4, partition_epoch=7)
+    )
+    assert driver.leader.check_append_all() == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert driver.leader.check_committed(10) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    assert driver.leader.follower_fetched(2, 102, 10) == ErrorCode.NONE
+    assert driver.wanted_isr() == [[(1, 101), (2, 102)]]
+    request, _ = driver.controller.asked[0]
+    partition = request.topics[0].partitions[0]
+    assert (request.broker_id, request.broker_epoch) == (1, 101)
+    assert (partition.leader_epoch, partition.partition_epoch) == (4, 6)
+    driver.leader.follower_fetched(3, 103, 10)
+    assert len(driver.controller.asked) == 1, "one change at a time"
+    driver.controller.decide(isr=(1, 2), epoch=7)
+    assert driver.leader.isr == (1, 2)
+
+
+def test_a_laggard_is_taken_out() -> None:
+    driver = Driver((1, 2))
+    driver.leader.log_end_moved()
+    assert driver.leader.high_watermark == 0
+    driver.runtime.advance(LAG_MS + LAG_MS / 2 + 1)
+    assert driver.wanted_isr() == [[(1, 101)]]
+    driver.controller.decide(isr=(1,), epoch=7)
+    assert (driver.leader.isr, driver.leader.high_watermark) == ((1,), 10)
+
+
+def test_a_refused_change_is_taken_back_and_asked_again() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.controller.decide(ErrorCode.INELIGIBLE_REPLICA)
+    driver.runtime.advance(LAG_MS / 2)
+    assert len(driver.controller.asked) == 2
+    driver.controller.asked[-1][1].fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+    driver.runtime.advance(LAG_MS / 2)
+    assert len(driver.controller.asked) == 3
+
+
+def test_where_the_controller_knows_more_the_image_is_waited_for() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.controller.decide(ErrorCode.INVALID_UPDATE_VERSION)
+    driver.runtime.advance(LAG_MS * 3)
+    assert len(driver.controller.asked) == 1
+    driver.leader.update(
+        PartitionImage(
+            partition=0, replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9
+        )
+    )
+    driver.runtime.advance(LAG_MS)
+    assert len(driver.controller.asked) == 2
+
+
+def test_strangers_and_old_incarnations_are_refused() -> None:
+    driver = Driver((1, 2))
+    assert driver.leader.follower_fetched(9, 1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    driver.leader.follower_fetched(2, 102, 0)
+    assert driver.leader.follower_fetched(2, 101, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_after_a_stop_nothing_is_called_back() -> None:
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.leader.stop()
+    driver.controller.decide(isr=(1,), epoch=7)
+    assert (driver.leader.isr, driver.host.moved) == ((1, 2), 0)
+    driver.runtime.run(driver.replication.stop())
+    driver.runtime.advance(LAG_MS * 3)
+    assert len(driver.controller.asked) == 1
+
+
+def test_following_is_refused_until_it_is_there() -> None:
+    driver = Driver((1,))
+    with pytest.raises(BrokerError) as caught:
+        driver.replication.become_follower(driver.host, driver.image, 0)
+    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_the_plugin_makes_it() -> None:
+    composition = cast("Composition", SimpleNamespace(runtime=FakeRuntime(), config=BrokerConfig()))
+    made = Plugin().blumfeld_make_replication(composition)
+    assert isinstance(made, IsrReplication)
+    assert "ISR" in made.promise()

@@ -1,0 +1,255 @@
+"""Bytes that are not in the page cache: a worker brings them, and nobody else waits for a disk meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.parts import join, release
+from blumfeld.spi.storage import LogRead, TimestampOffset, TopicPartition
+from blumfeld.testing.fake_files import Fault
+from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.storage_node import TIME_MS, Log, Node
+from blumfeld.wire.errors import InvalidRecord
+from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
+from blumfeld_storage_local.segments.recent import RECENT_MAX
+from blumfeld_storage_local.storage import LocalStorage
+from tests.plugins.storage_local.test_log import Events
+
+FIRST = "/data/topic-0/00000000000000000000.log"
+OTHER = TopicPartition("other", 0)
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
+        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
+
+    node = Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", Events())).start()
+    yield node
+    assert node.runtime.disk.open_regions == 0
+    node.end()
+
+
+@pytest.fixture
+def log(node: Node) -> Log:
+    """A log with a sealed segment of 20 batches of some 1000 bytes, and an active one."""
+    log = node.open(segment_bytes=21_000)
+    log.fill(*[1] * 24, value_bytes=1000)
+    assert [segment.base_offset for segment in log.log.segments()] == [0, 19]
+    return log
+
+
+def chill(node: Node, path: str = FIRST) -> None:
+    """Let the page cache forget a file, and count from now on."""
+    node.runtime.disk.chill(path)
+    node.runtime.disk.operations.clear()
+
+
+def counted(node: Node, operation: str) -> int:
+    return node.runtime.disk.operations.get(operation, 0)
+
+
+def ask(log: Log, offset: int, bytes_max: int = 3000) -> LogRead | Completion[LogRead]:
+    return log.log.read(offset, bytes_max, log.log.written_end_offset, True)
+
+
+def later(answer: LogRead | Completion[LogRead]) -> Completion[LogRead]:
+    assert isinstance(answer, Completion)
+    return answer
+
+
+def at_once(answer: LogRead | Completion[LogRead]) -> None:
+    assert isinstance(answer, LogRead)
+    release(answer.parts)
+
+
+def test_cold_bytes_come_by_a_completion_and_are_the_same(node: Node, log: Log) -> None:
+    hot = log.read_raw(2, 3000)
+    expected = join(hot.parts)
+    release(hot.parts)
+    chill(node)
+    cold = later(ask(log, 2))
+    assert not cold.done
+    node.runtime.run_turn()
+    assert join(cold.result().parts) == expected
+    release(cold.result().parts)
+
+
+def test_the_end_of_a_log_is_read_without_a_look_at_the_cache(node: Node, log: Log) -> None:
+    chill(node, "/data/topic-0")
+    at_once(ask(log, 20))
+    assert counted(node, "is_cached") == 0
+
+
+def test_a_cold_read_delays_nobody_else(node: Node, log: Log) -> None:
+    """While a slow disk is asked, others append and read; not one byte of the cold file is read on the loop."""
+    other = node.open(OTHER)
+    chill(node)
+    node.runtime.offload_delay_ms = lambda: 5000.0
+    cold = later(ask(log, 0))
+    other.fill(1, 2)
+    log.fill(1)
+    at_once(ask(other, 0))
+    at_once(ask(log, 24))
+    assert (cold.done, other.log.written_end_offset, log.log.written_end_offset) == (False, 3, 25)
+    node.runtime.advance(60_000)
+    assert node.runtime.disk.cold_reads == 0
+    release(cold.result().parts)
+
+
+def test_who_reads_on_is_cold_once(node: Node) -> None:
+    """Two pieces are read ahead of a reader that goes on; it is asked neither to wait nor looked after again."""
+    log = node.open()
+    log.fill(*[100] * (2 * RECENT_MAX + 1))
+    log.fill(*[1] * (3 * AHEAD_BYTES // 10_000), value_bytes=10_000)
+    log.log.roll()
+    start = 100 * (2 * RECENT_MAX + 1)
+    release(log.read_raw(start, 100_000).parts)  # the indexes are here now
+    chill(node)
+    offset, waited = start, 0
+    while offset < log.log.written_end_offset:
+        answer = ask(log, offset, 200_000)
+        waited += isinstance(answer, Completion)
+        found = log.node.runtime.run(wait(answer)) if isinstance(answer, Completion) else answer
+        node.runtime.run_turn()
+        offset += max(found.size_bytes // 10_071, 1)
+        release(found.parts)
+    assert waited == 1
+    assert counted(node, "read_ahead") >= 3
+    assert counted(node, "is_cached") < 5
+
+
+async def wait(answer: Completion[LogRead]) -> LogRead:
+    return await answer
+
+
+def test_what_was_read_ahead_long_ago_is_looked_at_again(node: Node, log: Log) -> None:
+    release(log.read_raw(0, 3000).parts)
+    chill(node)
+    release(log.read_raw(0, 3000).parts)
+    node.runtime.advance(WARM_MS + 1)
+    chill(node)
+    answer = later(ask(log, 0))
+    node.runtime.run_turn()
+    release(answer.result().parts)
+
+
+def test_indexes_are_read_by_a_worker_too(node: Node, log: Log) -> None:
+    """A log that was closed cleanly has nothing open: the first read opens its files, and not on the loop."""
+    node.stop()
+    log = node.restart().open(segment_bytes=21_000)
+    node.runtime.offload_delay_ms = lambda: 10.0
+    cold = later(ask(log, 2))
+    node.runtime.run_turn()
+    assert not cold.done
+    node.runtime.advance(100)
+    release(cold.result().parts)
+    at_once(ask(log, 2))
+
+
+def test_a_log_that_is_closed_meanwhile_fails_the_read(node: Node, log: Log) -> None:
+    chill(node)
+    cold = later(ask(log, 2))
+    log.log.close()
+    node.runtime.run_turn()
+    assert isinstance(cold.error, OSError)
+
+
+def test_a_log_that_is_cut_meanwhile_is_read_as_it_is_then(node: Node, log: Log) -> None:
+    chill(node)
+    gone, there = later(ask(log, 10)), later(ask(log, 2, 100_000))
+    log.log.truncate_to(5)
+    node.runtime.run_turn()
+    assert isinstance(gone.error, LookupError)
+    assert there.result().end_offset == 5
+    release(there.result().parts)
+
+
+def test_a_segment_that_is_dropped_meanwhile_is_out_of_range(node: Node, log: Log) -> None:
+    chill(node)
+    cold = later(ask(log, 2))
+    log.log.drop_segments(19)
+    node.runtime.run_turn()
+    assert isinstance(cold.error, LookupError)
+
+
+def test_a_disk_that_can_not_read_fails_the_read(node: Node, log: Log) -> None:
+    chill(node)
+    node.runtime.disk.inject(Fault(operation="read_ahead", path_part=FIRST))
+    cold = later(ask(log, 2))
+    node.runtime.run_turn()
+    assert isinstance(cold.error, OSError)
+
+
+def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None:
+    node.runtime.run_turn()  # what the roll began
+    running, most = 0, 0
+    offload = node.runtime.offload
+
+    async def counting(work: object, args: tuple[object, ...]) -> object:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        try:
+            return await offload(work, *args)  # type: ignore[arg-type]
+        finally:
+            running -= 1
+
+    node.runtime.offload_delay_ms = lambda: 10.0
+    node.runtime.offload = lambda work, *args: counting(work, args)  # type: ignore[method-assign, assignment]
+    chill(node)
+    node.runtime.disk.watch = lambda operation, path: (
+        node.runtime.disk.cold.add(FIRST) if operation == "nop" else None
+    )
+    cold = [later(ask(log, offset)) for offset in range(10)]
+    node.runtime.advance(1000)
+    for one in cold:
+        release(one.result().parts)
+    assert most == AT_ONCE_MAX
+
+
+# Look-ups by time
+
+
+def test_a_time_is_looked_up_by_a_worker(node: Node, log: Log) -> None:
+    node.runtime.offload_delay_ms = lambda: 10.0
+    answer = log.log.offset_for_time(TIME_MS)
+    assert isinstance(answer, Completion)
+    log.fill(1)
+    node.runtime.run_turn()
+    assert not answer.done
+    node.runtime.advance(100)
+    assert answer.result() == TimestampOffset(TIME_MS, 0, 0)
+
+
+def test_no_worker_is_asked_for_a_time_that_is_known_to_come(node: Node, log: Log) -> None:
+    assert log.log.offset_for_time(TIME_MS + 1) is None
+
+
+@pytest.mark.parametrize("change", ["cut", "dropped"])
+def test_a_look_up_in_a_log_that_changes_begins_anew(node: Node, log: Log, change: str) -> None:
+    """The worker reads what isn't there any more, or stands elsewhere: no damage, and no error."""
+    node.runtime.offload_delay_ms = lambda: 10.0
+    answer = log.log.max_timestamp()
+    assert isinstance(answer, Completion)
+    if change == "cut":
+        log.log.truncate_to(3)
+        log.fill(1, timestamp_ms=TIME_MS + 5)
+        expected = TimestampOffset(TIME_MS + 5, 3, 0)
+    else:
+        log.log.drop_segments(19)
+        node.runtime.advance(61_000)
+        expected = TimestampOffset(TIME_MS, 19, 0)
+    node.runtime.advance(61_000)
+    assert answer.result() == expected
+
+
+def test_a_look_up_in_a_closed_log_fails(node: Node, log: Log) -> None:
+    answer = log.log.max_timestamp()
+    assert isinstance(answer, Completion)
+    log.log.close()
+    node.runtime.run_turn()
+    assert answer.done
+    assert answer.error is None or isinstance(answer.error, OSError | InvalidRecord)
