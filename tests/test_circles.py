@@ -13,7 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 KNOWN = {
-    frozenset({"blumfeld.wire.compression", "blumfeld.wire.lz4_frame"}),
     frozenset(f"blumfeld_sink_spark.ledger.{name}" for name in ("local", "objects", "store")),
     frozenset(
         f"blumfeld.broker.{name}"

@@ -8,37 +8,11 @@ use: an idle broker never needs it.
 from __future__ import annotations
 
 import zlib
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
 
-from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+from blumfeld.wire.compression_codec import Codec, Data, DecompressedTooLarge, decompress_into
+from blumfeld.wire.errors import InvalidRecord
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-Data = bytes | bytearray | memoryview
-
-
-class Codec(IntEnum):
-    """Bits 0 to 2 of a batch's attributes; the names are the values of ``compression.type``."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-
-class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fault it is
-    """More would come out than is allowed. MESSAGE_TOO_LARGE, at which producers split the batch."""
-
-    def __init__(self, codec: Codec, size_max: int) -> None:
-        name = codec.name.lower()
-        super().__init__(
-            ErrorCode.MESSAGE_TOO_LARGE, f"{name} data holds more than the {size_max} bytes that are allowed"
-        )
-        self.size_max = size_max
-
+__all__ = ["Codec", "Data", "DecompressedTooLarge", "compress", "decompress"]
 
 GZIP_WBITS = 31
 # Java's Snappy output stream cuts at 32 KiB; a reader must take any size.
@@ -48,7 +22,6 @@ XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 # One element of a snappy block makes at most 64 bytes out of 3 (a copy), so a claim beyond is a lie.
 _SNAPPY_RATIO_MAX = 64
 _FIRST_GUESS_BYTES = 64 * 1024
-_FULL = "write whole buffer"  # what cramjam says when the output does not fit
 
 
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
@@ -95,25 +68,6 @@ def decompress(codec: Codec, data: Data, size_max: int, *, lz4_wrong_checksum: b
 
         return decompress_lz4(view, size_max, wrong_checksum=lz4_wrong_checksum)
     return _decompress_zstd(view, size_max)
-
-
-def decompress_into(
-    unpack: Callable[[Data, Any], int], codec: Codec, data: Data, out: bytearray | memoryview
-) -> int:
-    """Call one of cramjam's bounded functions.
-
-    :return: how many bytes of ``out`` are filled
-    :raises DecompressedTooLarge: ``out`` is too small
-    :raises InvalidRecord: anything else is wrong
-    """
-    import cramjam
-
-    try:
-        return unpack(data, out)
-    except cramjam.DecompressionError as error:
-        if _FULL in str(error):
-            raise DecompressedTooLarge(codec, len(out)) from None
-        raise InvalidRecord(f"bad {codec.name.lower()} data: {error}") from None
 
 
 def _decompress_gzip(view: memoryview, size_max: int) -> bytes:

@@ -10,15 +10,8 @@ from __future__ import annotations
 import mmap
 import zlib
 
-from blumfeld.wire.compression import (
-    GZIP_WBITS,
-    XERIAL_HEADER,
-    XERIAL_MAGIC,
-    Codec,
-    DecompressedTooLarge,
-    decompress_into,
-    snappy_claim,
-)
+from blumfeld.wire.compression import GZIP_WBITS, XERIAL_HEADER, XERIAL_MAGIC, snappy_claim
+from blumfeld.wire.compression_codec import Codec, DecompressedTooLarge, decompress_into
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld.wire.lz4_frame import check_header, walk_blocks
 

@@ -1,0 +1,59 @@
+"""The codec numbers of a record batch, and the one bounded call into cramjam that all its readers share.
+
+Both :mod:`~blumfeld.wire.compression` and :mod:`~blumfeld.wire.lz4_frame` stand on this module.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Data = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a batch's attributes; the names are the values of ``compression.type``."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fault it is
+    """The data hold more than the caller allows. MESSAGE_TOO_LARGE on the wire: the producer then splits its batch."""
+
+    def __init__(self, codec: Codec, size_max: int) -> None:
+        name = codec.name.lower()
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{name} data holds more than the {size_max} bytes that are allowed"
+        )
+        self.size_max = size_max
+
+
+_FULL = "write whole buffer"  # what cramjam says when the output does not fit
+
+
+def decompress_into(
+    unpack: Callable[[Data, Any], int], codec: Codec, data: Data, out: bytearray | memoryview
+) -> int:
+    """Decompress into ``out``, which bounds what may come out, by one of cramjam's functions.
+
+    :return: how many bytes of ``out`` are filled
+    :raises DecompressedTooLarge: ``out`` is too small
+    :raises InvalidRecord: anything else is wrong
+    """
+    import cramjam
+
+    try:
+        return unpack(data, out)
+    except cramjam.DecompressionError as error:
+        if _FULL in str(error):
+            raise DecompressedTooLarge(codec, len(out)) from None
+        raise InvalidRecord(f"bad {codec.name.lower()} data: {error}") from None
