@@ -122,3 +122,24 @@ def test_nothing_cites_a_document_that_isnt_in_the_tree() -> None:
 def test_the_nine_rules_have_a_heading_each() -> None:
     """docs/design.md is cited by the numbers of its headings."""
     assert sorted(RULES) == list(range(1, 10))
+
+
+def anchors(text: str) -> set[str]:
+    """What links can point to in a page: its headings, as GitHub and most viewers name them."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    titles = re.findall(r"^#+ (.+)$", prose, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_link_leads_somewhere(document: Path) -> None:
+    """A relative link names a file or folder of the tree, and its anchor a heading of that page."""
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (document.parent / path).resolve() if path else document
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text())):
+            dead.append(target)
+    assert not dead
