@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "blumfeld"
 
 # A pure module must replay: no clock, no chance, no I/O. The driver has those.
-PURE_ROOMS = ("wire", "config", "spi", "log", "metadata", "coordinator", "net")
+PURE_ROOMS = ("wire", "config", "spi", "log", "metadata", "coordinator", "net", "client")
 IMPURE_MODULES = {
     "asyncio": "return effects, or take a Completion",
     "anyio": "return effects, or take a Completion",
@@ -35,6 +35,8 @@ IMPURE_MODULES = {
 
 # What serves goes through the runtime seam, or the simulation is a lie. These stand on the edge of the world.
 EDGE_MODULES = {
+    "core/blumfeld/client/blocking.py": "is the client's blocking socket",
+    "core/blumfeld/client/asyncio_connection.py": "is the client on an asyncio loop",
     "core/blumfeld/net/selecting.py": "stands in the place of a loop's selector",
     "core/blumfeld/net/sockets.py": "is the transports' sockets",
     "core/blumfeld/kernel/asyncio_runtime.py": "is the runtime",

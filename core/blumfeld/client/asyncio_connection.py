@@ -1,0 +1,147 @@
+"""The client on an asyncio loop: many requests on their way, a future for each.
+
+It is an ``asyncio.Protocol``, so it needs no task of its own. A network that isn't asyncio's, such as the simulation's,
+calls the same two methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
+
+from blumfeld.client.connection import ClientConnection
+from blumfeld.client.frames import FRAME_BYTES_MAX
+from blumfeld.client.versions import Handshake, Range
+from blumfeld.wire.messages.api_versions import ApiVersionsResponse
+from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+
+class AsyncioConnection(asyncio.Protocol):
+    """One connection. :func:`connect` makes it over TCP.
+
+    :param write: puts bytes on the wire; it may not block
+    :param hang_up: closes the wire; it is called once, when the server broke the protocol or :meth:`close` was called
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        write: Callable[[bytes], None] | None = None,
+        hang_up: Callable[[], None] | None = None,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        self.state = ClientConnection(client_id, frame_bytes_max=frame_bytes_max)
+        self._write = write
+        self._hang_up = hang_up
+        self._lost: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._lost is None
+
+    def send(self, request: Message, version: int | None = None) -> asyncio.Future[Message]:
+        """Send a request. The future has its answer, or ``ConnectionError``.
+
+        For a request without an answer (Produce with ``acks=0``) the future stays open.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:
+            answer.set_exception(_lost_again(self._lost))
+            return answer
+        assert self._write is not None, "not connected yet"
+        self._write(self.state.frame(request, version, answer))
+        return answer
+
+    async def ask(self, request: Message, expected: type[R], version: int | None = None) -> R:
+        """Send a request, and wait for its answer.
+
+        :raises ConnectionError: the connection is lost, or the server broke the protocol
+        """
+        answer = await self.send(request, version)
+        assert isinstance(answer, expected)
+        return answer
+
+    async def negotiate(self, spoken: Mapping[int, Range]) -> None:
+        """Agree on versions: from now on a request needs to name none.
+
+        :raises NoCommonVersionError: see :class:`~blumfeld.client.versions.Handshake`
+        :raises RefusedError: the server does not say what it speaks
+        """
+        handshake = Handshake(spoken)
+        while handshake.versions is None:
+            handshake.answered(await self.ask(handshake.request, ApiVersionsResponse, handshake.version))
+        self.state.versions = handshake.versions
+
+    def close(self, reason: str = "closed by the client") -> None:
+        """Hang up. What waits fails; harmless twice."""
+        self._give_up(ConnectionAbortedError(reason))
+
+    # From the network
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The loop has connected."""
+        stream = cast("asyncio.Transport", transport)
+        self._write, self._hang_up = stream.write, stream.close
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the network. See :meth:`broke_protocol` for bytes that are no answers."""
+        if self._lost is not None:
+            return
+        self.state.receive(data)
+        try:
+            for answer in self.state.answers():
+                future: asyncio.Future[Message] = answer.request.token
+                if not future.done():  # its caller may have given up
+                    future.set_result(answer.message)
+        except DecodeError as error:
+            self.broke_protocol(error)
+
+    def broke_protocol(self, error: DecodeError) -> None:
+        """Hang up on a server that sent bytes that are no answer. The simulation overrides this: there it is a bug."""
+        self._give_up(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has gone: what waits fails with the reason."""
+        if exc is None:
+            try:
+                self.state.receive(b"")
+                exc = ConnectionResetError("the server closed the connection")
+            except ConnectionError as error:
+                exc = error
+        self._hang_up = None
+        self._give_up(exc)
+
+    def _give_up(self, reason: Exception) -> None:
+        if self._lost is not None:
+            return
+        self._lost = reason
+        if self._hang_up is not None:
+            self._hang_up()
+        for waiting in self.state.end():
+            if not waiting.token.done():
+                waiting.token.set_exception(_lost_again(reason))
+                waiting.token.exception()  # a caller that no longer waits is not warned of
+
+
+def _lost_again(reason: Exception) -> ConnectionError:
+    """A new exception for each waiting request: one that is raised in two tasks would mix their tracebacks."""
+    kind = type(reason) if isinstance(reason, ConnectionError) else ConnectionError
+    error = kind(str(reason))
+    error.__cause__ = reason
+    return error
+
+
+async def connect(host: str, port: int, client_id: str) -> AsyncioConnection:
+    """Connect over TCP with the running loop.
+
+    :raises OSError: nobody listens there
+    """
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: AsyncioConnection(client_id), host, port)
+    return connection

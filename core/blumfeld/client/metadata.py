@@ -1,0 +1,133 @@
+"""What a client knows of a cluster: its brokers, who leads which partition, and when to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from blumfeld.client.errors import RefusedError, check
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+REFRESH = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors that say that a client's metadata is old: those that the Java client derives from InvalidMetadataException."""
+
+
+class Broker(NamedTuple):
+    """A broker and its address."""
+
+    node: int
+    host: str
+    port: int
+
+
+class ClusterView:
+    """What the newest Metadata answers said. Topics that were asked for stay until :meth:`forget`."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self._topics: dict[str, MetadataResponseTopic] = {}
+
+    @staticmethod
+    def request(topics: Sequence[str] | None) -> MetadataRequest:
+        """Return the request that asks for these topics, or for all if None. It creates none."""
+        names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        return MetadataRequest(topics=names, allow_auto_topic_creation=False)
+
+    def take(self, answer: MetadataResponse) -> None:
+        """Take an answer. A partition keeps its leader if the answer's leader epoch is older (KIP-320).
+
+        Brokers learn of a change one after the other, and the one that answers may not know it yet.
+        """
+        self.brokers = {each.node_id: Broker(each.node_id, each.host, each.port) for each in answer.brokers}
+        for topic in answer.topics:
+            if topic.name is None:  # asked for by id, which nobody here does
+                continue
+            before = self._topics.get(topic.name)
+            if before is not None and before.topic_id == topic.topic_id and not topic.error_code:
+                newer = {each.partition_index: each for each in before.partitions}
+                topic.partitions = [
+                    _newer(newer.get(each.partition_index), each) for each in topic.partitions
+                ]
+            self._topics[topic.name] = topic
+
+    def knows(self, topic: str) -> bool:
+        """Whether the topic was asked for, and nothing has said since that the answer is old."""
+        return topic in self._topics
+
+    def topic(self, name: str) -> MetadataResponseTopic:
+        """Return what the last answer said of a topic.
+
+        :raises RefusedError: the answer carried an error in the topic's place, or said nothing of it
+            (UNKNOWN_TOPIC_OR_PARTITION)
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
+        check(topic.error_code, f"topic {name}")
+        return topic
+
+    def leader(self, topic: str, partition: int) -> Broker:
+        """Return the broker that leads a partition.
+
+        :raises RefusedError: the topic or the partition carries an error, or has no leader now (LEADER_NOT_AVAILABLE)
+        """
+        for each in self.topic(topic).partitions:
+            if each.partition_index == partition:
+                return self._leader(topic, each)
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
+
+    def leaders(self, topic: str) -> list[Broker]:
+        """Return the leaders of a topic, by partition.
+
+        :raises RefusedError: as :meth:`leader`
+        """
+        partitions = sorted(self.topic(topic).partitions, key=lambda each: each.partition_index)
+        return [self._leader(topic, each) for each in partitions]
+
+    def _leader(self, topic: str, partition: MetadataResponsePartition) -> Broker:
+        about = f"{topic}-{partition.partition_index}"
+        check(partition.error_code, about)
+        if partition.leader_id not in self.brokers:
+            raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, about)
+        return self.brokers[partition.leader_id]
+
+    def failed(self, topic: str, code: int) -> bool:
+        """Take the error of an answer about a topic. Return whether metadata must be asked for again; the topic is not
+        known any more then.
+        """
+        if code not in REFRESH:
+            return False
+        self._topics.pop(topic, None)
+        return True
+
+    def forget(self) -> None:
+        """Know nothing: after a connection was lost, its broker may have gone for good."""
+        self._topics.clear()
+
+
+def _newer(
+    before: MetadataResponsePartition | None, after: MetadataResponsePartition
+) -> MetadataResponsePartition:
+    if before is None or after.leader_epoch < 0 or after.leader_epoch >= before.leader_epoch:
+        return after
+    return before
