@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from blumfeld.broker.broker import Broker, BrokerComposition
+from blumfeld.broker.broker import Broker
+from blumfeld.broker.ports import BrokerComposition
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,

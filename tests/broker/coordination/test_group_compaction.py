@@ -194,6 +194,6 @@ def test_the_groups_topic_is_made_to_be_compacted() -> None:
     broker = BrokerHarness({"offsets.topic.num.partitions": 3}, group_protocols=[ClassicGroupProtocol()])
     broker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
     broker.runtime.run_turn()
-    config = broker.broker.topic_config(OFFSETS_TOPIC)
+    config = broker.broker.cluster.topic_config(OFFSETS_TOPIC)
     assert config.compacts
     assert config.segment_bytes == 100 * 1024 * 1024 == BrokerConfig({}).int("offsets.topic.segment.bytes")

@@ -32,12 +32,12 @@ def broker() -> BrokerHarness:
 
 
 def ask(broker: BrokerHarness, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-    return FindCoordinator(broker.broker).handle(request, cast("RequestContext", Context(version)))
+    return FindCoordinator(broker.broker.ports).handle(request, cast("RequestContext", Context(version)))
 
 
 def test_it_is_not_served_without_a_group_protocol(broker: BrokerHarness) -> None:
     assert 10 not in broker.broker.advertised("broker")
-    assert handlers(broker.broker)[0].key == 10
+    assert handlers(broker.broker.ports)[0].key == 10
 
 
 def test_the_internal_topic_is_made_and_the_client_asked_to_wait(broker: BrokerHarness) -> None:
@@ -46,7 +46,7 @@ def test_the_internal_topic_is_made_and_the_client_asked_to_wait(broker: BrokerH
     broker.runtime.run_turn()
     topic = broker.metadata.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
-    assert broker.broker.topic_config(topic.name).compacts
+    assert broker.broker.cluster.topic_config(topic.name).compacts
     answer = ask(broker, FindCoordinatorRequest(key="g"), 2)
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", 9092)
 

@@ -56,10 +56,10 @@ def test_a_broker_starts_on_keys_that_it_refuses_and_names_each_once() -> None:
 def test_what_can_be_read_of_it_holds() -> None:
     broker = with_metadata_of_kafka()
     broker.start()
-    assert broker.broker.config.int("num.io.threads") == 3
-    assert broker.broker.config.int("log.segment.bytes") == 1 << 30
-    assert broker.broker.topic_config("plain").retention_ms == 1_000
-    assert broker.broker.topic_config("ticks").retention_ms == 604_800_000
+    assert broker.broker.cluster.config.int("num.io.threads") == 3
+    assert broker.broker.cluster.config.int("log.segment.bytes") == 1 << 30
+    assert broker.broker.cluster.topic_config("plain").retention_ms == 1_000
+    assert broker.broker.cluster.topic_config("ticks").retention_ms == 604_800_000
 
 
 def test_a_key_without_effect_that_comes_later_is_named_then() -> None:

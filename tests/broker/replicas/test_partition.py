@@ -241,7 +241,7 @@ def test_a_changed_topic_configuration_holds_at_once(broker: BrokerHarness) -> N
 def test_a_changed_broker_configuration_holds_for_all_topics(broker: BrokerHarness, resource: str) -> None:
     broker.metadata.image.configs[BROKER_RESOURCE, resource] = {"message.max.bytes": "69"}
     broker.metadata.tell(ImageDelta(configs_changed=((BROKER_RESOURCE, resource),)))
-    assert broker.broker.config.int("message.max.bytes") == 69
+    assert broker.broker.cluster.config.int("message.max.bytes") == 69
     assert code(broker, batch()) == ErrorCode.MESSAGE_TOO_LARGE
 
 

@@ -309,7 +309,7 @@ def test_every_handler_asks_the_authorizer() -> None:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.module)
 def test_the_table_says_what_the_modules_say(broker: BrokerHarness, row: Any) -> None:
-    lazy = LazyHandler(broker.broker, row)
+    lazy = LazyHandler(broker.broker.ports, row)
     shown, own = lazy.handler(), lazy._load()
     assert (shown.key, shown.min_version, shown.max_version) == (own.key, own.min_version, own.max_version)
     assert (shown.listeners, shown.advertised_min) == (own.listeners, own.advertised_min)

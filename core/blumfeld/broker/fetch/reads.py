@@ -5,18 +5,14 @@ The order of the checks is that of Kafka's ``ReplicaManager.readFromLog``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.parts import release
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 CONSUMER = -1
 READ_COMMITTED = 1
@@ -27,11 +23,11 @@ class Reader:
     """Who fetches, and how: the part of a request that holds for all its partitions."""
 
     __slots__ = (
-        "broker",
         "bytes_max",
         "bytes_min",
         "context",
         "follower",
+        "ports",
         "read_committed",
         "replica_epoch",
         "replica_id",
@@ -39,7 +35,7 @@ class Reader:
 
     def __init__(
         self,
-        broker: Broker,
+        ports: Ports,
         context: RequestContext,
         *,
         replica_id: int,
@@ -48,7 +44,7 @@ class Reader:
         bytes_min: int,
         bytes_max: int,
     ) -> None:
-        self.broker = broker
+        self.ports = ports
         self.context = context
         self.replica_id = replica_id
         self.follower = replica_id >= 0
@@ -63,9 +59,9 @@ class Reader:
 
         :raises BrokerError: what stands in its ``errorCode``
         """
-        broker, topic = self.broker, asked.topic
+        ports, topic = self.ports, asked.topic
         if isinstance(topic, bytes):
-            image = broker.image.topic_by_id(topic)
+            image = ports.cluster.image.topic_by_id(topic)
             if image is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
             name = image.name
@@ -73,7 +69,7 @@ class Reader:
             name = topic
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = broker.leading(name, asked.partition)
+        partition = ports.hosted.leading(name, asked.partition)
         if isinstance(topic, bytes) and partition.topic_id != topic:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return partition

@@ -1,20 +1,18 @@
 """The broker's own APIs, one file each: the file list is the support matrix.
 
-A module is imported when its API is first asked for, so that a start pays for none. Each has ``handlers(broker)``,
+A module is imported when its API is first asked for, so that a start pays for none. Each has ``handlers(ports)``,
 which gives its ``ApiHandler``; a test holds the table below to what they say.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 
 class Row(NamedTuple):
@@ -60,17 +58,16 @@ TABLE = (
 )
 
 
-def own_handlers(broker: Broker) -> list[ApiHandler]:
+def own_handlers(ports: Ports, has_groups: bool) -> list[ApiHandler]:
     """Handlers of what this composition can do."""
-    has_groups = bool(broker.composition.group_protocols)
-    return [LazyHandler(broker, row).handler() for row in TABLE if has_groups or not row.needs_groups]
+    return [LazyHandler(ports, row).handler() for row in TABLE if has_groups or not row.needs_groups]
 
 
 class LazyHandler:
     """Stands for a module's handler until it is first asked."""
 
-    def __init__(self, broker: Broker, row: Row) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports, row: Row) -> None:
+        self._ports = ports
         self._row = row
         self._loaded: ApiHandler | None = None
 
@@ -91,7 +88,7 @@ class LazyHandler:
     def _load(self) -> ApiHandler:
         if self._loaded is None:
             module: Any = import_module(f"{__name__}.{self._row.module}")
-            found: list[ApiHandler] = module.handlers(self._broker)
+            found: list[ApiHandler] = module.handlers(self._ports)
             self._loaded = next(h for h in found if h.key == self._row.key)
         return self._loaded
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.schema import Message
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 TIMEOUT_MS = 30_000
 """The requests have no timeout of their own; this is the client's default."""
@@ -31,8 +29,8 @@ def resource_key(resource: Any) -> tuple[int, str]:
 class Altering:
     """Handles one of the two requests: they differ in their classes and in how the controller reads them."""
 
-    def __init__(self, broker: Broker, response: type[Any], result: type[Any]) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports, response: type[Any], result: type[Any]) -> None:
+        self._ports = ports
         self._response = response
         self._result = result
 
@@ -48,7 +46,7 @@ class Altering:
             whole: Message = answer
             return whole
 
-        return forward(self._broker, request, TIMEOUT_MS, complete)
+        return forward(self._ports, request, TIMEOUT_MS, complete)
 
     def failed(self, request: Any, code: int, message: str | None) -> Message:
         """Every resource has the error."""

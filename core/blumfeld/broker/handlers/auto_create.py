@@ -5,9 +5,9 @@ a coordinator needs its internal topic.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import is_internal
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode
@@ -19,17 +19,14 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 CREATE_TIMEOUT_MS = 30_000
 
 
 class AutoCreate:
     """Asks the controller, once for each topic at a time; who asked meanwhile is told to ask again."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._in_flight: set[str] = set()
         self._made: Completion[None] = Completion.of(None)
 
@@ -38,12 +35,12 @@ class AutoCreate:
 
         UNKNOWN_TOPIC_OR_PARTITION is retriable: the client asks again, and the topic is there.
         """
-        broker = self._broker
+        ports = self._ports
         told: dict[str, ErrorCode] = {}
         make: list[str] = []
         for name in names:
             told[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            allowed = is_internal(name) or broker.config.bool("auto.create.topics.enable")
+            allowed = is_internal(name) or ports.cluster.config.bool("auto.create.topics.enable")
             if not allowed or name in self._in_flight:
                 continue
             if not (
@@ -78,21 +75,21 @@ class AutoCreate:
             if not self._in_flight:
                 self._made.complete(None)
             if done.error is not None:
-                self._broker.events.warning("topics not created", topics=fresh, error=str(done.error))
+                self._ports.events.warning("topics not created", topics=fresh, error=str(done.error))
                 return
             answer = done.result()
             assert isinstance(answer, CreateTopicsResponse)
             for topic in answer.topics:
                 if topic.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
                     name = ErrorCode(topic.error_code).name
-                    self._broker.events.warning(
+                    self._ports.events.warning(
                         "topic not created", topic=topic.name, error=name, reason=topic.error_message
                     )
 
-        self._broker.composition.metadata.submit(request, CREATE_TIMEOUT_MS).when_done(made)
+        self._ports.controller.submit(request, CREATE_TIMEOUT_MS).when_done(made)
 
     def _topic(self, name: str) -> CreatableTopic:
-        config = self._broker.config
+        config = self._ports.cluster.config
         if name == "__consumer_offsets":
             return CreatableTopic(
                 name=name,
@@ -128,7 +125,7 @@ class AutoCreate:
 
         Kafka refuses instead, and a single node needs the setting lowered before groups work.
         """
-        live = sum(not b.fenced for b in self._broker.image.brokers.values())
+        live = sum(not b.fenced for b in self._ports.cluster.image.brokers.values())
         return max(1, min(configured, live))
 
 

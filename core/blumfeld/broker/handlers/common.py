@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Image
 from blumfeld.metadata.directories import directory_of, has_online_directory
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 ADMIN_CLIENT_ID = "__admin_client"
@@ -74,19 +71,19 @@ def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
     return (b for _, b in sorted(image.brokers.items()) if not b.fenced)
 
 
-def controller_id(broker: Broker) -> int:
+def controller_id(cluster: Image) -> int:
     """Whom clients may send what is for the controller: any live broker passes it on. This one, if it is live."""
-    live = [b.broker_id for b in live_brokers(broker.image)]
-    if broker.node_id in live:
-        return broker.node_id
+    live = [b.broker_id for b in live_brokers(cluster.image)]
+    if cluster.node_id in live:
+        return cluster.node_id
     return live[0] if live else -1
 
 
-def leader_for(broker: Broker, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
+def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
     """The error and the leader id that a client on this listener is told (Kafka's ``MetadataCache``)."""
     if partition.leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE, -1
-    leader = broker.image.brokers.get(partition.leader)
+    leader = cluster.image.brokers.get(partition.leader)
     if leader is None or leader.fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE, -1
     if leader.endpoint(listener) is None:
@@ -94,9 +91,9 @@ def leader_for(broker: Broker, partition: PartitionImage, listener: str) -> tupl
     return ErrorCode.NONE, partition.leader
 
 
-def offline_replicas(broker: Broker, partition: PartitionImage, listener: str) -> list[int]:
+def offline_replicas(cluster: Image, partition: PartitionImage, listener: str) -> list[int]:
     """Replicas on brokers that are not there, or not on this listener, or in a log directory that is offline."""
-    brokers = broker.image.brokers
+    brokers = cluster.image.brokers
     return [
         r
         for r in partition.replicas

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.schema import Message
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 TIMEOUT_MS_MIN = 1_000
 """A client may say 0, "don't wait": the decision is a matter of milliseconds, and its outcome is worth knowing.
@@ -17,7 +14,7 @@ TIMEOUT_MS_MIN = 1_000
 
 
 def forward(
-    broker: Broker, request: Message, timeout_ms: int, complete: Callable[[Message], Message]
+    ports: Ports, request: Message, timeout_ms: int, complete: Callable[[Message], Message]
 ) -> Completion[Message]:
     """The controller's answer, once it is in this node's image, as ``complete`` leaves it; its ``BrokerError``
     otherwise.
@@ -28,8 +25,8 @@ def forward(
         if done.error is not None:
             whole.fail(done.error)
         else:
-            settled = broker.partitions.settled()  # who is told of a topic may produce to it at once
+            settled = ports.hosted.settled()  # who is told of a topic may produce to it at once
             settled.when_done(lambda _: whole.complete(complete(done.result())))
 
-    broker.composition.metadata.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)
+    ports.controller.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)
     return whole

@@ -7,14 +7,12 @@ starting; the log names them, each once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Image
 from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from blumfeld.spi.runtime import Timer
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime, Timer
 
 FIRST_LOOK_MS = 200
 """Pause between a start and the first look. It imports the table of keys, and a start must not wait for that."""
@@ -30,15 +28,17 @@ _SCOPES = {
 class ConfigWarnings:
     """Looks at configuration as it comes, and warns of each key that changes nothing."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, cluster: Image, runtime: Runtime, events: EventLog) -> None:
+        self._cluster = cluster
+        self._runtime = runtime
+        self._events = events
         self._timer: Timer | None = None
         self._has_looked = False
         self._told: set[tuple[int, str, str]] = set()
 
     def start(self) -> None:
         """Look at all that there is, soon."""
-        self._timer = self._broker.runtime.call_later(FIRST_LOOK_MS, self._look_at_all)
+        self._timer = self._runtime.call_later(FIRST_LOOK_MS, self._look_at_all)
 
     def stop(self) -> None:
         """Look no more. May be called twice, and without start."""
@@ -53,14 +53,14 @@ class ConfigWarnings:
 
     def _look_at_all(self) -> None:
         self._has_looked = True
-        image = self._broker.image
+        image = self._cluster.image
         self._look((kind, name) for kind in _SCOPES for name in image.configured(kind))
 
     def _look(self, resources: Iterable[tuple[int, str]]) -> None:
         found = [line for kind, name in resources if kind in _SCOPES for line in self._new(kind, name)]
         if found:
             more = {"more": len(found) - NAMED_MAX} if len(found) > NAMED_MAX else {}
-            self._broker.events.warning(
+            self._events.warning(
                 "configuration in the cluster's metadata has no effect here",
                 keys="; ".join(found[:NAMED_MAX]),
                 **more,
@@ -70,7 +70,7 @@ class ConfigWarnings:
         from blumfeld.config.effects import why_ineffective  # not before somebody configured something
 
         scope, definitions = _SCOPES[kind]
-        for key, value in self._broker.image.config(kind, name).items():
+        for key, value in self._cluster.image.config(kind, name).items():
             if (kind, name, key) in self._told:
                 continue
             reason = why_ineffective(definitions, key, value)

@@ -24,7 +24,7 @@ from blumfeld.wire.messages.broker_registration import (
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    from blumfeld.broker.broker import BrokerComposition
+    from blumfeld.broker.ports import BrokerComposition
 
 SUPPORTED_FEATURES = {"metadata.version": (30, 30)}
 """What the core itself can do; plug-ins bring the others."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.append_rules import RejectedRecords
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
@@ -23,9 +23,6 @@ from blumfeld.wire.messages.produce import (
     TopicProduceResponse,
 )
 from blumfeld.wire.record_batch import RecordBatch
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 LEADER_HINT_FROM = 10
 TOPIC_ID_FROM = 13
@@ -86,8 +83,8 @@ class PendingProduce:
     """A request whose batches are placed. Parked only when it isn't answered within its turn (acks=all)."""
 
     __slots__ = (
-        "_broker",
         "_placing",
+        "_ports",
         "_response",
         "acks",
         "completion",
@@ -97,7 +94,7 @@ class PendingProduce:
         "timeout_ms",
     )
 
-    def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, ports: Ports, request: ProduceRequest, context: RequestContext) -> None:
         self.completion: Completion[ProduceResponse | NoAnswer] = Completion()
         self.context = context
         self.acks = request.acks
@@ -106,7 +103,7 @@ class PendingProduce:
         """Batches whose outcome is not known."""
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
         """Batches that must be looked into off the loop before they are placed."""
-        self._broker = broker
+        self._ports = ports
         self._placing = True
         self._response = ProduceResponse()
 
@@ -122,18 +119,18 @@ class PendingProduce:
         if not self.open:
             self._answer()
         elif self.acks == ACKS_ALL:
-            self._broker.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
+            self._ports.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
 
     def one_done(self) -> None:
         """The outcome of one batch is there."""
         self.open -= 1
         if not self.open and not self._placing:
             self._answer()
-            self._broker.parking.wake(self)
+            self._ports.parking.wake(self)
 
     def _park(self) -> None:
         if not self.completion.done:
-            self._broker.parking.park(self, (self,), self.timeout_ms)
+            self._ports.parking.park(self, (self,), self.timeout_ms)
 
     def try_complete(self) -> bool:
         """As ``ParkedOperation.try_complete``."""
@@ -167,13 +164,13 @@ class PendingProduce:
         self.completion.complete(NO_ANSWER)
 
     def _hint_leaders(self) -> None:
-        broker, listener = self._broker, self.context.listener.name
+        ports, listener = self._ports, self.context.listener.name
         told: set[int] = set()
         for topic in self._response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     continue
-                image = broker.topic_image(
+                image = ports.cluster.topic_image(
                     topic.name, topic.topic_id, self.context.api_version >= TOPIC_ID_FROM
                 )
                 partition = None if image is None else image.partitions.get(answer.index)
@@ -182,10 +179,10 @@ class PendingProduce:
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=partition.leader, leader_epoch=partition.leader_epoch
                 )
-                code, leader = leader_for(broker, partition, listener)
+                code, leader = leader_for(ports.cluster, partition, listener)
                 if code == ErrorCode.NONE and leader not in told:
                     told.add(leader)
-                    node = broker.image.brokers[leader]
+                    node = ports.cluster.image.brokers[leader]
                     endpoint = node.endpoint(listener)
                     if endpoint is not None:
                         self._response.node_endpoints.append(

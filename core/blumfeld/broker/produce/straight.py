@@ -7,9 +7,9 @@ then finds the same thing and says so: nothing has been changed by then.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import is_internal
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape, OneBatch
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
@@ -19,9 +19,6 @@ from blumfeld.wire.api import ApiKey
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import TRANSACTIONAL_BIT, RecordBatch
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 PREFIXES_MAX = 4096
 """Different beginnings of requests that are remembered for a version; then all are forgotten."""
@@ -47,13 +44,13 @@ class Target:
 class FastProduce:
     """Serves Produce of one version: implements ``dispatch.Serve`` in front of the general route."""
 
-    def __init__(self, broker: Broker, dispatcher: Dispatcher, general: Route) -> None:
+    def __init__(self, ports: Ports, dispatcher: Dispatcher, general: Route) -> None:
         self.flexible = general.flexible
-        self.broker = broker
+        self.ports = ports
         self.general = general
         self.counts = None if dispatcher.metrics is None else dispatcher.metrics.counts_of(_PRODUCE)
         self._dispatcher = dispatcher
-        self._manager = broker.partitions
+        self._manager = ports.hosted
         self._shape = shape = FrameShape(general.version)
         self._prefix_bytes, self._name_length_at = shape.prefix_bytes, shape.name_length_at
         self._records = shape.flexible_records if general.flexible else shape.old_records
@@ -177,7 +174,7 @@ class OneCommitted(OneWritten):
         """As :meth:`OneWritten.placed`; at the end of the turn it is known whether it has to wait."""
         self.done = self.parked = False
         super().placed()
-        self.fast.broker.runtime.at_end_of_turn(Phase.COMPLETE, self.park)
+        self.fast.ports.runtime.at_end_of_turn(Phase.COMPLETE, self.park)
 
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``; after the time-out nothing comes of it."""
@@ -186,13 +183,13 @@ class OneCommitted(OneWritten):
         self.done = True
         super().appended(code)
         if self.parked:
-            self.fast.broker.parking.wake(self)
+            self.fast.ports.parking.wake(self)
 
     def park(self) -> None:
         """It was not committed within the turn: wait for it, or for the request's timeout."""
         if not self.done:
             self.parked = True
-            self.fast.broker.parking.park(self, (self,), self.target.one.timeout_ms)
+            self.fast.ports.parking.park(self, (self,), self.target.one.timeout_ms)
 
     def try_complete(self) -> bool:
         """As ``ParkedOperation.try_complete``."""

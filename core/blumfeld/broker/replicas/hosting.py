@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import EIO
 
+from blumfeld.broker.ports import Image
 from blumfeld.broker.produce.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.places import Places
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.broker.replicas.strays import strays
-from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import Parking
@@ -30,7 +30,7 @@ from blumfeld.spi.storage import (
     TopicPartition,
     lasting,
 )
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 
 PREFERRED_MAX = 10_000
 """Partitions not hosted yet for which a log directory is remembered."""
@@ -51,7 +51,7 @@ class PartitionManager:
         runtime: Runtime,
         parking: Parking,
         events: EventLog,
-        config_of: Callable[[str], TopicConfig],
+        cluster: Image,
     ) -> None:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
@@ -70,7 +70,7 @@ class PartitionManager:
         self._replication: Replication
         self._parking = parking
         self._events = events
-        self._config_of = config_of
+        self._cluster = cluster
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
         self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
         """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR."""
@@ -98,6 +98,23 @@ class PartitionManager:
         """The hosted partition, by the topic's id."""
         partitions = self.by_id.get(topic_id)
         return None if partitions is None else partitions.get(index)
+
+    def leading(self, topic: str, index: int) -> Partition:
+        """A partition that this node leads.
+
+        :raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
+        """
+        partition = self.find(topic, index)
+        if partition is not None and partition.leader is not None:
+            return partition
+        if partition is not None and partition.closed is not None:
+            raise BrokerError(partition.closed)
+        image = self._cluster.image.topics.get(topic)
+        if image is None or index not in image.partitions:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.is_offline(topic, index):
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether it is a replica of this node that could not be opened: KAFKA_STORAGE_ERROR."""
@@ -196,7 +213,7 @@ class PartitionManager:
         """The configuration of a topic (``""``: of all) changed."""
         for name in [topic] if topic else list(self.by_name):
             for partition in list(self.by_name.get(name, {}).values()):
-                partition.reconfigure(self._config_of(name))
+                partition.reconfigure(self._cluster.topic_config(name))
 
     def failed(self, partition: Partition, error: OSError) -> None:
         """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
@@ -255,7 +272,7 @@ class PartitionManager:
     async def _open(
         self, partition: TopicPartition, topic_id: bytes, image: PartitionImage
     ) -> Partition | None:
-        config = self._config_of(partition.topic)
+        config = self._cluster.topic_config(partition.topic)
         state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
         opened: list[PartitionLog] = []
         try:

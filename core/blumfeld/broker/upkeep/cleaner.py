@@ -9,20 +9,17 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
+from blumfeld.broker.ports import Hosted, Image
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
 from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.hooks import Metric
-from blumfeld.spi.runtime import Timer
-from blumfeld.spi.storage import TopicPartition
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
+from blumfeld.spi.hooks import EventLog, Metric
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.storage import LogStorage, TopicPartition
 
 EXAMINED_AT_ONCE = 32
 """Logs whose segments are looked at, some 20 µs for each segment, before the loop gets its turn."""
@@ -33,8 +30,19 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 class Cleaner:
     """Of one broker. Nothing of it is on the path of a request."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        cluster: Image,
+        hosted: Hosted,
+        storage: LogStorage,
+        runtime: Runtime,
+        events: EventLog,
+    ) -> None:
+        self._cluster = cluster
+        self._hosted = hosted
+        self._storage = storage
+        self._runtime = runtime
+        self._events = events
         self._timer: Timer | None = None
         self._stopped = True
         self._unexamined: deque[Partition] = deque()
@@ -50,8 +58,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Begin, unless the storage or ``log.cleaner.enable`` says no; a first look comes at once."""
-        broker = self._broker
-        if not broker.composition.storage.compacts or not broker.config.bool("log.cleaner.enable"):
+        if not self._storage.compacts or not self._cluster.config.bool("log.cleaner.enable"):
             return
         self._stopped = False
         self._look_in(0)
@@ -68,25 +75,25 @@ class Cleaner:
 
     def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
         if not self._stopped:
-            self._timer = self._broker.runtime.call_later(delay_ms, work)
+            self._timer = self._runtime.call_later(delay_ms, work)
 
     def _look(self) -> None:
         """Clean the dirtiest log there is, or look again in ``log.cleaner.backoff.ms``."""
         self._timer = None
-        if self._broker.config.int("log.cleaner.threads") <= 0:
+        if self._cluster.config.int("log.cleaner.threads") <= 0:
             self._look_in(self._backoff_ms())
             return
         self._forget_deleted()
         self._plans.clear()
-        self._unexamined = deque(p for p in self._broker.partitions if p.config.compacts)
+        self._unexamined = deque(p for p in self._hosted if p.config.compacts)
         self._first_timestamps.keep({p.partition for p in self._unexamined})
         self._examine_some()
 
     def _backoff_ms(self) -> int:
-        return self._broker.config.int("log.cleaner.backoff.ms")
+        return self._cluster.config.int("log.cleaner.backoff.ms")
 
     def _examine_some(self) -> None:
-        now_ms = self._broker.runtime.now_ms()
+        now_ms = self._runtime.now_ms()
         for _ in range(min(EXAMINED_AT_ONCE, len(self._unexamined))):
             partition = self._unexamined.popleft()
             if partition.closed is not None or partition.partition in self.uncleanable:
@@ -109,23 +116,22 @@ class Cleaner:
         self._max_delay_ms = max((plan.overdue_ms for plan in plans), default=0)
         while (plan := choose(plans)) is not None:
             del self._plans[plan.partition]
-            partition = self._broker.partitions.find(plan.partition.topic, plan.partition.partition)
+            partition = self._hosted.find(plan.partition.topic, plan.partition.partition)
             if partition is not None and partition.closed is None:
                 self._clean(partition, plan)
                 return
         self._look_in(self._backoff_ms())
 
     def _forget_deleted(self) -> None:
-        partitions = self._broker.partitions
+        partitions = self._hosted
         for at, topic_id in list(self.uncleanable.items()):
             hosted = partitions.find(at.topic, at.partition)
             if hosted is None or hosted.topic_id != topic_id:
                 del self.uncleanable[at]
 
     def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
-        broker = self._broker
         try:
-            request = request_for(partition, plan, broker.config, broker.runtime.now_ms())
+            request = request_for(partition, plan, self._cluster.config, self._runtime.now_ms())
             done = with_segments(partition).compact(request)
         except (OSError, ValueError) as error:
             self._failed(partition, error)
@@ -155,7 +161,7 @@ class Cleaner:
                 partition.state.compacted()
             except OSError as error:
                 partition.fail(error)
-        self._broker.events.info(
+        self._events.info(
             "log cleaned",
             log=str(partition.partition),
             cleaned_end_offset=result.cleaned_end_offset,
@@ -166,18 +172,18 @@ class Cleaner:
             seconds=round(result.seconds, 3),
         )
         if result.invalid_records:
-            self._broker.events.warning(
+            self._events.warning(
                 "records without a key removed", log=str(partition.partition), count=result.invalid_records
             )
 
     def _failed(self, partition: Partition, error: BaseException) -> None:
         if isinstance(error, OSError) and error.errno in FULL:
-            self._broker.events.warning(
+            self._events.warning(
                 "log not cleaned, tried again later", log=str(partition.partition), error=str(error)
             )
             return
         self.uncleanable[partition.partition] = partition.topic_id
-        self._broker.events.error(
+        self._events.error(
             "log can't be cleaned, left alone until the next start",
             log=str(partition.partition),
             error=str(error),

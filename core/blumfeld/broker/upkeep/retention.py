@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Image
+from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.segment_rules import RetentionLimits, plan_retention
-from blumfeld.spi.runtime import Timer
-from blumfeld.spi.storage import lasting, segmented
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.storage import LogStorage, lasting, segmented
 
 RETAINED_AT_ONCE = 16
 """Partitions that retention looks at in one turn: about a millisecond."""
@@ -29,8 +27,19 @@ SAVED_AT_ONCE = 2_000
 class Upkeep:
     """Three timers of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        cluster: Image,
+        hosted: PartitionManager,
+        storage: LogStorage,
+        runtime: Runtime,
+        events: EventLog,
+    ) -> None:
+        self._cluster = cluster
+        self._hosted = hosted
+        self._storage = storage
+        self._runtime = runtime
+        self._events = events
         self._timers: dict[str, Timer] = {}
         self._unretained: deque[Partition] = deque()
         """Partitions that this round of retention has yet to look at."""
@@ -43,7 +52,7 @@ class Upkeep:
         self._later("log.retention.check.interval.ms", self.retain, "log.initial.task.delay.ms")
         self._later("producer.id.expiration.check.interval.ms", self.expire_producers)
         self.expire_producers()
-        self._broker.partitions.opened.append(self._expire_producers_of)
+        self._hosted.opened.append(self._expire_producers_of)
 
     def stop(self) -> None:
         """End. May be called twice."""
@@ -56,23 +65,22 @@ class Upkeep:
             self._later(interval_key, work)
             work()
 
-        interval_ms = self._broker.config.int(first_key or interval_key)
-        self._timers[interval_key] = self._broker.runtime.call_later(interval_ms, run)
+        interval_ms = self._cluster.config.int(first_key or interval_key)
+        self._timers[interval_key] = self._runtime.call_later(interval_ms, run)
 
     def checkpoint(self) -> None:
         """Write high watermarks, recovery points, log starts and transactions that were aborted since: of many
         partitions in turns to come.
         """
-        broker = self._broker
-        self._unsaved = deque(broker.partitions)
+        self._unsaved = deque(self._hosted)
         self._save_some()
-        kept = lasting(broker.composition.storage)
+        kept = lasting(self._storage)
         if kept is None:
             return
         try:
-            kept.checkpoint(broker.partitions.high_watermarks())
+            kept.checkpoint(self._hosted.high_watermarks())
         except OSError as error:
-            broker.events.error("checkpoint not written", error=str(error))
+            self._events.error("checkpoint not written", error=str(error))
 
     def _save_some(self) -> None:
         for _ in range(min(SAVED_AT_ONCE, len(self._unsaved))):
@@ -83,15 +91,15 @@ class Upkeep:
                 except OSError as error:
                     partition.fail(error)
         if self._unsaved:
-            self._timers["save"] = self._broker.runtime.call_later(0, self._save_some)
+            self._timers["save"] = self._runtime.call_later(0, self._save_some)
 
     def retain(self) -> None:
         """Delete what retention doesn't keep; some partitions in a turn, for each is looked at on its disk."""
-        self._unretained = deque(self._broker.partitions)
+        self._unretained = deque(self._hosted)
         self._retain_some()
 
     def _retain_some(self) -> None:
-        now_ms = self._broker.runtime.now_ms()
+        now_ms = self._runtime.now_ms()
         for _ in range(min(RETAINED_AT_ONCE, len(self._unretained))):
             partition = self._unretained.popleft()
             if partition.closed is None:
@@ -100,17 +108,17 @@ class Upkeep:
                 except OSError as error:
                     partition.fail(error)
         if self._unretained:
-            self._timers["retain"] = self._broker.runtime.call_later(0, self._retain_some)
+            self._timers["retain"] = self._runtime.call_later(0, self._retain_some)
 
     def expire_producers(self) -> None:
         """Forget producers that have been idle for ``producer.id.expiration.ms``."""
-        for partition in self._broker.partitions:
+        for partition in self._hosted:
             self._expire_producers_of(partition)
 
     def _expire_producers_of(self, partition: Partition) -> None:
         """Also right after a start: a snapshot may be of long ago."""
-        expiration_ms = self._broker.config.int("producer.id.expiration.ms")
-        partition.state.producers.expire(self._broker.runtime.now_ms(), expiration_ms)
+        expiration_ms = self._cluster.config.int("producer.id.expiration.ms")
+        partition.state.producers.expire(self._runtime.now_ms(), expiration_ms)
 
 
 def retain(partition: Partition, now_ms: int) -> int:

@@ -14,9 +14,10 @@ Requests of one batch take the way of :mod:`blumfeld.broker.produce.straight`, w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.pending import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
 from blumfeld.broker.replicas.append_rules import TooMuchAtOnce, check_codec
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
@@ -35,13 +36,10 @@ from blumfeld.wire.messages.produce import (
 )
 from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """Produce."""
-    produce = Produce(broker)
+    produce = Produce(ports)
     return [
         ApiHandler(
             key=0,
@@ -76,14 +74,14 @@ def _refused(index: int, code: int, message: str | None) -> PartitionProduceResp
 class Produce:
     """Appends the batches of a request, and answers when all are where ``acks`` wants them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch; the rest of the answer comes at the end of the turn, or with acks=all later."""
-        pending = PendingProduce(self._broker, request, context)
+        pending = PendingProduce(self._ports, request, context)
         code = self._refuse_all(request)
         for topic in request.topic_data:
             answers = pending.add_topic(topic)
@@ -94,7 +92,7 @@ class Produce:
 
     def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
         """The same for many partitions. The connection's next request waits until all are placed, as always."""
-        pending = PendingProduce(self._broker, request, context)
+        pending = PendingProduce(self._ports, request, context)
         code = ErrorCode.NONE if request.acks in (ACKS_ALL, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
         producers: set[int] = set()
         seen = 0
@@ -129,13 +127,13 @@ class Produce:
                 except BrokerError as error:
                     waiter.refused(partition, error)
                 except Exception as error:
-                    self._broker.events.error("a batch could not be looked into", exc_info=error)
+                    self._ports.events.error("a batch could not be looked into", exc_info=error)
                     waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
                 else:
                     self._append_to(partition, batch, waiter, found)
                 self._all_placed(pending, context)
 
-            self._broker.looking_inside.look(batch, partition.config).when_done(looked)
+            self._ports.looking_inside.look(batch, partition.config).when_done(looked)
             return
         pending.all_placed()
         context.let_next_start()
@@ -222,16 +220,16 @@ class Produce:
 
     def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
         """The partition, if this node leads it and the client may write to it."""
-        broker = self._broker
+        ports = self._ports
         name = topic.name
         if context.api_version >= TOPIC_ID_FROM:
-            image = broker.image.topic_by_id(topic.topic_id)
+            image = ports.cluster.image.topic_by_id(topic.topic_id)
             if image is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
             name = image.name
         if not context.authorize("Write", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return broker.leading(name, index)
+        return ports.hosted.leading(name, index)
 
 
 def one_batch(data: PartitionProduceData) -> RecordBatch:

@@ -8,11 +8,12 @@ Left out: reading from followers (preferred replica), throttling.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blumfeld.broker.fetch.reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, drained, let_go
@@ -30,9 +31,6 @@ from blumfeld.wire.messages.fetch import (
 )
 from blumfeld.wire.messages.fetch import FetchPartition as AskedPartition
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 TOPIC_ID_FROM = 13
 REPLICA_STATE_FROM = 15
 LEADER_FROM = 12
@@ -44,9 +42,9 @@ PAUSE_PER_PARTITION_MS = 0.1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """Fetch."""
-    fetch = Fetch(broker)
+    fetch = Fetch(ports)
     return [
         ApiHandler(
             key=1,
@@ -95,8 +93,8 @@ def _asked(topic: FetchTopic, p: AskedPartition, by_id: bool) -> FetchPartition:
 class Fetch:
     """Answers fetches of consumers, and of followers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(
         self, request: FetchRequest, context: RequestContext
@@ -138,7 +136,7 @@ class Fetch:
                 yield None
         yield from named.let_go()
         forgotten: list[PartitionKey] = []
-        known = self._broker.fetch_sessions.partitions_of(request.session_id)
+        known = self._ports.fetch_sessions.partitions_of(request.session_id)
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
                 key = (gone.topic_id if by_id else gone.topic, index)
@@ -180,7 +178,7 @@ class Fetch:
         asked: Sequence[FetchPartition],
         forgotten: Sequence[PartitionKey],
     ) -> FetchPlan:
-        return self._broker.fetch_sessions.begin(
+        return self._ports.fetch_sessions.begin(
             request.session_id,
             request.session_epoch,
             asked,
@@ -197,9 +195,9 @@ class Fetch:
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         bytes_max = request.max_bytes
         if replica_id < 0:
-            bytes_max = min(bytes_max, self._broker.config.int("fetch.max.bytes"))
+            bytes_max = min(bytes_max, self._ports.cluster.config.int("fetch.max.bytes"))
         return Reader(
-            self._broker,
+            self._ports,
             context,
             replica_id=replica_id,
             replica_epoch=request.replica_state.replica_epoch if new else -1,
@@ -219,7 +217,7 @@ class Fetch:
         if len(keys) > MANY_PARTITIONS:
             keys.append(waiting)
         attempt.release()
-        forget = self._broker.parking.keep(waiting, keys, max_wait_ms, tried=True)
+        forget = self._ports.parking.keep(waiting, keys, max_wait_ms, tried=True)
         if forget is not None:
             waiting.wait(forget)
         return waiting.completion
@@ -252,7 +250,7 @@ class Fetch:
     def _answer_in_steps(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
     ) -> Steps[FetchResponse]:
-        sessions = self._broker.fetch_sessions
+        sessions = self._ports.fetch_sessions
         by_id = reader.context.api_version >= TOPIC_ID_FROM
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         response = FetchResponse()
@@ -308,9 +306,9 @@ class Fetch:
     def _hint_leader(
         self, reader: Reader, one: PartitionRead, data: PartitionData, response: FetchResponse
     ) -> None:
-        broker, topic = self._broker, one.asked.topic
+        cluster, topic = self._ports.cluster, one.asked.topic
         image = (
-            broker.image.topic_by_id(topic) if isinstance(topic, bytes) else broker.image.topics.get(topic)
+            cluster.image.topic_by_id(topic) if isinstance(topic, bytes) else cluster.image.topics.get(topic)
         )
         partition = None if image is None else image.partitions.get(one.asked.partition)
         if partition is None:
@@ -319,10 +317,10 @@ class Fetch:
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
         listener = reader.context.listener.name
-        code, leader = leader_for(broker, partition, listener)
+        code, leader = leader_for(cluster, partition, listener)
         if code or reader.context.api_version < ENDPOINTS_FROM:
             return
-        node = broker.image.brokers[leader]
+        node = cluster.image.brokers[leader]
         endpoint = node.endpoint(listener)
         if endpoint is not None and all(n.node_id != leader for n in response.node_endpoints):
             response.node_endpoints.append(
@@ -350,7 +348,7 @@ class WaitingFetch:
         partitions = len(self._plan.partitions)
         if partitions > MANY_PARTITIONS:
             self._paused = True
-            self._reader.broker.runtime.call_later(partitions * PAUSE_PER_PARTITION_MS, self._go_on)
+            self._reader.ports.runtime.call_later(partitions * PAUSE_PER_PARTITION_MS, self._go_on)
         attempt = FetchAttempt(self._reader, self._plan)
         if not attempt.enough(self._reader):
             attempt.release()
@@ -360,7 +358,7 @@ class WaitingFetch:
 
     def _go_on(self) -> None:
         self._paused = False
-        self._reader.broker.parking.wake(self)
+        self._reader.ports.parking.wake(self)
 
     def expire(self) -> None:
         """As ``ParkedOperation.expire``: what there is, without an error."""

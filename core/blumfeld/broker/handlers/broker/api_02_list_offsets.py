@@ -8,8 +8,9 @@ pending upload. Without tiered storage -4 is -2, and -5 and -6 find nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -24,9 +25,6 @@ from blumfeld.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -38,9 +36,9 @@ NOT_AVAILABLE_FROM = 5
 Found = TimestampOffset | None
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """ListOffsets."""
-    looking = ListOffsets(broker)
+    looking = ListOffsets(ports)
     return [
         ApiHandler(
             key=2,
@@ -72,8 +70,8 @@ def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> List
 class ListOffsets:
     """Looks up one offset for each partition asked."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(
         self, request: ListOffsetsRequest, context: RequestContext
@@ -114,7 +112,7 @@ class ListOffsets:
                 try:
                     if (topic.name, asked.partition_index) in twice:
                         raise BrokerError(ErrorCode.INVALID_REQUEST)
-                    lookup = Lookup(self._broker, request, context, topic.name, asked, answer)
+                    lookup = Lookup(self._ports, request, context, topic.name, asked, answer)
                     cold = lookup.run()
                 except BrokerError as error:
                     answer.error_code = int(error.code)
@@ -169,14 +167,14 @@ class Lookup:
 
     def __init__(
         self,
-        broker: Broker,
+        ports: Ports,
         request: ListOffsetsRequest,
         context: RequestContext,
         topic: str,
         asked: ListOffsetsPartition,
         answer: ListOffsetsPartitionResponse,
     ) -> None:
-        self._broker = broker
+        self._ports = ports
         self._topic = topic
         self._asked = asked
         self._answer = answer
@@ -197,7 +195,7 @@ class Lookup:
             asked.timestamp, 0
         ):
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = self._broker.leading(self._topic, asked.partition_index)
+        partition = self._ports.hosted.leading(self._topic, asked.partition_index)
         code = partition.check_leader_epoch(asked.current_leader_epoch)
         if code:
             raise BrokerError(code)

@@ -9,7 +9,7 @@ v13 a top-level error code.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import (
@@ -24,6 +24,7 @@ from blumfeld.broker.handlers.common import (
     live_brokers,
     offline_replicas,
 )
+from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
@@ -40,18 +41,15 @@ from blumfeld.wire.messages.metadata import (
 )
 from blumfeld.wire.primitives import ZERO_UUID
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 LISTENER_ERROR_FROM = 6
 ASKED_BY_ID_FROM = 12
 PARTITIONS_AT_ONCE = 1_000
 """Partitions described before others have their turn: 3 ms. A request of 40 bytes may ask for all of a cluster."""
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """Metadata."""
-    metadata = Metadata(broker)
+    metadata = Metadata(ports)
     return [
         ApiHandler(
             key=3,
@@ -86,9 +84,9 @@ def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
 class Metadata:
     """Answers from the image; makes topics that are missing, where that is allowed."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._auto_create = AutoCreate(broker)
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._auto_create = AutoCreate(ports)
 
     def handle(
         self, request: MetadataRequest, context: RequestContext
@@ -116,7 +114,7 @@ class Metadata:
         if not self._opening(asked):
             return self._answer(request, asked, context, may_create)
         answered: Completion[MetadataResponse] = Completion()
-        self._broker.partitions.settled().when_done(
+        self._ports.hosted.settled().when_done(
             lambda _: answered.complete(self._answer(request, asked, context, may_create))
         )
         return answered
@@ -158,17 +156,17 @@ class Metadata:
         return (yield from serve(request, context))
 
     def _has_many_partitions(self, asked: list[MetadataRequestTopic] | None) -> bool:
-        topics = self._broker.image.topics
+        topics = self._ports.cluster.image.topics
         named = topics.values() if asked is None else (topics.get(topic.name or "") for topic in asked)
         return sum(len(topic.partitions) for topic in named if topic is not None) > PARTITIONS_AT_ONCE
 
     def _all_in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
         if self._opening(None):
-            yield self._broker.partitions.settled()
+            yield self._ports.hosted.settled()
         answer = self._answer(request, [], context, False)
         partitions = 0
-        for name in sorted(self._broker.image.topics):
-            topic = self._broker.image.topics.get(name)  # it may have gone since
+        for name in sorted(self._ports.cluster.image.topics):
+            topic = self._ports.cluster.image.topics.get(name)  # it may have gone since
             if topic is None or not context.authorize("Describe", "Topic", name):
                 continue
             answer.topics.append(self._topic(topic, request, context))
@@ -179,13 +177,13 @@ class Metadata:
         return answer
 
     def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
-        broker = self._broker
-        if broker.partitions.settled().done:
+        ports = self._ports
+        if ports.hosted.settled().done:
             return False
         names = None if asked is None else {topic.name for topic in asked}
         return any(
-            partition.leader == broker.node_id and broker.partitions.find(name, index) is None
-            for name, topic in broker.image.topics.items()
+            partition.leader == ports.cluster.node_id and ports.hosted.find(name, index) is None
+            for name, topic in ports.cluster.image.topics.items()
             if names is None or name in names
             for index, partition in topic.partitions.items()
         )
@@ -197,16 +195,16 @@ class Metadata:
         context: RequestContext,
         may_create: bool,
     ) -> MetadataResponse:
-        broker, listener = self._broker, context.listener.name
-        endpoints = ((b, b.endpoint(listener)) for b in live_brokers(broker.image))
+        ports, listener = self._ports, context.listener.name
+        endpoints = ((b, b.endpoint(listener)) for b in live_brokers(ports.cluster.image))
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=b.broker_id, host=e.host, port=e.port, rack=b.rack)
                 for b, e in endpoints
                 if e is not None
             ],
-            cluster_id=broker.image.cluster_id,
-            controller_id=controller_id(broker),
+            cluster_id=ports.cluster.image.cluster_id,
+            controller_id=controller_id(ports.cluster),
             cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
             if request.include_cluster_authorized_operations
             else NO_OPERATIONS,
@@ -218,7 +216,7 @@ class Metadata:
         )
 
     def _all(self, request: MetadataRequest, context: RequestContext) -> Iterable[MetadataResponseTopic]:
-        topics = self._broker.image.topics
+        topics = self._ports.cluster.image.topics
         return (
             self._topic(topics[name], request, context)
             for name in sorted(topics)
@@ -232,7 +230,7 @@ class Metadata:
         context: RequestContext,
         may_create: bool,
     ) -> list[MetadataResponseTopic]:
-        image = self._broker.image
+        image = self._ports.cluster.image
         answers: dict[object, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in asked:
@@ -266,7 +264,7 @@ class Metadata:
     def _by_id(
         self, topic_id: bytes, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponseTopic:
-        image = self._broker.image.topic_by_id(topic_id)
+        image = self._ports.cluster.image.topic_by_id(topic_id)
         if image is None or not context.authorize("Describe", "Topic", image.name):
             return MetadataResponseTopic(
                 error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
@@ -290,7 +288,7 @@ class Metadata:
 
     def _partition(self, partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
         listener = context.listener.name
-        code, leader = leader_for(self._broker, partition, listener)
+        code, leader = leader_for(self._ports.cluster, partition, listener)
         if code == ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_ERROR_FROM:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponsePartition(
@@ -300,5 +298,5 @@ class Metadata:
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            offline_replicas=offline_replicas(self._broker, partition, listener),
+            offline_replicas=offline_replicas(self._ports.cluster, partition, listener),
         )

@@ -7,10 +7,9 @@ Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.auto_create import AutoCreate
 from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -21,21 +20,18 @@ from blumfeld.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 BATCH_FROM = 4
 GROUP, TRANSACTION = 0, 1
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """FindCoordinator."""
     handler = ApiHandler(
         key=10,
         min_version=0,
         max_version=6,
-        handle=FindCoordinator(broker).handle,
+        handle=FindCoordinator(ports).handle,
         error_response=failed,
         in_steps=by_elements(lambda: handler, ("coordinator_keys",), ("coordinators",)),
     )
@@ -57,9 +53,9 @@ def _refused(key: str, code: int, message: str | None) -> Coordinator:
 class FindCoordinator:
     """The leader of the partition of ``__consumer_offsets`` that a group's name falls on."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._auto_create = AutoCreate(broker)
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._auto_create = AutoCreate(ports)
 
     def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         """At once. A missing internal topic is made, and the client told to ask again."""
@@ -91,15 +87,15 @@ class FindCoordinator:
             return _refused(key, int(error.code), error.message)
 
     def _leader(self, group_id: str, context: RequestContext) -> Coordinator:
-        broker = self._broker
-        topic = broker.image.topics.get(OFFSETS_TOPIC)
+        ports = self._ports
+        topic = ports.cluster.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             self._auto_create.create([OFFSETS_TOPIC])
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
         listener = context.listener.name
-        code, leader = leader_for(broker, partition, listener)
-        endpoint = None if code else broker.image.brokers[leader].endpoint(listener)
+        code, leader = leader_for(ports.cluster, partition, listener)
+        endpoint = None if code else ports.cluster.image.brokers[leader].endpoint(listener)
         if endpoint is None:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Coordinator(

@@ -8,9 +8,9 @@ A version that is not served is answered by the dispatcher, in v0. Needs no auth
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.membership.lifecycle import SUPPORTED_FEATURES
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.api_versions import (
@@ -21,21 +21,18 @@ from blumfeld.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 SOFTWARE_FROM = 3
 MIN_LEVEL_ZERO_FROM = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """ApiVersions, on both kinds of listener."""
 
     def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.api_version >= SOFTWARE_FROM:
             _check(request)
-        return answer(broker, context.listener.kind, context.api_version)
+        return answer(ports, context.listener.kind, context.api_version)
 
     return [
         ApiHandler(
@@ -60,15 +57,15 @@ def _check(request: ApiVersionsRequest) -> None:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
 
 
-def answer(broker: Broker, kind: str, version: int) -> ApiVersionsResponse:
+def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
     """What is registered for this kind of listener, and the cluster's features."""
-    image = broker.image
+    image = ports.cluster.image
     ranges = dict(SUPPORTED_FEATURES)
-    ranges.update({f.name: (f.min_level, f.max_level) for f in broker.composition.features})
+    ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in broker.advertised(kind).items()
+            for key, (low, high) in ports.advertised(kind).items()
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -7,12 +7,11 @@ out: the mutation quota.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -26,14 +25,11 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 TOO_MANY = "Excessively large number of partitions per request."
 """As the controller says it."""
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """CreateTopics."""
 
     def handle(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
@@ -45,7 +41,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             answer.topics += [_result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
             return answer
 
-        return forward(broker, request, request.timeout_ms, complete)
+        return forward(ports, request, request.timeout_ms, complete)
 
     def in_steps(request: CreateTopicsRequest, context: RequestContext) -> Steps[Message]:
         partitions = 0

@@ -5,9 +5,8 @@ v4  flexible. v5  error messages. v6  by id as well as by name. Left out: the mu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -21,15 +20,12 @@ from blumfeld.wire.messages.delete_topics import (
 from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 BY_ID_SINCE_VERSION = 6
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DeleteTopics."""
-    deleting = DeleteTopics(broker)
+    deleting = DeleteTopics(ports)
     handler = ApiHandler(
         key=20,
         min_version=1,
@@ -56,12 +52,12 @@ def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Mess
 class DeleteTopics:
     """Checks who asks, then leaves it to the controller."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> Completion[Message]:
         """Delete what may be deleted; each of the others has its error."""
-        if not self._broker.config.bool("delete.topic.enable"):
+        if not self._ports.cluster.config.bool("delete.topic.enable"):
             old = context.api_version < 3
             raise BrokerError(ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)
         by_name = context.api_version < BY_ID_SINCE_VERSION
@@ -84,12 +80,12 @@ class DeleteTopics:
             answer.responses += refused
             return answer
 
-        return forward(self._broker, request, request.timeout_ms, complete)
+        return forward(self._ports, request, request.timeout_ms, complete)
 
     def _check(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
         name = topic.name
         if name is None:
-            found = self._broker.image.topic_by_id(topic.topic_id)
+            found = self._ports.cluster.image.topic_by_id(topic.topic_id)
             if found is None:
                 given = topic.topic_id != ZERO_UUID
                 return ErrorCode.UNKNOWN_TOPIC_ID if given else ErrorCode.INVALID_REQUEST

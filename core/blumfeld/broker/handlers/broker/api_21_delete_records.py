@@ -9,9 +9,8 @@ there is only the leader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import is_internal
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -24,16 +23,13 @@ from blumfeld.wire.messages.delete_records import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 TO_HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DeleteRecords."""
-    deleting = DeleteRecords(broker)
+    deleting = DeleteRecords(ports)
     handler = ApiHandler(
         key=21,
         min_version=0,
@@ -60,8 +56,8 @@ def failed(request: DeleteRecordsRequest, code: int, _message: str | None) -> Me
 class DeleteRecords:
     """Moves the log start of partitions that this node leads."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> Message:
         """Each partition on its own."""
@@ -78,9 +74,9 @@ class DeleteRecords:
     def _delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         index = asked.partition_index
         try:
-            if is_internal(topic) and topic in self._broker.image.topics:
+            if is_internal(topic) and topic in self._ports.cluster.image.topics:
                 return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-            partition = self._broker.leading(topic, index)
+            partition = self._ports.hosted.leading(topic, index)
             if partition.config.compacts and not partition.config.deletes:
                 return _refused(index, ErrorCode.POLICY_VIOLATION)
             high_watermark = partition.high_watermark

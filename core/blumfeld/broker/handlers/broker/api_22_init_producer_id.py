@@ -8,8 +8,8 @@ Left out: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_F
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -20,15 +20,12 @@ from blumfeld.wire.messages.allocate_producer_ids import (
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 ALLOCATE_TIMEOUT_MS = 30_000
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """InitProducerId."""
-    handle = InitProducerId(broker).handle
+    handle = InitProducerId(ports).handle
     return [ApiHandler(key=22, min_version=0, max_version=5, handle=handle, error_response=failed)]
 
 
@@ -40,8 +37,8 @@ def failed(_request: InitProducerIdRequest, code: int, _message: str | None) -> 
 class InitProducerId:
     """Gives each producer the next id of the block, and asks for the next block when it is used up."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._next_id = 0
         self._block_end = 0
         self._waiting: deque[Completion[InitProducerIdResponse]] = deque()
@@ -75,16 +72,16 @@ class InitProducerId:
     def _allocate(self) -> None:
         self._allocating = True
         request = AllocateProducerIdsRequest(
-            broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
+            broker_id=self._ports.cluster.node_id, broker_epoch=self._ports.membership.broker_epoch
         )
-        self._broker.composition.metadata.submit(request, ALLOCATE_TIMEOUT_MS).when_done(self._allocated)
+        self._ports.controller.submit(request, ALLOCATE_TIMEOUT_MS).when_done(self._allocated)
 
     def _allocated(self, done: Completion[Message]) -> None:
         self._allocating = False
         answer = None if done.error is not None else done.result()
         if not isinstance(answer, AllocateProducerIdsResponse) or answer.error_code:
             reason = str(done.error) if answer is None else str(answer)
-            self._broker.events.warning("no producer ids from the controller", reason=reason)
+            self._ports.events.warning("no producer ids from the controller", reason=reason)
             waiting, self._waiting = self._waiting, deque()
             for one in waiting:
                 # As Kafka: retriable, and no fault of the client's.

@@ -5,8 +5,7 @@ v3  replica id.  v4 flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -18,11 +17,8 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """OffsetForLeaderEpoch."""
 
     def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
@@ -30,7 +26,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[_end_of_epoch(broker, topic.topic, p, context) for p in topic.partitions],
+                    partitions=[_end_of_epoch(ports, topic.topic, p, context) for p in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -63,12 +59,12 @@ def failed(
 
 
 def _end_of_epoch(
-    broker: Broker, topic: str, asked: OffsetForLeaderPartition, context: RequestContext
+    ports: Ports, topic: str, asked: OffsetForLeaderPartition, context: RequestContext
 ) -> EpochEndOffset:
     try:
         if not context.authorize("Describe", "Topic", topic):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = broker.leading(topic, asked.partition)
+        partition = ports.hosted.leading(topic, asked.partition)
         code = partition.check_leader_epoch(asked.current_leader_epoch)
         if code:
             raise BrokerError(code)

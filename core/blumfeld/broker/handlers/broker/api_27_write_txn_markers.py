@@ -12,9 +12,9 @@ v2  the transaction's version: from 2 on a marker has the epoch after the transa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
+from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -32,15 +32,12 @@ from blumfeld.wire.messages.write_txn_markers import (
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """WriteTxnMarkers."""
-    handle = WriteTxnMarkers(broker).handle
+    handle = WriteTxnMarkers(ports).handle
     handler = ApiHandler(
         key=27,
         min_version=1,
@@ -94,8 +91,8 @@ class _Placed:
 class WriteTxnMarkers:
     """Places markers; one for each partition that is named."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Completion[Message]:
         """Answered when every marker is committed, or can't be.
@@ -131,14 +128,14 @@ class WriteTxnMarkers:
         told: Callable[[], None],
     ) -> None:
         try:
-            partition = self._broker.leading(topic, result.partition_index)
+            partition = self._ports.hosted.leading(topic, result.partition_index)
             self._check(partition, marker)
             partition.place(self._batch(marker), ACKS_ALL, _Placed(result, told))
         except BrokerError as error:
             result.error_code = error.code
             told()
             return
-        groups = self._broker.groups
+        groups = self._ports.groups()
         if topic == OFFSETS_TOPIC and groups is not None:
             groups.transaction_ended(result.partition_index, marker.producer_id, marker.transaction_result)
 
@@ -162,6 +159,6 @@ class WriteTxnMarkers:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=self._broker.runtime.now_ms(),
+            timestamp_ms=self._ports.runtime.now_ms(),
         )
         return RecordBatch(memoryview(built))

@@ -7,8 +7,8 @@ v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker logger
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Ports
 from blumfeld.config.definitions import (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
@@ -33,9 +33,6 @@ from blumfeld.wire.messages.describe_configs import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 RESOURCES_AT_ONCE = 2
 """Resources described before others have their turn: a broker has 360 keys, which take 2 ms, documented."""
 KEYS_MAX = 500_000
@@ -47,9 +44,9 @@ Described = tuple[ConfigDef, tuple[Synonym, ...]]
 """A key, and where its value comes from: the first holds."""
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DescribeConfigs."""
-    describing = DescribeConfigs(broker)
+    describing = DescribeConfigs(ports)
     return [
         ApiHandler(
             key=32,
@@ -79,8 +76,8 @@ def _refused(resource: DescribeConfigsResource, code: int, message: str | None) 
 class DescribeConfigs:
     """Answers from the image and the manifest."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Each resource with the keys asked for, all of them for null.
@@ -131,9 +128,9 @@ class DescribeConfigs:
         match resource.resource_type:
             case _ if resource.resource_type == TOPIC_RESOURCE:
                 _allow(context, "Topic", name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                if name not in self._broker.image.topics:
+                if name not in self._ports.cluster.image.topics:
                     raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                config = self._broker.topic_config(name)
+                config = self._ports.cluster.topic_config(name)
                 return ((TOPIC_CONFIGS[key], config.synonyms(key)) for key in TOPIC_CONFIGS)
             case _ if resource.resource_type == BROKER_RESOURCE:
                 _allow(context, "Cluster", "kafka-cluster", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -148,22 +145,22 @@ class DescribeConfigs:
     def _broker_configs(self, name: str) -> Iterator[Described]:
         """Of this broker everything; of the cluster's default only what was set for it."""
         if name == "":
-            given = self._broker.image.config(BROKER_RESOURCE, "")
+            given = self._ports.cluster.image.config(BROKER_RESOURCE, "")
             return (
                 (BROKER_CONFIGS.find(key), (Synonym(key, given[key], Source.DYNAMIC_DEFAULT_BROKER),))
                 for key in usable(BROKER_CONFIGS, given)
             )
-        if name != str(self._broker.node_id):
+        if name != str(self._ports.cluster.node_id):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {self._broker.node_id}; ask broker {name} for its own configuration",
+                f"this is broker {self._ports.cluster.node_id}; ask broker {name} for its own configuration",
             )
-        config = self._broker.config
+        config = self._ports.cluster.config
         return ((BROKER_CONFIGS[key], config.synonyms(key)) for key in BROKER_CONFIGS)
 
     def _group_configs(self, name: str) -> Iterator[Described]:
-        given = self._broker.image.config(GROUP_RESOURCE, name)
-        config = self._broker.config
+        given = self._ports.cluster.image.config(GROUP_RESOURCE, name)
+        config = self._ports.cluster.config
         for key in GROUP_CONFIGS:
             defn = GROUP_CONFIGS[key]
             own = (Synonym(key, given[key], Source.DYNAMIC_GROUP),) if key in given else ()

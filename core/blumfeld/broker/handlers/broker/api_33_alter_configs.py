@@ -6,20 +6,16 @@ Kept for old clients: it loses what others set meanwhile, which is why there is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.altering import Altering, resource_key
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """AlterConfigs."""
-    altering = Altering(broker, AlterConfigsResponse, AlterConfigsResourceResponse)
+    altering = Altering(ports, AlterConfigsResponse, AlterConfigsResourceResponse)
     handler = ApiHandler(
         key=33,
         min_version=0,

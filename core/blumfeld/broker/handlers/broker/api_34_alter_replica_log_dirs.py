@@ -11,8 +11,8 @@ been on its way there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
@@ -26,26 +26,23 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 FUTURE_SUFFIX_CHARS = len("-.-future") + 32
 """Of the name of a directory on its way, beside topic and partition; a file name has 255 at most."""
 NAME_CHARS_MAX = 255
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """AlterReplicaLogDirs."""
 
     def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Message:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        return _answer(request, lambda path, at: _alter(broker, path, at))
+        return _answer(request, lambda path, at: _alter(ports, path, at))
 
     def in_steps(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message] | None:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
             return None
-        return _answer_in_steps(request, lambda path, at: _alter(broker, path, at))
+        return _answer_in_steps(request, lambda path, at: _alter(ports, path, at))
 
     return [
         ApiHandler(
@@ -93,25 +90,25 @@ def _answer_in_steps(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _alter(broker: Broker, path: str, at: TopicPartition) -> int:
+def _alter(ports: Ports, path: str, at: TopicPartition) -> int:
     try:
-        _begin(broker, path, at)
+        _begin(ports, path, at)
     except BrokerError as error:
         return error.code
     return ErrorCode.NONE
 
 
-def _begin(broker: Broker, path: str, at: TopicPartition) -> None:
+def _begin(ports: Ports, path: str, at: TopicPartition) -> None:
     if len(str(at)) + FUTURE_SUFFIX_CHARS > NAME_CHARS_MAX:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    directories = broker.composition.storage.log_dirs()
+    directories = ports.storage.log_dirs()
     directory = _directory(directories, path)
-    if not directory.online or broker.partitions.is_offline(at.topic, at.partition):
+    if not directory.online or ports.hosted.is_offline(at.topic, at.partition):
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
-    partition = broker.partitions.find(at.topic, at.partition)
+    partition = ports.hosted.find(at.topic, at.partition)
     if partition is None:
-        broker.partitions.prefer(at, directory.directory_id)
-        topic = broker.image.topics.get(at.topic)
+        ports.hosted.prefer(at, directory.directory_id)
+        topic = ports.cluster.image.topics.get(at.topic)
         known = topic is not None and at.partition in topic.partitions
         raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.closed is not None:
@@ -119,7 +116,7 @@ def _begin(broker: Broker, path: str, at: TopicPartition) -> None:
     elsewhere = directory.directory_id != partition.log.directory_id
     if elsewhere and not all(one.online for one in directories):
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
-    _move(broker, at, directory)
+    _move(ports, at, directory)
 
 
 def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
@@ -129,8 +126,8 @@ def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
     raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND)
 
 
-def _move(broker: Broker, at: TopicPartition, directory: LogDirInfo) -> None:
-    several = several_directories(broker.composition.storage)
+def _move(ports: Ports, at: TopicPartition, directory: LogDirInfo) -> None:
+    several = several_directories(ports.storage)
     if several is None:
         return  # the only directory: the replica lies there already
     try:
@@ -140,6 +137,6 @@ def _move(broker: Broker, at: TopicPartition, directory: LogDirInfo) -> None:
     except ValueError:
         raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
     except OSError as error:
-        broker.events.error("replica not moved", partition=str(at), to=directory.path, error=str(error))
+        ports.events.error("replica not moved", partition=str(at), to=directory.path, error=str(error))
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from None
-    broker.events.info("replica moves", partition=str(at), to=directory.path)
+    ports.events.info("replica moves", partition=str(at), to=directory.path)

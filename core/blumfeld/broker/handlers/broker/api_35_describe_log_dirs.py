@@ -8,8 +8,7 @@ KAFKA_STORAGE_ERROR and nothing else. The cluster's metadata log is no partition
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, drained
@@ -24,11 +23,8 @@ from blumfeld.wire.messages.describe_log_dirs import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DescribeLogDirs."""
 
     def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Message:
@@ -42,15 +38,15 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             wanted = set()
             for topic in request.topics:
                 for number, index in enumerate(topic.partitions):
-                    if broker.partitions.find(topic.topic, index) is not None:
+                    if ports.hosted.find(topic.topic, index) is not None:
                         wanted.add(TopicPartition(topic.topic, index))
                     if not number % STEP_ELEMENTS:
                         yield None
                 yield None
         contents = _Contents()
-        contents.add_replicas(broker, wanted)
-        contents.add_moves(broker, wanted)
-        directories = broker.composition.storage.log_dirs()
+        contents.add_replicas(ports, wanted)
+        contents.add_moves(ports, wanted)
+        directories = ports.storage.log_dirs()
         return DescribeLogDirsResponse(results=[contents.result(one) for one in directories])
 
     return [
@@ -71,19 +67,19 @@ class _Contents:
     def __init__(self) -> None:
         self._topics: dict[bytes, dict[str, DescribeLogDirsTopic]] = {}
 
-    def add_replicas(self, broker: Broker, wanted: set[TopicPartition] | None) -> None:
-        for partition in broker.partitions:
+    def add_replicas(self, ports: Ports, wanted: set[TopicPartition] | None) -> None:
+        for partition in ports.hosted:
             if partition.closed is not None or (wanted is not None and partition.partition not in wanted):
                 continue
             log = partition.log
             lag = max(0, partition.high_watermark - log.written_end_offset)
             self._add(log.directory_id, partition.partition, log.size_bytes(), lag, is_future=False)
 
-    def add_moves(self, broker: Broker, wanted: set[TopicPartition] | None) -> None:
-        several = several_directories(broker.composition.storage)
+    def add_moves(self, ports: Ports, wanted: set[TopicPartition] | None) -> None:
+        several = several_directories(ports.storage)
         for move in () if several is None else several.moves():
             at = move.partition
-            hosted = broker.partitions.find(at.topic, at.partition)
+            hosted = ports.hosted.find(at.topic, at.partition)
             if hosted is None or hosted.closed is not None or (wanted is not None and at not in wanted):
                 continue
             lag = hosted.log.written_end_offset - move.copied_end_offset

@@ -5,10 +5,9 @@ v2  flexible. v3  the mutation quota may refuse, which is left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -20,11 +19,8 @@ from blumfeld.wire.messages.create_partitions import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """CreatePartitions."""
 
     def handle(request: CreatePartitionsRequest, context: RequestContext) -> Completion[Message]:
@@ -37,7 +33,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             answer.results += [CreatePartitionsTopicResult(name=n, error_code=code) for n in refused]
             return answer
 
-        return forward(broker, request, request.timeout_ms, complete)
+        return forward(ports, request, request.timeout_ms, complete)
 
     handler = ApiHandler(
         key=37,

@@ -5,10 +5,9 @@ v1  unclean elections, one error for the whole. v2  flexible. The controller dec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.metadata.elections import failed
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -17,13 +16,10 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 ONE_ERROR_SINCE_VERSION = 1
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """ElectLeaders."""
 
     def handle(request: ElectLeadersRequest, context: RequestContext) -> Message | Completion[Message]:
@@ -35,7 +31,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
 
         if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
             return complete(failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
-        return forward(broker, request, request.timeout_ms, complete)
+        return forward(ports, request, request.timeout_ms, complete)
 
     handler = ApiHandler(
         key=43,

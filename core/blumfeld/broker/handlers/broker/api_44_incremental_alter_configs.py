@@ -4,9 +4,8 @@ flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.altering import Altering, resource_key
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.messages.incremental_alter_configs import (
@@ -14,13 +13,10 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """IncrementalAlterConfigs."""
-    altering = Altering(broker, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
+    altering = Altering(ports, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
     handler = ApiHandler(
         key=44,
         min_version=0,

@@ -6,9 +6,8 @@ to that is INVALID_REPLICA_ASSIGNMENT.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -19,11 +18,8 @@ from blumfeld.wire.messages.alter_partition_reassignments import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """AlterPartitionReassignments."""
 
     def handle(
@@ -31,7 +27,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
     ) -> Message | Completion[Message]:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        return forward(broker, request, request.timeout_ms, lambda answer: answer)
+        return forward(ports, request, request.timeout_ms, lambda answer: answer)
 
     handler = ApiHandler(
         key=45,

@@ -6,8 +6,8 @@ Answered from this node's image; a partition that isn't being reassigned, or isn
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -21,11 +21,8 @@ from blumfeld.wire.messages.list_partition_reassignments import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """ListPartitionReassignments."""
 
     def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Message:
@@ -34,7 +31,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
     def in_steps(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        topics = broker.image.topics
+        topics = ports.cluster.image.topics
         wanted: dict[str, Collection[int]] = {}
         if request.topics is None:
             wanted = {name: topic.partitions for name, topic in topics.items()}

@@ -6,10 +6,9 @@ error in every version, without results.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import ErrorCode
@@ -19,14 +18,11 @@ from blumfeld.wire.messages.update_features import (
 )
 from blumfeld.wire.schema import Message
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 DOWNGRADE = 2
 """A safe one: what ``allow_downgrade`` of version 0 stands for."""
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """UpdateFeatures."""
 
     def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Message | Completion[Message]:
@@ -35,7 +31,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
         for update in request.feature_updates:
             if update.allow_downgrade:
                 update.upgrade_type, update.allow_downgrade = DOWNGRADE, False
-        return forward(broker, request, request.timeout_ms, lambda answer: answer)
+        return forward(ports, request, request.timeout_ms, lambda answer: answer)
 
     return [ApiHandler(key=57, min_version=0, max_version=2, handle=handle, error_response=failed)]
 

@@ -5,14 +5,13 @@ v1  endpoint type: 1 brokers, 2 controllers (only on a controller listener, KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import (
     CLUSTER_NAME,
     NO_OPERATIONS,
     authorized_operations,
     controller_id,
 )
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_cluster import (
@@ -21,13 +20,10 @@ from blumfeld.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
-
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DescribeCluster."""
 
     def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
@@ -40,7 +36,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 f"no endpoint type has the number {request.endpoint_type}",
             )
-        return _describe(broker, request, context)
+        return _describe(ports, request, context)
 
     return [ApiHandler(key=60, min_version=0, max_version=2, handle=handle, error_response=failed)]
 
@@ -51,9 +47,9 @@ def failed(_request: DescribeClusterRequest, code: int, message: str | None) -> 
 
 
 def _describe(
-    broker: Broker, request: DescribeClusterRequest, context: RequestContext
+    ports: Ports, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    image, listener = broker.image, context.listener.name
+    image, listener = ports.cluster.image, context.listener.name
     described = []
     for _, node in sorted(image.brokers.items()):
         endpoint = node.endpoint(listener)
@@ -69,7 +65,7 @@ def _describe(
             )
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=controller_id(broker),
+        controller_id=controller_id(ports.cluster),
         brokers=described,
         cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
         if request.include_cluster_authorized_operations

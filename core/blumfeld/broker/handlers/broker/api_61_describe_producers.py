@@ -5,9 +5,8 @@ Any replica answers for what it has. ``kafka-transactions.sh describe-producers`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blumfeld.broker.handlers.common import is_legal_topic
+from blumfeld.broker.ports import Ports
 from blumfeld.log.producer_snapshot import ProducerEntry
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -20,13 +19,10 @@ from blumfeld.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DescribeProducers."""
-    handle = DescribeProducers(broker).handle
+    handle = DescribeProducers(ports).handle
     handler = ApiHandler(
         key=61,
         min_version=0,
@@ -57,8 +53,8 @@ def failed(request: DescribeProducersRequest, code: int, message: str | None) ->
 class DescribeProducers:
     """Tells what replicas here know of their producers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         """Each partition on its own: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or not here."""
@@ -75,13 +71,13 @@ class DescribeProducers:
 
     def _describe(self, topic: str, answer: PartitionResponse, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
-            partition = self._broker.partitions.find(topic, answer.partition_index)
+            partition = self._ports.hosted.find(topic, answer.partition_index)
             if partition is not None and partition.closed is None:
                 producers = partition.state.producers.producers()
                 answer.active_producers = [_described(entry) for entry in producers]
                 return
             try:
-                self._broker.leading(topic, answer.partition_index)
+                self._ports.hosted.leading(topic, answer.partition_index)
             except BrokerError as error:
                 code = error.code
         answer.error_code = code

@@ -6,9 +6,9 @@ v0  client metrics only, of which this build has none.  v1  types of resources; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -17,9 +17,6 @@ from blumfeld.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
 BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 TYPES_SINCE_VERSION = 1
@@ -33,7 +30,7 @@ _NAMES: dict[int, Callable[[ClusterImage], Sequence[str]]] = {
 }
 
 
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """ListConfigResources."""
 
     def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
@@ -43,7 +40,7 @@ def handlers(broker: Broker) -> list[ApiHandler]:
             config_resources=[
                 ConfigResource(resource_name=name, resource_type=kind)
                 for kind in _types(request, context.api_version)
-                for name in _NAMES[kind](broker.image)
+                for name in _NAMES[kind](ports.cluster.image)
             ]
         )
 

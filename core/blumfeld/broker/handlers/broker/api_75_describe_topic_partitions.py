@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import merge
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.handlers.common import (
     NO_OPERATIONS,
@@ -19,6 +18,7 @@ from blumfeld.broker.handlers.common import (
     leader_for,
     offline_replicas,
 )
+from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -32,13 +32,10 @@ from blumfeld.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from blumfeld.broker.broker import Broker
 
-
-def handlers(broker: Broker) -> list[ApiHandler]:
+def handlers(ports: Ports) -> list[ApiHandler]:
     """DescribeTopicPartitions."""
-    describing = DescribeTopicPartitions(broker)
+    describing = DescribeTopicPartitions(ports)
     return [
         ApiHandler(
             key=75,
@@ -63,8 +60,8 @@ def failed(
 class DescribeTopicPartitions:
     """Topics in the order of their names, from the cursor on, up to a number of partitions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
 
     def handle(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
@@ -91,7 +88,7 @@ class DescribeTopicPartitions:
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        limit = self._broker.config.int("max.request.partition.size.limit")
+        limit = self._ports.cluster.config.int("max.request.partition.size.limit")
         left = max(min(limit, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse()
         for number, name in enumerate(names):
@@ -100,7 +97,7 @@ class DescribeTopicPartitions:
             if cursor is not None and name < cursor.topic_name:
                 continue
             first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-            topic = self._broker.image.topics.get(name)
+            topic = self._ports.cluster.image.topics.get(name)
             if topic is None or not context.authorize("Describe", "Topic", name):
                 self._refuse(response, request, name, topic, context)
                 continue
@@ -116,7 +113,7 @@ class DescribeTopicPartitions:
 
     def _names(self, request: DescribeTopicPartitionsRequest) -> list[str]:
         if not request.topics:
-            return sorted(self._broker.image.topics)
+            return sorted(self._ports.cluster.image.topics)
         return sorted({topic.name for topic in request.topics})
 
     def _refuse(
@@ -170,7 +167,7 @@ class DescribeTopicPartitions:
     def _partition(
         self, partition: PartitionImage, listener: str
     ) -> DescribeTopicPartitionsResponsePartition:
-        code, leader = leader_for(self._broker, partition, listener)
+        code, leader = leader_for(self._ports.cluster, partition, listener)
         return DescribeTopicPartitionsResponsePartition(
             error_code=int(code),
             partition_index=partition.partition,
@@ -180,5 +177,5 @@ class DescribeTopicPartitions:
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.eligible_leader_replicas),
             last_known_elr=list(partition.last_known_elr),
-            offline_replicas=offline_replicas(self._broker, partition, listener),
+            offline_replicas=offline_replicas(self._ports.cluster, partition, listener),
         )

@@ -1,0 +1,184 @@
+"""What the broker's rooms ask of each other, as small Protocols, and :class:`Ports`, the set that a handler is handed.
+
+No room imports ``broker.py``. It makes the parts, and hands each part the ports that it needs. So a handler can be
+tested, and read, without a broker around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from blumfeld.spi.hooks import Composition
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from blumfeld.broker.fetch.sessions import FetchSessions
+    from blumfeld.broker.replicas.partition import Partition
+    from blumfeld.broker.serving.looking_inside import LookingInside
+    from blumfeld.config.values import BrokerConfig, TopicConfig
+    from blumfeld.spi.cluster import ClusterImage, TopicImage
+    from blumfeld.spi.completion import Completion
+    from blumfeld.spi.context import ParkedOperation
+    from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+    from blumfeld.spi.hooks import EventLog, Feature
+    from blumfeld.spi.observing import Observer
+    from blumfeld.spi.replication import Replication
+    from blumfeld.spi.runtime import Runtime
+    from blumfeld.spi.storage import LogStorage, TopicPartition
+    from blumfeld.wire.schema import Message
+
+
+class Announcements(Protocol):
+    """The relay of pluggy for rare events."""
+
+    blumfeld_topic_created: Callable[..., object]
+    blumfeld_topic_deleted: Callable[..., object]
+    blumfeld_leader_changed: Callable[..., object]
+
+
+class BrokerComposition(Composition, Protocol):
+    """What the broker needs of a node beyond what plug-ins are handed."""
+
+    rack: str | None
+    features: tuple[Feature, ...]
+    group_protocols: tuple[GroupProtocol, ...]
+    transactions: TransactionCoordinator | None
+    hook: Announcements
+    observers: tuple[tuple[str, Observer], ...]
+    """Each with the name of its plug-in."""
+
+    @property
+    def replication(self) -> Replication:
+        """The node's replication."""
+        ...
+
+
+class Image(Protocol):
+    """The cluster as this node knows it now."""
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+        ...
+
+    @property
+    def config(self) -> BrokerConfig:
+        """This broker's configuration, with what was changed at run time."""
+        ...
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image of the cluster's metadata. It is replaced, never changed: ask anew in each turn."""
+        ...
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The configuration that holds for a topic, whether it has one of its own or not."""
+        ...
+
+    def topic_image(self, name: str, topic_id: bytes, by_id: bool) -> TopicImage | None:
+        """A topic by its id, or by its name."""
+        ...
+
+
+class Hosted(Protocol):
+    """The partitions that this node hosts."""
+
+    generation: int
+    """Goes up whenever a partition comes, goes or changes its part: partitions that were found before are stale."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        """All of them, in the order in which they were opened."""
+        ...
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """A hosted partition by its topic's name."""
+        ...
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """A hosted partition by its topic's id."""
+        ...
+
+    def leading(self, topic: str, index: int) -> Partition:
+        """A partition that this node leads.
+
+        :raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
+        """
+        ...
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether this node has the replica but could not open it: KAFKA_STORAGE_ERROR."""
+        ...
+
+    def settled(self) -> Completion[None]:
+        """Completes once all logs that the image wants are open."""
+        ...
+
+    def prefer(self, partition: TopicPartition, directory_id: bytes) -> None:
+        """Place a replica that comes later in this log directory."""
+        ...
+
+
+class Submit(Protocol):
+    """The way to the controller."""
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        """As ``ClusterMetadata.submit``."""
+        ...
+
+
+class Park(Protocol):
+    """The purgatory, as rooms of the broker use it."""
+
+    def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
+        """As ``spi.context.Parking.park``."""
+        ...
+
+    def keep(
+        self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float, *, tried: bool = False
+    ) -> Callable[[], None] | None:
+        """As :meth:`park`, unless the caller just ``tried`` in vain. Returns a call that forgets the operation, or
+        ``None`` if it has ended already.
+        """
+        ...
+
+    def wake(self, key: Hashable) -> None:
+        """Try the operations that watch ``key`` again, in this turn."""
+        ...
+
+
+class Membership(Protocol):
+    """This broker's registration."""
+
+    broker_epoch: int
+    """Epoch of the registration; -1 before."""
+
+
+class TransactionsEnded(Protocol):
+    """A coordinator whose state transactions may change: the groups, with offsets committed in transactions."""
+
+    def transaction_ended(self, index: int, producer_id: int, committed: bool) -> None:
+        """A marker was placed in this partition of the coordinator's topic. Call it in the same turn."""
+        ...
+
+
+class Ports(NamedTuple):
+    """What handlers are handed."""
+
+    runtime: Runtime
+    events: EventLog
+    cluster: Image
+    hosted: Hosted
+    controller: Submit
+    parking: Park
+    membership: Membership
+    storage: LogStorage
+    fetch_sessions: FetchSessions
+    looking_inside: LookingInside
+    groups: Callable[[], TransactionsEnded | None]
+    """The coordinator of groups; ``None`` in a build without any."""
+    features: tuple[Feature, ...]
+    """Feature levels that plug-ins bring, beside the broker's own."""
+    advertised: Callable[[str], dict[int, tuple[int, int]]]
+    """Listener kind → API key → (lowest, highest) version, as ApiVersions says."""
