@@ -54,7 +54,9 @@ EDGE_PLUGINS = {
     "sink_spark": "Spark, files, object stores",
 }
 
-LINES_MAX = 400  # a longer module is two rooms
+LINES_MAX = (
+    450  # a longer module is two rooms; but a class cut into halves to stay below is worse (docs/design.md)
+)
 FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea
 
 

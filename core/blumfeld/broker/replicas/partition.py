@@ -12,14 +12,13 @@ from typing import Protocol
 
 from blumfeld.broker.produce.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.append_rules import AppendRules
-from blumfeld.broker.replicas.hosted import HostedReplica
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.context import Parking
-from blumfeld.spi.replication import LeaderReplica, Replication
+from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
-from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import RecordBatch
 
@@ -40,7 +39,7 @@ class AppendWaiter(Protocol):
         ...
 
 
-class Partition(HostedReplica):
+class Partition:
     """Implements ``ReplicaHost``. Made with its log open; ``lead``/``follow``/``close`` change its part."""
 
     __slots__ = (
@@ -54,13 +53,22 @@ class Partition(HostedReplica):
         "_waiting_commit",
         "_write_due",
         "append_ms",
+        "closed",
+        "config",
+        "follower",
         "image",
+        "leader",
+        "leader_epoch",
         "leader_start_offset",
+        "log",
         "min_insync_replicas",
         "on_high_watermark",
+        "partition",
         "placing_began_ms",
         "rules",
+        "state",
         "told_ms",
+        "topic_id",
     )
 
     def __init__(
@@ -75,7 +83,16 @@ class Partition(HostedReplica):
         failed: Callable[[Partition, OSError], None],
         refused: RefusedWrites,
     ) -> None:
-        super().__init__(partition, topic_id, log, state, config)
+        self.partition = partition
+        self.topic_id = topic_id
+        self.log = log
+        self.state = state
+        self.config = config
+        self.leader: LeaderReplica | None = None
+        self.follower: FollowerReplica | None = None
+        self.leader_epoch = -1
+        self.closed: ErrorCode | None = None
+        """Why it can't be used any more: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION; ``None`` while it can."""
         self.rules = AppendRules(config)
         self.min_insync_replicas = config.min_insync_replicas
         self.append_ms = -1
@@ -100,6 +117,53 @@ class Partition(HostedReplica):
         self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
         self._write_due = False
         self._advance_due = False
+
+    # Reads
+
+    @property
+    def high_watermark(self) -> int:
+        """As this replica knows it."""
+        if self.leader is not None:
+            return self.leader.high_watermark
+        return self.follower.high_watermark if self.follower is not None else self.state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed reads."""
+        return self.readable_ends()[1]
+
+    def readable_ends(self) -> tuple[int, int]:
+        """Up to where consumers read: (the high watermark, the last stable offset)."""
+        high_watermark = self.high_watermark
+        unstable = self.state.producers.first_unstable_offset
+        if unstable is None or unstable > high_watermark:
+            return high_watermark, high_watermark
+        return high_watermark, max(unstable, self.log.log_start_offset)
+
+    def readable_end(self, read_committed: bool) -> int:
+        """The one or the other."""
+        return self.last_stable_offset if read_committed else self.high_watermark
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
+        """As ``PartitionLog.read``.
+
+        :raises BrokerError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR
+        """
+        try:
+            return self.log.read(offset, bytes_max, end_offset, minimum_one_batch)
+        except LookupError:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """The epoch that a client has in mind against ours (KIP-320); -1 skips."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return _NONE
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     # Appends
 
