@@ -143,3 +143,17 @@ def test_a_link_leads_somewhere(document: Path) -> None:
         if not found.exists() or (anchor and anchor not in anchors(found.read_text())):
             dead.append(target)
     assert not dead
+
+
+PAGE_BYTES_MAX = 150_000
+"""What a command can write again, such as a page of a bench with plots, does not belong in the tree."""
+
+
+def test_no_page_is_too_long_to_read() -> None:
+    """A generated page of 500 KB is made by its command when somebody wants it."""
+    large = {
+        str(path.relative_to(ROOT)): path.stat().st_size
+        for path in (ROOT / "docs").rglob("*")
+        if path.is_file() and path.stat().st_size > PAGE_BYTES_MAX
+    }
+    assert not large
