@@ -16,9 +16,9 @@ from blumfeld.broker.membership.following import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
 from blumfeld.broker.ports import BrokerComposition, Ports
+from blumfeld.broker.produce.looking_inside import LookingInside
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
-from blumfeld.broker.serving.looking_inside import LookingInside
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.serving.slices import Slices
 from blumfeld.broker.upkeep.cleaner import Cleaner

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from blumfeld.broker.fetch.sessions import FetchSessions
+    from blumfeld.broker.produce.looking_inside import LookingInside
     from blumfeld.broker.replicas.partition import Partition
-    from blumfeld.broker.serving.looking_inside import LookingInside
     from blumfeld.config.values import BrokerConfig, TopicConfig
     from blumfeld.spi.cluster import ClusterImage, TopicImage
     from blumfeld.spi.completion import Completion

@@ -11,9 +11,9 @@ from contextlib import suppress
 from errno import EIO
 
 from blumfeld.broker.ports import Image
-from blumfeld.broker.produce.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.places import Places
+from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.broker.replicas.strays import strays
 from blumfeld.spi.cluster import ClusterImage, PartitionImage

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from blumfeld.broker.produce.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.append_rules import AppendRules
+from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
@@ -205,7 +205,7 @@ class Partition:
         if looked is not None:
             batch = looked
         elif self.rules.looks_inside:
-            from blumfeld.broker.produce.record_rules import conformed
+            from blumfeld.broker.replicas.record_rules import conformed
 
             batch = conformed(batch, self.config)
         if self.rules.log_append_time:

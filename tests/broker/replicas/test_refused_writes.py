@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from blumfeld.broker.produce.refused_writes import INTERVAL_MS, NAMED_MAX, RefusedWrites
+from blumfeld.broker.replicas.refused_writes import INTERVAL_MS, NAMED_MAX, RefusedWrites
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.wire.errors import ErrorCode

@@ -7,8 +7,9 @@ import random
 import pytest
 from crc32c import crc32c
 
-from blumfeld.broker.produce import record_rules
-from blumfeld.broker.produce.record_rules import (
+from blumfeld.broker.replicas import record_rules
+from blumfeld.broker.replicas.append_rules import TooMuchAtOnce
+from blumfeld.broker.replicas.record_rules import (
     LOOK_BYTES_MAX,
     LOOK_PACKED_BYTES_MAX,
     LOOK_RECORDS_MAX,
@@ -16,7 +17,6 @@ from blumfeld.broker.produce.record_rules import (
     conformed,
     conformed_off_the_loop,
 )
-from blumfeld.broker.replicas.append_rules import TooMuchAtOnce
 from blumfeld.config.values import TopicConfig
 from blumfeld.testing.fake_runtime import EPOCH_MS
 from blumfeld.wire.batch_builder import build_batch
