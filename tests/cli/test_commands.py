@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld import __version__
+from blumfeld.cli import app
 
 HEAVY = ("typer", "click", "rich", "structlog", "prometheus_client", "pytest", "pyarrow", "confluent_kafka")
 
@@ -86,3 +87,19 @@ def test_plugins_are_listed_with_role_and_distribution(tmp_path: Path) -> None:
     assert done.returncode == 0
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("net_asyncio")]
     assert row == ["net_asyncio", "network", "blumfeld", __version__]
+
+
+def test_a_command_of_another_distribution_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the archive's distribution is there and its command isn't, that is another fault, told as such."""
+    monkeypatch.setattr(app, "_plugin_commands", dict)
+    monkeypatch.setattr(app, "_is_installed", lambda name: name != "blumfeld-archive")
+    assert app.run_app(["archive", "once"]) == 1
+    line = (
+        "archive comes with the package blumfeld-archive, which isn't installed: pip install blumfeld-archive"
+    )
+    assert capsys.readouterr().err == f"blumfeld: {line}\n"
+    monkeypatch.setattr(app, "_is_installed", lambda name: True)
+    assert app.run_app(["archive", "once"]) == 2
+    assert "No such command 'archive'" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -40,6 +41,9 @@ LAZY: dict[str, LazyCommand] = {
     "wire": LazyCommand("blumfeld.cli.wire", "app"),
 }
 
+ELSEWHERE = {"archive": "blumfeld-archive"}
+"""Commands that this project publishes in another distribution: command → distribution."""
+
 
 class LazyGroup(TyperGroup):
     """A group that imports a room, or a plug-in, only for its own command and for ``--help``."""
@@ -50,11 +54,31 @@ class LazyGroup(TyperGroup):
         return sorted({*super().list_commands(ctx), *lazy, *_plugin_commands()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Ours, another room's, or a plug-in's, in this order."""
+        """Returns our command, another room's, or a plug-in's, in this order.
+
+        A command of ``ELSEWHERE`` whose distribution is absent ends the program with a line that names the
+        distribution, because "no such command" would send its reader to look for a spelling mistake.
+        """
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        return _load_lazy(cmd_name) if cmd_name in LAZY else _plugin_commands().get(cmd_name)
+        if cmd_name in LAZY:
+            return _load_lazy(cmd_name)
+        found = _plugin_commands().get(cmd_name)
+        if found is None and cmd_name in ELSEWHERE and not _is_installed(ELSEWHERE[cmd_name]):
+            name = ELSEWHERE[cmd_name]
+            told = f"blumfeld: {cmd_name} comes with the package {name}, which isn't installed: pip install {name}"
+            typer.echo(told, err=True)
+            raise typer.Exit(1)
+        return found
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _load_lazy(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What isn't collected where the extra ``archive`` isn't installed."""
+"""Modules that are not collected where a dependency of ``blumfeld-archive`` isn't installed."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _app(raised: BaseException | None) -> typer.Typer:
         (
             lambda: ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
             1,
-            "blumfeld archive: pyspark is not installed: pip install 'blumfeld[archive]'",
+            "blumfeld archive: pyspark is not installed: pip install blumfeld-archive",
         ),
         (KeyboardInterrupt, 130, "blumfeld archive: interrupted"),
     ],

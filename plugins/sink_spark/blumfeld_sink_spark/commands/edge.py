@@ -33,14 +33,14 @@ EXTRA = frozenset(
         "pyspark",
     }
 )
-"""Top-level modules that the extra ``archive`` brings."""
+"""Top-level modules of the distribution's dependencies."""
 
 
 def edge(command: Callable[P, R]) -> Callable[P, R]:
     """The command, with refusals told in one line on stderr instead of a traceback.
 
     :class:`ArchiveError` exits with 1, :class:`SettingsError` with 2, Ctrl-C with 130 after the command's own
-    clean-up; a module of the extra that isn't installed is an error whose message says what to install.
+    clean-up; a dependency that isn't installed is an error whose message says what to install.
     """
 
     @wraps(command)
@@ -55,7 +55,7 @@ def edge(command: Callable[P, R]) -> Callable[P, R]:
             missing = (error.name or "").partition(".")[0]
             if missing not in EXTRA:
                 raise
-            raise _told(f"{missing} is not installed: pip install 'blumfeld[archive]'", FAILED) from error
+            raise _told(f"{missing} is not installed: pip install blumfeld-archive", FAILED) from error
         except KeyboardInterrupt as error:
             raise _told("interrupted", INTERRUPTED) from error
 

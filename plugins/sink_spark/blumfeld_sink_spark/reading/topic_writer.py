@@ -23,7 +23,7 @@ def _library() -> Any:
         import confluent_kafka.admin
     except ImportError as error:
         raise ArchiveError(
-            "confluent-kafka isn't installed; pip install 'blumfeld[archive]' brings it"
+            "confluent-kafka isn't installed; pip install blumfeld-archive brings it"
         ) from error
     return confluent_kafka
 

@@ -102,7 +102,7 @@ def _packages() -> list[Finding]:
                 Finding(
                     grade="failed",
                     about="packages",
-                    text=f"{name} is missing: pip install 'blumfeld[archive]'",
+                    text=f"{name} is missing: pip install blumfeld-archive",
                 )
             ]
     return [Finding(grade="ok", about="packages", text=", ".join(told))]

@@ -253,7 +253,7 @@ def check_pyspark() -> None:
     if (major, minor) < OLDEST:
         raise ArchiveError(
             f"pyspark {pyspark.__version__} is too old, {OLDEST[0]}.{OLDEST[1]} or newer is needed: "
-            "pip install -U 'blumfeld[archive]'"
+            "pip install -U pyspark"
         )
 
 
