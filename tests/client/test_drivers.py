@@ -29,8 +29,9 @@ from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.headers import request_header
+from blumfeld.wire.headers import request_header, response_header
 from blumfeld.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
@@ -246,13 +247,28 @@ def dialed() -> tuple[DialedClient, Wire, list[Completion[Message]], list[Dialed
     return client, wire, answers, gone
 
 
-def test_dialed_answers_in_order_and_copies_the_frame() -> None:
+def test_dialed_answers_in_order() -> None:
     client, wire, answers, _ = dialed()
-    memory = bytearray(agreeing_0(wire.frames[0])[4:])
-    client.frame(memoryview(memory))
-    memory[:] = bytes(len(memory))
+    client.frame(memoryview(agreeing_0(wire.frames[0])[4:]))
     assert isinstance(answers[0].result(), ApiVersionsResponse)
     assert not answers[1].done
+
+
+def test_records_of_a_dialed_answer_outlive_the_transport_s_memory() -> None:
+    client, wire = DialedClient("t", "peer:1", lambda _: None), Wire()
+    FakeRuntime().run(client.dial(wire, "peer", 1))  # type: ignore[arg-type]
+    answer: Completion[Message] = Completion()
+    client.send(FetchRequest(), 12, answer)
+    data = PartitionData(partition_index=0, records=b"r" * 2000)
+    body = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    memory = bytearray(response_header(1, flexible=True) + encode(body, 12))
+    client.frame(memoryview(memory))
+    memory[:] = bytes(len(memory))  # the transport receives the next frame there
+    found = answer.result()
+    assert isinstance(found, FetchResponse)
+    records = found.responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert bytes(records) == b"r" * 2000
 
 
 def test_dialed_drops_a_late_answer() -> None:

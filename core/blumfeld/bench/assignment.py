@@ -27,7 +27,7 @@ from blumfeld.bench.rebalance.crowd import Crowd, undisturbed
 from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
 from blumfeld.bench.rebalance.ownership import Ownership
 from blumfeld.bench.usage import totals
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

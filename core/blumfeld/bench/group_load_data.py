@@ -9,7 +9,8 @@ from contextlib import ExitStack
 import attrs
 
 from blumfeld.bench.driver import DriverError
-from blumfeld.bench.wire_client import WireClient, error_name
+from blumfeld.bench.wire_client import WireClient
+from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.errors import ErrorCode

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from blumfeld.bench.driver import DriverError
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.errors import RefusedError, check
+from blumfeld.client.metadata import Broker, ClusterView
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -33,12 +34,13 @@ from blumfeld.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from blumfeld.wire.messages.metadata import MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
 
+CLIENT_ID = "blumfeld-bench"
 API_VERSIONS_VERSION = 0
 METADATA_VERSION = 8
 CREATE_TOPICS_VERSION = 4
@@ -52,13 +54,8 @@ LATEST = -1
 EARLIEST = -2
 POLL_S = 0.02
 
-
-class Leader(NamedTuple):
-    """Who leads a partition, and where."""
-
-    node: int
-    host: str
-    port: int
+Leader = Broker
+"""The broker that leads a partition, and its address."""
 
 
 class WireClient:
@@ -71,7 +68,7 @@ class WireClient:
         """
         self.host, self.port, self._timeout_s = host, port, timeout_s
         with _told(f"{host}:{port}"):
-            self._connection = RawConnection(f"{host}:{port}", timeout_s)
+            self._connection = BlockingConnection(host, port, CLIENT_ID, timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +85,7 @@ class WireClient:
     def versions(self) -> dict[int, tuple[int, int]]:
         """API key → lowest and highest version that the server takes."""
         answer = self._ask(ApiVersionsRequest(), API_VERSIONS_VERSION, ApiVersionsResponse)
-        _check(answer.error_code, "ApiVersions")
+        _refused(answer.error_code, "ApiVersions")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def broker_count(self) -> int:
@@ -107,7 +104,7 @@ class WireClient:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._timeout_s * 1000))
         answer = self._ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
-        _check(answer.topics[0].error_code, f"topic {name}", answer.topics[0].error_message)
+        _refused(answer.topics[0].error_code, f"topic {name}", answer.topics[0].error_message)
 
     def set_topic_config(self, name: str, key: str, value: str) -> None:
         """Set one key of a topic; the others stay (KIP-339)."""
@@ -116,7 +113,7 @@ class WireClient:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
         answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
-        _check(answer.responses[0].error_code, f"{key} of topic {name}", answer.responses[0].error_message)
+        _refused(answer.responses[0].error_code, f"{key} of topic {name}", answer.responses[0].error_message)
 
     def wait_for_leaders(self, name: str, patience_s: float | None = None) -> list[Leader]:
         """Wait until all partitions of a topic have leaders that answer for them: the leaders, by partition.
@@ -157,50 +154,37 @@ class WireClient:
         answer = self._ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
         offsets = {}
         for partition in answer.topics[0].partitions:
-            _check(partition.error_code, f"{name}-{partition.partition_index}")
+            _refused(partition.error_code, f"{name}-{partition.partition_index}")
             offsets[partition.partition_index] = partition.offset
         return offsets
 
     def leaders(self, name: str) -> list[Leader]:
         """The leaders of a topic, by partition, as they are now."""
-        metadata = self._metadata([MetadataRequestTopic(name=name)])
-        brokers = {broker.node_id: broker for broker in metadata.brokers}
-        topic = metadata.topics[0]
-        _check(topic.error_code, f"topic {name}")
-        leaders = []
-        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
-            _check(partition.error_code, f"{name}-{partition.partition_index}")
-            broker = brokers.get(partition.leader_id)
-            if broker is None:
-                raise DriverError(f"{name}-{partition.partition_index}: LEADER_NOT_AVAILABLE")
-            leaders.append(Leader(broker.node_id, broker.host, broker.port))
-        return leaders
+        view = ClusterView()
+        view.take(self._metadata([name]))
+        try:
+            return view.leaders(name)
+        except RefusedError as error:
+            raise DriverError(str(error)) from None
 
-    def _metadata(self, topics: list[MetadataRequestTopic]) -> MetadataResponse:
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self._ask(request, METADATA_VERSION, MetadataResponse)
+    def _metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        return self._ask(ClusterView.request(topics), METADATA_VERSION, MetadataResponse)
 
     def _ask(self, message: Message, version: int, answer: type[R]) -> R:
         with _told(f"{type(message).__name__} to {self.host}:{self.port}"):
-            return self._connection.ask(message, version, answer)
+            return self._connection.ask(message, answer, version)
 
 
-def _check(code: int, what: str, message: str | None = None) -> None:
-    if code != 0:
-        raise DriverError(f"{what}: {error_name(code)}" + (f" ({message})" if message else ""))
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code, or the number where there is none."""
+def _refused(code: int, about: str, message: str | None = None) -> None:
     try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
+        check(code, about, message)
+    except RefusedError as error:
+        raise DriverError(str(error)) from None
 
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ConnectionEnded, DecodeError) as error:
+    except (OSError, DecodeError) as error:
         raise DriverError(f"{what}: {error or type(error).__name__}") from error

@@ -1,15 +1,21 @@
-"""A socket to a broker that sends whatever it is told to, whole frames or nonsense."""
+"""A socket to a broker that sends whatever it is told to, whole frames or nonsense.
+
+It shares the reading and writing of frames with :mod:`blumfeld.client`, and none of its state, because the bytes that a
+test sends need not be a request.
+"""
 
 from __future__ import annotations
 
-import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
-from blumfeld.wire.api import response_class
-from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.headers import put_request_header, response_body_offset
+from blumfeld.client.blocking import FrameSocket
+from blumfeld.client.connection import read_answer
+from blumfeld.client.errors import ConnectionEndedError, FrameSizeError
+from blumfeld.client.frames import SIZE_BYTES, request_frame
 from blumfeld.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -31,7 +37,7 @@ class RawConnection:
         :raises OSError: nobody listens at ``address`` (``host:port``)
         """
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout_s)
+        self._frames = FrameSocket(host, int(port), timeout_s, frame_bytes_max=ANSWER_BYTES_MAX)
         self._correlation_id = 0
 
     def __enter__(self) -> RawConnection:
@@ -47,10 +53,8 @@ class RawConnection:
 
         :raises ConnectionEnded: the broker hung up before all of it was taken
         """
-        try:
-            self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise ConnectionEnded(str(error)) from None
+        with _ends():
+            self._frames.send(data)
 
     def send_frame(self, payload: bytes) -> None:
         """Its length, and the payload."""
@@ -61,37 +65,30 @@ class RawConnection:
 
         :raises ConnectionEnded: there is none
         """
-        (size,) = struct.unpack(">i", self._receive(4))
-        if not 0 <= size <= ANSWER_BYTES_MAX:
-            raise ConnectionEnded(f"a frame of {size} bytes is none")
-        return self._receive(size)
+        with _ends():
+            return bytes(self._frames.receive())
 
     def discard_frame(self) -> int:
         """Read the next frame, however large, and keep nothing of it: its size in bytes.
 
         :raises ConnectionEnded: there is none, or it breaks off
         """
-        (size,) = struct.unpack(">i", self._receive(4))
-        left = size
-        while left > 0:
-            left -= len(self._receive(min(left, 1 << 20)))
-        return int(size)
+        with _ends():
+            return self._frames.discard()
 
     def ends(self) -> bool:
         """Whether the broker hangs up without another byte, before the time is over."""
         try:
-            return self._socket.recv(1) == b""
+            return self._frames.socket.recv(1) == b""
         except ConnectionResetError:
             return True
         except TimeoutError:
             return False
 
     def request(self, message: Message, version: int) -> bytes:
-        """The frame of a request, and the next correlation id taken for it."""
-        key = type(message).meta.key
-        assert key is not None
+        """The frame of a request without its length, and the next correlation id taken for it."""
         self._correlation_id += 1
-        return put_request_header(key, version, self._correlation_id, CLIENT_ID) + encode(message, version)
+        return request_frame(message, version, self._correlation_id, CLIENT_ID)[SIZE_BYTES:]
 
     def ask(self, message: Message, version: int, answer: type[R]) -> R:
         """Send a request, and wait for its answer.
@@ -102,28 +99,24 @@ class RawConnection:
         return self.answer(answer, version)
 
     def answer(self, expected: type[R], version: int) -> R:
-        """The next answer, which must be to the request sent last."""
-        frame = memoryview(self.receive_frame())
+        """The next answer, which must be to the request sent last.
+
+        :raises WrongCorrelationIdError: it is to another one
+        """
         key = expected.meta.key
         assert key is not None
-        assert expected is response_class(key)
-        correlation_id, at = response_body_offset(frame, key, version)
-        if correlation_id != self._correlation_id:
-            raise AssertionError(f"the answer is to request {correlation_id}, not {self._correlation_id}")
-        return decode(expected, frame, version, at)
+        message, _ = read_answer(self.receive_frame(), key, version, self._correlation_id)
+        assert isinstance(message, expected)
+        return message
 
     def close(self) -> None:
         """Hang up; harmless twice."""
-        self._socket.close()
+        self._frames.close()
 
-    def _receive(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            try:
-                part = self._socket.recv(min(size - len(parts), 1 << 20))
-            except ConnectionResetError as error:
-                raise ConnectionEnded(str(error)) from None
-            if not part:
-                raise ConnectionEnded(f"closed after {len(parts)} of {size} bytes")
-            parts += part
-        return bytes(parts)
+
+@contextmanager
+def _ends() -> Iterator[None]:
+    try:
+        yield
+    except (ConnectionEndedError, ConnectionResetError, BrokenPipeError, FrameSizeError) as error:
+        raise ConnectionEnded(str(error)) from None

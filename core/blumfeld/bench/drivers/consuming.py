@@ -15,7 +15,7 @@ from time import monotonic_ns
 from blumfeld.bench.drivers.frames import first_value
 from blumfeld.bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 BUFFER_BYTES = 262_144

@@ -12,7 +12,7 @@ from time import monotonic_ns, time_ns
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 
 RECEIVE_BYTES = 16384
 

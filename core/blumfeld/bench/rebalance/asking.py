@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.rebalance.settings import BROKER_RESOURCE
-from blumfeld.bench.wire_client import POLL_S, WireClient, error_name
+from blumfeld.bench.wire_client import POLL_S, WireClient
+from blumfeld.client.errors import error_name
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.rebalance.assignors import cooperative_assignment, range_assignment
 from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_protocol import (

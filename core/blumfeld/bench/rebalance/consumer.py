@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -18,7 +18,7 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.bench.rebalance.ownership import Ownership
-from blumfeld.bench.wire_client import error_name
+from blumfeld.client.errors import error_name
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import put_request_header, response_body_offset
