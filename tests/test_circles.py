@@ -21,8 +21,8 @@ KNOWN = {
 def modules() -> dict[str, Path]:
     """Every module of ours by its name."""
     found = {}
-    for base in (ROOT / "core", *sorted((ROOT / "plugins").iterdir())):
-        for path in base.rglob("*.py"):
+    for base in (ROOT / "core", *sorted((ROOT / "plugins").iterdir()), ROOT):
+        for path in (ROOT / "campaigns" if base == ROOT else base).rglob("*.py"):
             parts = path.relative_to(base).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

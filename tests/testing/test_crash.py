@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from blumfeld.broker.replicas.state import ReplicaState
-from blumfeld.testing.crash.__main__ import main
 from blumfeld.testing.crash.ledger import Broken, FoundLog, LogLedger
 from blumfeld.testing.crash.machine import Machine, Point, make_storage
 from blumfeld.testing.crash.points import die_and_restart, try_points
 from blumfeld.testing.crash.replica import Replica
-from blumfeld.testing.crash.rounds import Killing
 from blumfeld.testing.crash.script import PHASES, run_script
 from blumfeld.testing.fake_files import Luck
 from blumfeld.testing.storage_node import Log, StoredBatch
+from campaigns.crash.__main__ import main
+from campaigns.crash.rounds import Killing
 
 EVERYDAY_POINTS = 80
 

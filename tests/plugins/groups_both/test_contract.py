@@ -9,16 +9,16 @@ import pytest
 
 from blumfeld.spi.groups import GroupProtocol, GroupShard
 from blumfeld.testing import GroupProtocolContract
-from blumfeld.testing.groups.__main__ import protocols_of
-from blumfeld.testing.groups.classic_assignment import subscription_bytes
 from blumfeld.testing.groups.contract import GROUP
-from blumfeld.testing.groups.oracle import VOLATILE, in_flight_of
 from blumfeld.testing.groups.under_test import GroupUnderTest
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from campaigns.groups.__main__ import protocols_of
+from campaigns.groups.classic_assignment import subscription_bytes
+from campaigns.groups.oracle import VOLATILE, in_flight_of
 
 
 class TestClassic(GroupProtocolContract):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.testing.groups import simulation
-from blumfeld.testing.groups.simulation import Simulation
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
+from campaigns.groups import simulation
+from campaigns.groups.simulation import Simulation
 
 MINUTES = 2.0
 

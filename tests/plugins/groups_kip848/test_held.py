@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from blumfeld.testing.groups.classic_assignment import partitions_of, subscription_bytes
 from blumfeld.testing.groups.node import ModelCluster
 from blumfeld_groups_kip848.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
@@ -18,6 +17,7 @@ from blumfeld_groups_kip848.group import (
 )
 from blumfeld_groups_kip848.leaving import leave_for_a_while
 from blumfeld_groups_kip848.reconciliation import reconcile
+from campaigns.groups.classic_assignment import partitions_of, subscription_bytes
 
 A, B = b"a" * 16, b"b" * 16
 REVOKING = Member(

@@ -17,13 +17,13 @@ from blumfeld.cli.demo.feed import FeedMessage, synthetic_feed
 from blumfeld.cli.demo.pipeline import TOPIC
 from blumfeld.feeds import RECV_HEADER
 from blumfeld.feeds.binance import Message
-from blumfeld.testing.archive.expected import added, differences, expected_of
-from blumfeld.testing.archive.process import Command, archive_command
-from blumfeld.testing.archive.tallies import READERS
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.reading.load import Record
+from campaigns.archive.expected import added, differences, expected_of
+from campaigns.archive.process import Command, archive_command
+from campaigns.archive.tallies import READERS
 from tests.plugins.sink_spark.archive_tools import archive, rows_of
 
 PARTITIONS = 4

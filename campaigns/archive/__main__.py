@@ -1,0 +1,202 @@
+"""``python -m campaigns.archive golden|oracle|kills|round-trip|bad-input|bench``: a table; 1 if anything is not
+as it must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from campaigns.archive.bad_input import bad_input
+from campaigns.archive.golden import golden, started
+from campaigns.archive.kills import (
+    FILE_SINK,
+    PLAIN,
+    TRANSACTIONS,
+    Plan,
+    against_file_sink,
+    kills,
+    transactional_kills,
+)
+from campaigns.archive.oracle import oracle
+from campaigns.archive.process import archive_command
+from campaigns.archive.report import Report
+from campaigns.archive.round_trip import round_trip
+from campaigns.archive.tallies import READERS
+
+Act = Callable[[Path, Report, argparse.Namespace, Console], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if all was as it must be, 1 if something wasn't or nothing was looked at."""
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    report = Report(given.title)
+    if given.keep:
+        folder = Path(tempfile.mkdtemp(prefix="blumfeld-archive-"))
+        console.print(f"everything stays in {folder}", highlight=False)
+        _act(folder, report, given, console)
+    else:
+        with tempfile.TemporaryDirectory(prefix="blumfeld-archive-", ignore_cleanup_errors=True) as name:
+            _act(Path(name), report, given, console)
+    report.show(console)
+    if given.json is not None:
+        report.save(given.json)
+    return 0 if report.good else 1
+
+
+def _act(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    """What was found until something broke is shown too."""
+    try:
+        given.act(folder, report, given, console)
+    except Exception as error:
+        console.print_exception()
+        report.add("the run itself", "broke off", [f"{type(error).__name__}: {error}"])
+
+
+def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    golden(
+        folder,
+        report,
+        capture=given.capture,
+        decoder=given.decoder,
+        reader=given.reader,
+        readers=tuple(given.only.split(",")),
+    )
+
+
+def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    plan = Plan(given.kills, given.seed, given.rate, _sayer(console), given.patience)
+    if given.only in (PLAIN, ""):
+        kills(folder, report, plan, reader=given.reader)
+    if given.only in (TRANSACTIONS, ""):
+        transactional_kills(folder, report, plan, reader=given.reader, peer=given.peer)
+    if given.only == FILE_SINK or given.file_sink:
+        against_file_sink(folder, report, plan)
+
+
+def _oracle(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    shared = {"decoder": given.decoder, "reader": given.reader, "seed": given.seed}
+    captures = [path for paths in given.capture or [] for path in paths]
+    oracle(folder, report, captures=captures, **shared)
+
+
+def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    round_trip(folder, report, capture=given.capture, decoder=given.decoder, reader=given.reader)
+
+
+def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    bad_input(folder, report, _sayer(console), reader=given.reader, only=given.only, patience=given.patience)
+
+
+def _bench(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
+    """``blumfeld archive bench`` with a broker to do it on."""
+    with ExitStack() as stack:
+        bootstrap = started(stack, folder).address
+        command = [*archive_command("bench"), str(given.capture), "--bootstrap", bootstrap]
+        if given.out:
+            command += ["--out", str(given.out)]
+        status = subprocess.run([*command, *given.options], check=False).returncode
+        report.add("blumfeld archive bench", f"exit status {status}", ["must be 0"] if status else [])
+
+
+def _sayer(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, highlight=False, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.archive",
+        description="The archive from outside: real processes, and readers that know nothing of it.",
+    )
+    verbs = parser.add_subparsers(required=True, metavar="WHAT")
+    add_golden(verbs)
+    add_kills(verbs)
+    add_oracle(verbs)
+    add_round_trip(verbs)
+    add_bad_input(verbs)
+    add_bench(verbs)
+    return parser
+
+
+def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``golden``."""
+    verb = _verb(verbs, "golden", "counts and sums of one feed, by four readers", _golden)
+    verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
+    verb.add_argument("--only", default=",".join(READERS), help="readers of the files, by comma")
+
+
+def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``kills``."""
+    verb = _verb(verbs, "kills", "SIGKILL of driver, worker, JVM and broker while a feed is archived", _kills)
+    verb.add_argument("--kills", type=int, default=20)
+    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--rate", type=int, default=800, help="messages a second")
+    verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka, for a feed in transactions")
+    verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
+    verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS, FILE_SINK), help="nothing but that")
+
+
+def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``oracle``."""
+    verb = _verb(
+        verbs, "oracle", "the book against the exchange's own, and faults planted in the feed", _oracle
+    )
+    captures = "capture files, those of one venue in order; as often as you like"
+    verb.add_argument("--capture", type=Path, nargs="+", action="append", metavar="FILE", help=captures)
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
+    verb.add_argument("--seed", type=int, default=0)
+
+
+def add_round_trip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``round-trip``."""
+    verb = _verb(verbs, "round-trip", "archive, replay, archive again: the same bytes and rows", _round_trip)
+    verb.add_argument("--capture", type=Path)
+    verb.add_argument("--decoder", default="", help="found from the capture without it")
+
+
+def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``bad-input``."""
+    verb = _verb(
+        verbs, "bad-input", "what can't be archived: what is said, and that nothing is lost", _bad_input
+    )
+    verb.add_argument("--only", default="", metavar="TEXT", help="cases whose title has this in it")
+
+
+def add_bench(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """``bench``."""
+    verb = _verb(verbs, "bench", "blumfeld archive bench, with a broker of its own", _bench)
+    verb.add_argument("--capture", type=Path, required=True)
+    verb.add_argument("--out", type=Path)
+    verb.add_argument("options", nargs="*", help="further options of blumfeld archive bench, behind --")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, title: str, act: Act
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=title)
+    verb.set_defaults(act=act, title=f"{name}: {title}")
+    verb.add_argument("--reader", default="python", choices=("python", "jvm", "direct", "auto"))
+    verb.add_argument("--patience", type=float, default=1.0, help="bounds in time are so many times as long")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="the summary, for programs")
+    verb.add_argument("--keep", action="store_true", help="leave the folder with data, archive and logs")
+    return verb
+
+
+def _end(*_: object) -> None:
+    """SIGTERM ends what was started too."""
+    sys.exit(143)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""One row of ``bad-input``: what an archive was given, what it must say, and that nothing was lost."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from blumfeld.feeds.binance import MadeFeed, Message
+from blumfeld.testing.broker_process import BrokerProcess
+from campaigns.archive import ledger
+from campaigns.archive.expected import differences, expected_of
+from campaigns.archive.process import Archive, Outcome
+from campaigns.archive.tallies import READERS
+from campaigns.archive.topics import fill, make_topic
+
+ONCE_S = 180.0
+MESSAGES = 2_000
+
+
+@attrs.frozen
+class Found:
+    """What came of a case."""
+
+    said: str
+    wrong: tuple[str, ...]
+    seconds: float
+
+
+@attrs.define
+class Scene:
+    """A broker, and a folder for the case; what is wrong is gathered."""
+
+    folder: Path
+    broker: BrokerProcess
+    reader: str
+    patience: float = 1.0
+    """Bounds in time are so many times as long: for a machine that does other things too."""
+    wrong: list[str] = attrs.field(factory=list)
+    said: str = ""
+    seconds: float = 0.0
+
+    def filled(self, topic: str, seed: int = 0, count: int = MESSAGES) -> list[Message]:
+        """A topic of one partition with a made feed; the feed."""
+        messages = MadeFeed(seed).messages(count)
+        make_topic(self.broker.address, topic)
+        fill(self.broker.address, topic, messages)
+        return messages
+
+    def archive(self, topic: str, name: str = "archive", **settings: object) -> Archive:
+        """Of that topic, by the decoder of the made feed."""
+        given = {"decoders": ["binance-usdm"], "reader": self.reader, **settings}
+        return Archive(self.folder / name, self.broker.address, [topic], **given)
+
+    def once(self, archive: Archive, **settings: object) -> Outcome:
+        """``archive once``, to its end."""
+        return archive.run("once", timeout_s=ONCE_S * self.patience, **settings)
+
+    def must(self, outcome: Outcome, status: int, words: str, within_s: float) -> None:
+        """The end, a message that has this in it (a regular expression), in one line, in time."""
+        self.said = next(
+            (line for line in reversed(outcome.err.splitlines()) if line.startswith("blumfeld archive:")), ""
+        )
+        self.seconds = outcome.seconds
+        if outcome.status != status:
+            self.wrong.append(f"exit status {outcome.status}, must be {status}: {outcome.said}")
+        if not re.search(words, self.said, re.IGNORECASE):
+            self.wrong.append(f"must say /{words}/: {self.said or outcome.said}")
+        if "Traceback" in outcome.err:
+            self.wrong.append("it printed a traceback")
+        if outcome.seconds > within_s * self.patience:
+            self.wrong.append(
+                f"it took {outcome.seconds:.0f} s, must be within {within_s * self.patience:.0f}"
+            )
+
+    def must_have(self, archive: Archive, topic: str, messages: list[Message]) -> None:
+        """All that these messages come to, once, and a ledger that says so."""
+        self.wrong += differences(expected_of(messages), READERS["duckdb"](archive.root), "lost or doubled")[
+            :3
+        ]
+        self.wrong += ledger.incomplete(archive.root, topic, {0: len(messages)})
+
+    def then_all(self, archive: Archive, topic: str, messages: list[Message]) -> None:
+        """Going on afterwards archives everything."""
+        after = self.once(archive)
+        if after.status != 0:
+            self.wrong.append(f"going on afterwards: exit status {after.status}: {after.said}")
+            return
+        self.must_have(archive, topic, messages)
+
+
+Act = Callable[[Scene], None]
+
+
+@attrs.frozen
+class Case:
+    """A title, and what is done."""
+
+    title: str
+    act: Act
+
+
+def run_case(case: Case, scene: Scene) -> Found:
+    """Whatever a case raises is wrong."""
+    began = time.monotonic()
+    scene.folder.mkdir(parents=True)
+    try:
+        case.act(scene)
+    except Exception as error:
+        scene.wrong.append(f"{type(error).__name__}: {error}"[:400])
+    return Found(scene.said, tuple(scene.wrong), scene.seconds or time.monotonic() - began)
+
+
+@contextmanager
+def stopped(process_id: int) -> Iterator[None]:
+    """A process that stands still meanwhile."""
+    import os
+
+    os.kill(process_id, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process_id, signal.SIGCONT)

@@ -1,0 +1,120 @@
+"""One feed through a broker into files, counted by four readers that know nothing of the archive."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from blumfeld.feeds.binance import MadeFeed, Message
+from blumfeld.testing.broker_process import BrokerProcess
+from campaigns.archive import ledger
+from campaigns.archive.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.expected import WORDS, Tallies, differences, expected_of
+from campaigns.archive.process import Archive, Command, Outcome, archive_command
+from campaigns.archive.report import Report
+from campaigns.archive.tallies import READERS
+from campaigns.archive.topics import ends
+
+MADE_MESSAGES = 6_000
+TOPIC = "feed"
+LOAD_S, ONCE_S = 180.0, 300.0
+GOLDEN = {"trades": 21_313, "bbo": 66_089, "book_deltas": 443_521}
+"""Rows of the USD-M capture of 8 August 2024, as its README has them: this module must count the same."""
+GOLDEN_NAME = "btcusdt_20240808.gz"
+
+
+def golden(
+    folder: Path, report: Report, *, capture: Path | None, decoder: str, reader: str, readers: tuple[str, ...]
+) -> None:
+    """Add a row for each step and each reader."""
+    path = capture or write_capture(folder / "made.gz", MadeFeed(1).messages(MADE_MESSAGES))
+    messages = read_capture(path)
+    decoder = decoder or decoder_of(messages)
+    expected = expected_of(messages)
+    golden_too = path.name == GOLDEN_NAME and decoder == "binance-usdm"
+    wrong = [
+        f"{table}: {int(expected[table]['rows'])} rows, the capture is known to have {rows}"
+        for table, rows in GOLDEN.items()
+        if golden_too and expected[table]["rows"] != rows
+    ]
+    report.add(f"expected of {path.name} by json.loads and Decimal", counted(expected), wrong)
+    with ExitStack() as stack:
+        broker = started(stack, folder)
+        archive = Archive(folder / "sink", broker.address, [TOPIC], decoders=[decoder], reader=reader)
+        step(report, "archive load", load(folder, broker.address, path))
+        end = ends(broker.address, TOPIC, 1)
+        lost = [f"the topic has {end[0]}"] if end[0] != len(messages) else []
+        report.add("messages in the topic", f"{len(messages):,}", lost)
+        step(report, f"archive once, reader {reader}", archive.run("once", timeout_s=ONCE_S))
+        look(report, archive.root, expected, readers)
+        report.add(
+            "commits", ledger.commits(archive.root), ledger.incomplete(archive.root, TOPIC, ends_of(messages))
+        )
+        step(report, "archive verify --deep", archive.look("verify", "--deep"))
+        again = archive.run("once", timeout_s=ONCE_S)
+        step(report, "archive once, again", again)
+        look(report, archive.root, expected, ("duckdb",), "after once more: ")
+        report.numbers.update(sizes(archive.root, expected, messages))
+
+
+def started(stack: ExitStack, folder: Path, port: int | None = None) -> BrokerProcess:
+    """A broker of this build until the stack ends."""
+    home = folder / "broker"
+    home.mkdir()
+    broker = BrokerProcess(home, port=port)
+    broker.start()
+    stack.callback(broker.stop)
+    return broker
+
+
+def load(folder: Path, bootstrap: str, path: Path, topic: str = TOPIC) -> Outcome:
+    """``archive load`` of a capture."""
+    arguments = [str(path), "--topic", topic, "--bootstrap", bootstrap]
+    return Command([*archive_command("load"), *arguments], folder / f"load-{topic}.log").wait(LOAD_S)
+
+
+def step(report: Report, title: str, outcome: Outcome, status: int = 0) -> bool:
+    """A row for a command that must end with this status; whether it did."""
+    good = outcome.status == status
+    found = f"exit status {outcome.status}" if outcome.status is not None else "did not end in time"
+    report.add(title, found, [] if good else [f"expected {status}: {outcome.said}"], outcome.seconds)
+    return good
+
+
+def look(report: Report, root: Path, expected: Tallies, readers: tuple[str, ...], prefix: str = "") -> None:
+    """A row for each reader: its counts, and where its counts or sums aren't those expected."""
+    for name in readers:
+        began = time.monotonic()
+        try:
+            found = READERS[name](root)
+        except Exception as error:  # whatever a reader makes of a broken file is the finding
+            report.add(f"{prefix}{name}", "can't read it", [f"{type(error).__name__}: {str(error)[:300]}"])
+            continue
+        wrong = differences(expected, found, name)
+        report.add(f"{prefix}{name}", counted(found), wrong[:6], time.monotonic() - began)
+
+
+def counted(tallies: Tallies) -> str:
+    """The rows of each table."""
+    return ", ".join(f"{int(tally['rows']):,} {WORDS[table]}" for table, tally in tallies.items())
+
+
+def ends_of(messages: list[Message]) -> dict[int, int]:
+    """Of a topic with one partition that holds just these."""
+    return {0: len(messages)}
+
+
+def sizes(root: Path, expected: Tallies, messages: list[Message]) -> dict[str, object]:
+    """Bytes of the feed and of each table's files, by row and as a ratio."""
+    bytes_in = sum(len(message.value) for message in messages)
+    found: dict[str, object] = {"MB of JSON": round(bytes_in / 1e6, 2)}
+    total = 0
+    for table, tally in expected.items():
+        size = sum(path.stat().st_size for path in (root / table).rglob("*.parquet"))
+        total += size
+        per_row = size / max(1, int(tally["rows"]))
+        found[f"{table}: MB, bytes a row"] = f"{size / 1e6:.3f}, {per_row:.2f}"
+    found["MB of Parquet"] = round(total / 1e6, 3)
+    found["ratio"] = round(bytes_in / total, 2) if total else None
+    return found

@@ -1,0 +1,194 @@
+"""The killer: a driver that archives, a broker that is fed, and SIGKILL to either, to Spark's workers or to its JVM.
+
+What archives is behind :class:`Sink`, so that the archive and Spark's own file sink get the same kills.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from campaigns.archive.brokers import Broker
+from campaigns.archive.process import Command, kill_process
+
+VICTIMS = ("driver", "worker", "jvm", "broker")
+PROGRESS_S = 120.0
+"""A driver must have committed something so long after its start, or after what it survived."""
+AFTER_PROGRESS_S = 3.0
+DURING_START = 0.2
+"""So many of the kills come at any time, whether something was committed or not."""
+START_S = 12.0
+PAUSE_S = 2.0
+MAX_OFFSETS = (40, 3_000)
+"""``maxOffsetsPerTrigger`` of each start is between these."""
+
+
+class Sink(Protocol):
+    """What archives a topic."""
+
+    def start(self, max_offsets: int) -> Command:
+        """A driver, from where the last one was."""
+        ...
+
+    def progress(self) -> int:
+        """How many batches are committed."""
+        ...
+
+
+@attrs.define
+class Killed:
+    """What came of it."""
+
+    kills: Counter[str] = attrs.field(factory=Counter)
+    starts: int = 0
+    survived: int = 0
+    """Kills of others after which the driver went on."""
+    ended: Counter[str] = attrs.field(factory=Counter)
+    """Drivers that ended by themselves after a kill of another: ``victim: status`` → how often."""
+    wrong: list[str] = attrs.field(factory=list)
+    said: list[str] = attrs.field(factory=list)
+    """Last words of drivers that ended by themselves."""
+
+
+class Killing:
+    """``count`` kills of the victims in random order, each as often as the others."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        broker: Broker,
+        seed: int,
+        say: Callable[[str], None],
+        patience: float = 1.0,
+    ) -> None:
+        """With ``patience`` bounds in time are so many times as long."""
+        self._progress_s = PROGRESS_S * patience
+        self.result = Killed()
+        self._sink = sink
+        self._broker = broker
+        self._random = random.Random(seed)
+        self._say = say
+        self._drivers: list[Command] = []
+
+    def run(self, count: int, victims: tuple[str, ...] = VICTIMS) -> Killed:
+        """Do them all; at the end no driver runs, and the broker does."""
+        chosen = [victims[number % len(victims)] for number in range(count)]
+        self._random.shuffle(chosen)
+        began = time.monotonic()
+        try:
+            for number, victim in enumerate(chosen, 1):
+                happened = self._one(victim)
+                took = time.monotonic() - began
+                self._say(
+                    f"{took:6.1f} s  kill {number}/{count}: {happened}; {self._sink.progress()} commits"
+                )
+            self._driver()
+            self._await_progress("the last start")
+            self._end_in_good_order()
+        finally:
+            for driver in self._drivers:
+                driver.kill_all()
+        return self.result
+
+    def _one(self, victim: str) -> str:
+        """One kill, and what is started again after it."""
+        driver = self._driver()
+        if self._random.random() < DURING_START:
+            time.sleep(self._random.uniform(0, START_S))
+        else:
+            self._await_progress("a start")
+            time.sleep(self._random.uniform(0, AFTER_PROGRESS_S))
+        driver = self._driver()
+        if victim == "broker":
+            self._broker.kill()
+            time.sleep(self._random.uniform(0, PAUSE_S))
+            self._broker.start()
+        elif victim == "driver":
+            driver.kill()
+            time.sleep(self._random.choice([0.0, self._random.uniform(0, PAUSE_S)]))
+        elif not self._kill_member(driver, victim):
+            victim = "driver"  # killed so early that there was no such process yet
+            driver.kill()
+        self.result.kills[victim] += 1
+        return f"{victim}{self._aftermath(victim)}"
+
+    def _kill_member(self, driver: Command, victim: str) -> bool:
+        deadline = time.monotonic() + START_S
+        while not (found := self._members(driver, victim)) and time.monotonic() < deadline and driver.running:
+            time.sleep(0.1)
+        # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
+        chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
+        killed = [kill_process(pid) for pid in chosen]
+        return any(killed)
+
+    def _members(self, driver: Command, victim: str) -> list[int]:
+        mark = "SparkSubmit" if victim == "jvm" else "pyspark"
+        found = [pid for pid, line in driver.family() if mark in line and pid != driver.pid]
+        if victim == "worker":
+            jvms = {pid for pid, line in driver.family() if "SparkSubmit" in line}
+            found = [pid for pid in found if pid not in jvms]
+        return found
+
+    def _aftermath(self, victim: str) -> str:
+        """Whether the driver went on or ended; one that does neither in time is wrong."""
+        if victim == "driver":
+            return ""
+        driver = self._drivers[-1]
+        began = time.monotonic()
+        before = self._sink.progress()
+        while time.monotonic() < began + self._progress_s:
+            if not driver.running:
+                outcome = driver.wait(1.0)
+                self.result.ended[f"{victim}: {outcome.status}"] += 1
+                self.result.said.append(outcome.said)
+                return f", the driver ended with {outcome.status} after {time.monotonic() - began:.0f} s"
+            if self._sink.progress() > before + 1:  # one may have been under way
+                self.result.survived += 1
+                return f", the driver went on after {time.monotonic() - began:.0f} s"
+            time.sleep(0.1)
+        self.result.wrong.append(f"after the kill of a {victim} the driver neither went on nor ended")
+        driver.kill_all()
+        return ", the driver hung"
+
+    def _driver(self) -> Command:
+        """The one that runs, or a new one."""
+        if not self._drivers or not self._drivers[-1].running:
+            # Not of an earlier one: whatever its JVM still does is a part of what must be survived.
+            self._drivers.append(self._sink.start(self._random.randint(*MAX_OFFSETS)))
+            self.result.starts += 1
+        return self._drivers[-1]
+
+    def _await_progress(self, since: str) -> None:
+        """A commit that was not there; drivers that end meanwhile are started again, thrice at most."""
+        before = self._sink.progress()
+        began = time.monotonic()
+        left = 3
+        while self._sink.progress() <= before:
+            driver = self._drivers[-1] if self._drivers else self._driver()
+            if not driver.running:
+                outcome = driver.wait(1.0)
+                self.result.ended[f"start: {outcome.status}"] += 1
+                self.result.said.append(outcome.said)
+                left -= 1
+                if not left:
+                    self.result.wrong.append(f"it does not start: {outcome.said}")
+                    raise RuntimeError(f"it does not start: {outcome.said}")
+                self._driver()
+            if time.monotonic() > began + self._progress_s:
+                self.result.wrong.append(f"nothing was committed in {self._progress_s:.0f} s after {since}")
+                driver.kill_all()
+                return
+            time.sleep(0.1)
+
+    def _end_in_good_order(self) -> None:
+        driver = self._driver()
+        driver.stop()
+        outcome = driver.wait(60.0)
+        if outcome.status not in (0, -15, 143):
+            self.result.wrong.append(f"SIGTERM: exit status {outcome.status}: {outcome.said}")
+        self.result.ended[f"SIGTERM: {outcome.status}"] += 1

@@ -1,0 +1,221 @@
+"""SIGKILL of the driver, a worker, the JVM and the broker while a feed is archived; what must be there after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from campaigns.archive import file_sink, ledger
+from campaigns.archive.brokers import Broker, PeerBroker, our_broker
+from campaigns.archive.expected import SUMMED
+from campaigns.archive.feeding import Feeding, TransactionalFeeding
+from campaigns.archive.golden import counted, look, step
+from campaigns.archive.killing import VICTIMS, Killed, Killing
+from campaigns.archive.process import Archive, Command
+from campaigns.archive.report import Report
+from campaigns.archive.topics import ends, make_topic
+
+TOPIC = "kills"
+PARTITIONS = 2
+CATCH_UP_S = 600.0
+KEYS = {
+    "trades": "symbol, trade_id",
+    "bbo": "k_partition, k_offset",
+    "book_deltas": "k_partition, k_offset, side, price",
+}
+"""What no two rows of a table may share."""
+PLAIN, TRANSACTIONS, FILE_SINK = "plain", "transactions", "file-sink"
+Say = Callable[[str], None]
+
+
+@attrs.frozen
+class Plan:
+    """What is asked for."""
+
+    kills: int
+    seed: int
+    rate: int
+    """Messages a second."""
+    say: Say
+    patience: float = 1.0
+
+
+def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
+    """A feed without transactions, through a broker of this build."""
+    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding)
+
+
+def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
+    """A feed in transactions, some of them aborted, through the peer; without one it says that it is skipped."""
+    if not peer:
+        report.numbers["feed in transactions"] = (
+            "skipped: this broker has no transactions, and there is no --peer"
+        )
+        return
+    broker = PeerBroker(peer, folder / "peer")
+    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding)
+
+
+def _archived(
+    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feeding]
+) -> None:
+    with ExitStack() as stack:
+        feeding = _fed(stack, broker, kind, plan)
+        settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
+        archive = Archive(folder, broker.address, [TOPIC], **settings)
+        name = "transactions" if kind is TransactionalFeeding else "feed"
+        done = killed(report, ArchiveSink(archive), broker, feeding, plan, name)
+        step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
+        end = ends(broker.address, TOPIC, PARTITIONS)
+        expected = feeding.expected()
+        report.add(
+            f"{name}: expected", f"{feeding.acknowledged:,} messages: {counted(expected)}", feeding.wrong
+        )
+        look(report, archive.root, expected, ("duckdb", "polars", "pyarrow"), f"{name}: ")
+        _no_row_twice(report, archive.root, f"{name}: rows that are there twice")
+        wrong = ledger.incomplete(archive.root, TOPIC, end)
+        report.add(f"{name}: ledger", f"{ledger.commits(archive.root)} commits reach {dict(end)}", wrong)
+        step(
+            report,
+            f"{name}: archive verify --deep",
+            archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience),
+        )
+        if isinstance(feeding, TransactionalFeeding):
+            told = f"{feeding.committed} committed, {feeding.aborted} aborted ({feeding.messages_aborted:,} messages)"
+            report.add(f"{name}: transactions", told, [] if feeding.aborted else ["none was aborted"])
+        else:
+            gaps = rows_in(archive.root, "gaps")
+            report.add(f"{name}: gaps", gaps, ["the feed has none"] if gaps else [])
+        report.numbers[f"{name}: kills"] = told_of(done)
+        left = len(list((archive.root / "_staging").glob("*.inprogress")))
+        report.numbers[f"{name}: staged files left for vacuum"] = left
+
+
+def against_file_sink(folder: Path, report: Report, plan: Plan) -> None:
+    """Spark's own file sink: what readers by glob find is told, not judged."""
+    broker = our_broker(folder / "fb")
+    with ExitStack() as stack:
+        feeding = _fed(stack, broker, Feeding, plan)
+        sink = FileSink(folder / "file-sink", broker.address)
+        name = "Spark's file sink"
+        done = killed(report, sink, broker, feeding, plan, name, ("driver", "jvm", "broker"))
+        step(report, "Spark's file sink: the rest", sink.start(0, "once").wait(CATCH_UP_S * plan.patience))
+        expected = int(feeding.expected()["trades"]["rows"])
+        found = file_sink.inspect(sink.root)
+        report.numbers["Spark's file sink: trades expected"] = expected
+        report.numbers["Spark's file sink: rows by glob, duplicates, unreadable files, files"] = (
+            f"{found.rows:,}, {found.duplicates:,}, {found.unreadable}, {found.files}"
+        )
+        report.add("Spark's file sink: trades that are there at all", f"{found.rows - found.duplicates:,}")
+        report.numbers["Spark's file sink: kills"] = told_of(done)
+
+
+def killed(
+    report: Report,
+    sink: Any,
+    broker: Broker,
+    feeding: Feeding,
+    plan: Plan,
+    name: str,
+    victims: tuple[str, ...] = VICTIMS,
+) -> Killed:
+    """The kills; the feed has ended after them, whatever came of them."""
+    killing = Killing(sink, broker, plan.seed, plan.say, plan.patience)
+    began = time.monotonic()
+    try:
+        killing.run(plan.kills, victims)
+    except RuntimeError as error:
+        plan.say(str(error))
+    finally:
+        feeding.stop()
+    done = killing.result
+    total = sum(done.kills.values())
+    wrong = [*done.wrong, *([] if total == plan.kills else [f"{total} kills of {plan.kills}"])]
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(done.kills.items()))
+    report.add(f"{name}: kills", f"{total}: {kinds}; {done.starts} starts", wrong, time.monotonic() - began)
+    return done
+
+
+def told_of(done: Killed) -> str:
+    """What drivers did, for people."""
+    ends = ", ".join(f"{kind} ×{number}" for kind, number in sorted(done.ended.items()))
+    return f"{dict(done.kills)}; went on {done.survived}×; ended by itself: {ends}"
+
+
+class ArchiveSink:
+    """``archive run``."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def start(self, max_offsets: int) -> Command:
+        """A driver with this many messages a batch at most."""
+        return self._archive.start("run", max_offsets_per_trigger=max_offsets)
+
+    def progress(self) -> int:
+        """Commit records."""
+        return ledger.commits(self._archive.root)
+
+
+class FileSink:
+    """Spark's, by :mod:`.file_sink`."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        folder.mkdir(parents=True)
+        self.root = folder / "trades"
+        self._folder = folder
+        self._bootstrap = bootstrap
+        self._starts = 0
+
+    def start(self, max_offsets: int, *arguments: str) -> Command:
+        """A query with this many messages a batch at most (0: as many as there are)."""
+        import sys
+
+        self._starts += 1
+        given = [self._bootstrap, TOPIC, str(self.root), str(self._folder / "checkpoint")]
+        command = [sys.executable, "-m", file_sink.__name__, *given, str(max_offsets or 10**9), *arguments]
+        return Command(command, self._folder / f"{self._starts:03d}.log")
+
+    def progress(self) -> int:
+        """Spark's own commits."""
+        return sum(path.name.isdecimal() for path in (self._folder / "checkpoint" / "commits").glob("*"))
+
+
+def rows_in(root: Path, table: str) -> int:
+    """How many rows a table has by glob; 0 without files."""
+    import duckdb
+
+    if not any((root / table).rglob("*.parquet")):
+        return 0
+    found = duckdb.sql(f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet')").fetchall()
+    return int(found[0][0])
+
+
+def _no_row_twice(report: Report, root: Path, title: str) -> None:
+    import duckdb
+
+    twice = {}
+    for table in SUMMED:
+        if any((root / table).rglob("*.parquet")):
+            snapshots = " WHERE NOT is_snapshot" if table == "book_deltas" else ""
+            found = duckdb.sql(
+                f"SELECT count(*) - count(DISTINCT ({KEYS[table]}))"
+                f" FROM read_parquet('{root}/{table}/**/*.parquet'){snapshots}"
+            )
+            twice[table] = int(found.fetchall()[0][0])
+    wrong = [f"{table}: {count}" for table, count in twice.items() if count]
+    report.add(title, ", ".join(f"{count} {table}" for table, count in twice.items()), wrong)
+
+
+def _fed(stack: ExitStack, broker: Broker, kind: type[Feeding], plan: Plan) -> Feeding:
+    stack.callback(broker.kill)
+    broker.start()
+    make_topic(broker.address, TOPIC, PARTITIONS)
+    feeding = kind(broker.address, TOPIC, PARTITIONS, plan.rate, plan.seed)
+    feeding.start()
+    return feeding

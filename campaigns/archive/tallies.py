@@ -1,0 +1,169 @@
+"""What is in the files, as four readers see it that know nothing of the archive. Runs alone for Spark's part:
+``python -m campaigns.archive.tallies ROOT`` prints Spark's tallies as JSON, in a process that can end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from campaigns.archive.expected import SUMMED, Tallies, Tally
+from campaigns.archive.process import QUICK_START
+
+SPARK_TIMEOUT_S = 180.0
+MILLIONS = 1_000_000
+
+
+def with_duckdb(root: Path) -> Tallies:
+    """By SQL on a glob."""
+    import duckdb
+
+    def tally(table: str) -> Tally:
+        sums = ", ".join(f"sum({column})" for column in SUMMED[table])
+        found = duckdb.sql(
+            f"SELECT count(*), sum(ts_event // {MILLIONS}), {sums}"
+            f" FROM read_parquet('{root}/{table}/**/*.parquet'){_where(table)}"
+        ).fetchall()
+        return _tally(table, found[0])
+
+    return _each(root, tally)
+
+
+def with_polars(root: Path) -> Tallies:
+    """By a lazy scan of a glob."""
+    import polars as pl
+
+    def tally(table: str) -> Tally:
+        rows = pl.scan_parquet(f"{root}/{table}/**/*.parquet")
+        if table == "book_deltas":
+            rows = rows.filter(~pl.col("is_snapshot"))
+        sums = [pl.col(column).cast(_wide(pl, column)).sum().alias(f"s_{column}") for column in SUMMED[table]]
+        found = rows.select(pl.len(), (pl.col("ts_event") // MILLIONS).sum().alias("ms"), *sums).collect()
+        return _tally(table, found.row(0))
+
+    return _each(root, tally)
+
+
+def with_pyarrow(root: Path) -> Tallies:
+    """By a dataset with hive partitions."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    def tally(table: str) -> Tally:
+        wanted = None if table != "book_deltas" else ~pc.field("is_snapshot")
+        columns = ["ts_event", *SUMMED[table]]
+        rows = ds.dataset(root / table, partitioning="hive").to_table(columns, filter=wanted)
+        ms = pc.sum(pc.divide(rows["ts_event"], MILLIONS)).as_py()
+        return _tally(table, [rows.num_rows, ms, *(pc.sum(rows[column]).as_py() for column in SUMMED[table])])
+
+    return _each(root, tally)
+
+
+def with_spark(root: Path) -> Tallies:
+    """By a Spark of its own.
+
+    :raises RuntimeError: it ended with an error, whose last lines are the message
+    """
+    ran = subprocess.run(
+        [sys.executable, "-m", __name__, str(root)],
+        capture_output=True,
+        text=True,
+        timeout=SPARK_TIMEOUT_S,
+        check=False,
+    )
+    if ran.returncode:
+        raise RuntimeError(f"Spark can't read it: {ran.stderr[-1500:]}")
+    found = json.loads(ran.stdout.splitlines()[-1])
+    return {
+        table: {column: Decimal(value) for column, value in tally.items()} for table, tally in found.items()
+    }
+
+
+READERS: dict[str, Callable[[Path], Tallies]] = {
+    "duckdb": with_duckdb,
+    "polars": with_polars,
+    "pyarrow": with_pyarrow,
+    "spark": with_spark,
+}
+
+
+def spark_session(name: str, **settings: str) -> Any:
+    """A small one on this machine, quiet."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder
+    builder = builder.master("local[2]").appName(name)
+    for key, value in {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK_START,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        **settings,
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _inside_spark(root: Path) -> Tallies:
+    session = spark_session("tallies")
+
+    def tally(table: str) -> Tally:
+        session.read.parquet(str(root / table)).createOrReplaceTempView(table)
+        sums = ", ".join(f"sum({column})" for column in SUMMED[table])
+        found = session.sql(
+            f"SELECT count(*), sum(ts_event DIV {MILLIONS}), {sums} FROM {table}{_where(table)}"
+        )
+        return _tally(table, list(found.collect()[0]))
+
+    try:
+        return _each(root, tally)
+    finally:
+        session.stop()
+
+
+def _each(root: Path, tally: Callable[[str], Tally]) -> Tallies:
+    """A table without files has no rows."""
+    return {
+        table: tally(table) if any((root / table).rglob("*.parquet")) else _tally(table, [0] * 9)
+        for table in SUMMED
+    }
+
+
+def _where(table: str) -> str:
+    return " WHERE NOT is_snapshot" if table == "book_deltas" else ""
+
+
+def _tally(table: str, values: Any) -> Tally:
+    names = ("rows", "ts_event_ms", *SUMMED[table])
+    return {name: Decimal(value or 0) for name, value in zip(names, values, strict=False)}
+
+
+def _wide(pl: Any, column: str) -> Any:
+    """Polars sums in the column's own type: too narrow for ``side``."""
+    return (
+        pl.Int64 if column in ("side", "trade_id", "update_id", "last_id", "k_offset") else pl.Decimal(38, 18)
+    )
+
+
+def main() -> int:
+    """Spark's tallies of the root that is given, a line of JSON."""
+    found = _inside_spark(Path(sys.argv[1]))
+    print(json.dumps({table: {name: str(v) for name, v in tally.items()} for table, tally in found.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""Cases of Produce: batches that are broken, too large, of the wrong kind, or bombs."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+from crc32c import crc32c
+
+from blumfeld.testing.raw_connection import ConnectionEnded
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.compression import Codec, compress
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from blumfeld.wire.records import Record
+from campaigns.bad_input.case import Case
+from campaigns.bad_input.target import CLOSED, Target, good_batch, name_of
+
+BOMB_BYTES = 200 * 1024 * 1024
+"""Beyond our bound of 100 MiB, and still less than 1 MiB when lz4 has packed it."""
+HOURS_3_MS = 3 * 3600 * 1000
+MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
+
+
+def changed(at: int, form: str, value: int, *, sealed: bool = True) -> bytearray:
+    """A good batch of three records with one field of its header changed, and the CRC made right again."""
+    batch = good_batch(b"one", b"two", b"three")
+    struct.pack_into(form, batch, at, value)
+    return _sealed(batch) if sealed else batch
+
+
+def _sealed(batch: bytearray) -> bytearray:
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    return batch
+
+
+def with_payload(codec: Codec, payload: bytes) -> bytearray:
+    """A batch of one record whose records section is ``payload``, said to be of ``codec``."""
+    batch = good_batch(b"")[:HEADER_BYTES] + payload
+    struct.pack_into(">i", batch, 8, len(batch) - LOG_OVERHEAD_BYTES)
+    struct.pack_into(">h", batch, ATTRIBUTES_AT, int(codec))
+    return _sealed(batch)
+
+
+def bomb(codec: Codec) -> bytearray:
+    """A small batch whose records section is 200 MiB of zeros once it is decompressed."""
+    if codec is Codec.GZIP:
+        return with_payload(codec, _gzip_zeros(BOMB_BYTES))
+    return with_payload(codec, compress(codec, bytes(BOMB_BYTES)))
+
+
+def _gzip_zeros(size: int) -> bytes:
+    import zlib
+
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = bytes(1 << 20)
+    return b"".join([packer.compress(block) for _ in range(size >> 20)] + [packer.flush()])
+
+
+def _said(title: str, expected: str, batch: Callable[[], bytearray], kafka: str = "") -> Case:
+    return Case(f"Produce: {title}", expected, lambda target: target.refusal(batch()), kafka=kafka)
+
+
+def _at_compacted(title: str, expected: str, batch: Callable[[], bytearray], kafka: str = "") -> Case:
+    """Into a topic whose records the broker must look at."""
+
+    def act(target: Target) -> str:
+        topic = f"{target.tag}-compacted"
+        if target.metadata(topic) != "NONE":
+            target.make_topic(topic, {"cleanup.policy": "compact"})
+        return target.refusal(batch(), topic=topic)
+
+    return Case(f"Produce: {title}, compacted topic", expected, act, kafka=kafka)
+
+
+def _bomb(codec: Codec) -> Case:
+    def act(target: Target) -> str:
+        topic = f"{target.tag}-recompressing"
+        if target.metadata(topic) != "NONE":
+            target.make_topic(topic, {"compression.type": "lz4"})
+        return target.refusal(bomb(codec), topic=topic)
+
+    title = f"Produce: a {codec.name.lower()} bomb, compression.type=lz4"
+    return Case(title, "MESSAGE_TOO_LARGE", act, kafka="INVALID_RECORD, at the first record; has no bound")
+
+
+def _acks_0(target: Target) -> str:
+    """With acks 0 nobody can be told: the connection is closed, so that the client looks for news."""
+    with target.connect() as connection:
+        data = PartitionProduceData(records=bytes(changed(CRC_AT, ">I", 0, sealed=False)))
+        topics = [TopicProduceData(name=target.topic, partition_data=[data])]
+        connection.send_frame(connection.request(ProduceRequest(topic_data=topics), 9))
+        return CLOSED if connection.ends() else "not closed"
+
+
+def _unknown_id(target: Target) -> str:
+    data = PartitionProduceData(records=bytes(good_batch(b"x")))
+    topics = [TopicProduceData(topic_id=b"\x01" * 16, partition_data=[data])]
+    answer = target.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 13, ProduceResponse)
+    return name_of(answer.responses[0].partition_responses[0].error_code)
+
+
+def _one_good_one_bad(target: Target) -> str:
+    """A bad partition in a request does no harm to a good one beside it."""
+    topics = [
+        TopicProduceData(
+            name=target.topic, partition_data=[PartitionProduceData(records=bytes(good_batch(b"x")))]
+        ),
+        TopicProduceData(
+            name="no-such-topic", partition_data=[PartitionProduceData(records=bytes(good_batch(b"y")))]
+        ),
+    ]
+    answer = target.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9, ProduceResponse)
+    codes = {t.name: t.partition_responses[0].error_code for t in answer.responses}
+    return f"{name_of(codes[target.topic])}, {name_of(codes['no-such-topic'])}"
+
+
+def _sequences(*steps: tuple[int, int, int]) -> Callable[[Target], str]:
+    """Batches of an idempotent producer, (epoch, first sequence, records) each; the answer to the last."""
+
+    def act(target: Target) -> str:
+        producer_id = target.producer_id().producer_id
+        code = ErrorCode.NONE
+        offsets = []
+        for epoch, sequence, count in steps:
+            batch = good_batch(
+                *[b"%d" % n for n in range(count)],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
+            answer = target.produce(batch)
+            offsets.append(answer.base_offset)
+            code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE:
+            return "the first one's offset" if offsets[-1] == offsets[0] else f"offset {offsets[-1]}"
+        return code.name
+
+    return act
+
+
+def _transactional(target: Target) -> str:
+    batch = good_batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    data = PartitionProduceData(records=bytes(batch))
+    topics = [TopicProduceData(name=target.topic, partition_data=[data])]
+    request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=topics)
+    try:
+        answer = target.ask(request, 9, ProduceResponse)
+    except ConnectionEnded:
+        return CLOSED
+    return name_of(answer.responses[0].partition_responses[0].error_code)
+
+
+def _of_time(timestamp_ms: Callable[[], int]) -> Callable[[], bytearray]:
+    return lambda: build_batch([Record(b"k", b"v", (), timestamp_ms())])
+
+
+def cases() -> Sequence[Case]:
+    """All of them."""
+    return (*_broken(), *_refused(), *_of_producers(), *_looked_into())
+
+
+def _broken() -> Sequence[Case]:
+    """No batch, or a header that can't be."""
+    return (
+        _said("a batch cut off", "INVALID_RECORD", lambda: good_batch(b"x" * 500)[:-100]),
+        _said("less than a header", "INVALID_RECORD", lambda: good_batch(b"x")[:30]),
+        _said("no batch", "INVALID_RECORD", bytearray),
+        Case(
+            "Produce: null instead of a batch",
+            "INVALID_RECORD",
+            lambda target: target.refusal(None),
+            kafka="never answers",
+        ),
+        _said("two batches", "INVALID_RECORD", lambda: good_batch(b"x") + good_batch(b"y")),
+        _said("random bytes", "CORRUPT_MESSAGE", lambda: bytearray(b"\x5a" * 300)),
+        _said("a wrong CRC", "CORRUPT_MESSAGE", lambda: changed(CRC_AT, ">I", 12345, sealed=False)),
+        _said("a negative batch length", "CORRUPT_MESSAGE", lambda: changed(8, ">i", -5)),
+        _said("magic 0", "INVALID_RECORD", lambda: changed(MAGIC_AT, ">b", 0)),
+        _said("magic 1", "INVALID_RECORD", lambda: changed(MAGIC_AT, ">b", 1)),
+        _said("magic 9", "CORRUPT_MESSAGE", lambda: changed(MAGIC_AT, ">b", 9)),
+        _said("a count that does not fit the offsets", "INVALID_RECORD", lambda: changed(COUNT_AT, ">i", 7)),
+        _said("a negative count", "INVALID_RECORD", lambda: changed(COUNT_AT, ">i", -3)),
+        _said("a control batch", "INVALID_RECORD", lambda: changed(ATTRIBUTES_AT, ">h", 0x20)),
+        _said(
+            "an unknown codec",
+            "INVALID_RECORD",
+            lambda: changed(ATTRIBUTES_AT, ">h", 6),
+            kafka="UNKNOWN_SERVER_ERROR",
+        ),
+    )
+
+
+def _refused() -> Sequence[Case]:
+    """A good batch that may not go there, or not like that."""
+    return (
+        Case(
+            "Produce: zstd in version 6",
+            "UNSUPPORTED_COMPRESSION_TYPE",
+            lambda target: target.refusal(good_batch(b"x", codec=Codec.ZSTD), version=6),
+        ),
+        _said("a record of 2 MB", "MESSAGE_TOO_LARGE", lambda: good_batch(b"x" * 2_000_000)),
+        _said(
+            "a time 3 h ahead", "INVALID_TIMESTAMP", _of_time(lambda: int(time.time() * 1000) + HOURS_3_MS)
+        ),
+        Case(
+            "Produce: acks 5",
+            "INVALID_REQUIRED_ACKS",
+            lambda target: target.refusal(good_batch(b"x"), acks=5),
+        ),
+        Case("Produce: a wrong CRC with acks 0", CLOSED, _acks_0),
+        Case(
+            "Produce: an unknown topic",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            lambda target: target.refusal(good_batch(b"x"), topic="no-such-topic"),
+        ),
+        Case(
+            "Produce: an unknown partition",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            lambda target: target.refusal(good_batch(b"x"), partition=77),
+        ),
+        Case("Produce: an unknown topic id", "UNKNOWN_TOPIC_ID", _unknown_id),
+        Case(
+            "Produce: a good topic and an unknown one", "NONE, UNKNOWN_TOPIC_OR_PARTITION", _one_good_one_bad
+        ),
+        Case(
+            "Produce: into __consumer_offsets",
+            "INVALID_TOPIC_EXCEPTION",
+            lambda target: target.refusal(good_batch(b"x"), topic="__consumer_offsets"),
+        ),
+    )
+
+
+def _of_producers() -> Sequence[Case]:
+    """Idempotent and transactional producers."""
+    return (
+        Case("Produce: a sequence skipped", "OUT_OF_ORDER_SEQUENCE_NUMBER", _sequences((0, 0, 3), (0, 5, 1))),
+        Case("Produce: the same batch again", "the first one's offset", _sequences((0, 0, 3), (0, 0, 3))),
+        Case("Produce: an old producer epoch", "INVALID_PRODUCER_EPOCH", _sequences((1, 0, 1), (0, 1, 1))),
+        Case(
+            "Produce: a new epoch with sequence 5",
+            "OUT_OF_ORDER_SEQUENCE_NUMBER",
+            _sequences((0, 0, 1), (1, 5, 1)),
+        ),
+        Case(
+            "Produce: a transactional batch",
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            _transactional,
+            kafka="INVALID_PRODUCER_ID_MAPPING: has transactions",
+        ),
+    )
+
+
+def _looked_into() -> Sequence[Case]:
+    """Records that the broker must look at, because of what the topic is."""
+    return (
+        _at_compacted("a null key", "INVALID_RECORD", lambda: build_batch([Record(None, b"v")])),
+        _at_compacted(
+            "gzip that is none",
+            "INVALID_RECORD",
+            lambda: with_payload(Codec.GZIP, b"no gzip at all"),
+            kafka="UNKNOWN_SERVER_ERROR",
+        ),
+        _at_compacted(
+            "lz4 cut off",
+            "INVALID_RECORD",
+            lambda: with_payload(Codec.LZ4, compress(Codec.LZ4, b"a" * 999)[:20]),
+            kafka="UNKNOWN_SERVER_ERROR",
+        ),
+        _at_compacted(
+            "records that are none", "INVALID_RECORD", lambda: with_payload(Codec.NONE, b"\x7f" * 40)
+        ),
+        _at_compacted(
+            "a snappy block that claims 4 GiB",
+            "INVALID_RECORD",
+            lambda: with_payload(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(64)),
+            kafka="UNKNOWN_SERVER_ERROR",
+        ),
+        _bomb(Codec.GZIP),
+        _bomb(Codec.LZ4),
+        _bomb(Codec.ZSTD),
+    )

@@ -1,0 +1,114 @@
+"""``python -m campaigns.clients``: run the matrix, print it, exit 1 if something that a client offers failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from blumfeld.testing.broker_process import BrokerProcess
+from campaigns.clients.catalogue import CLIENTS
+from campaigns.clients.columns import COLUMNS_OF
+from campaigns.clients.java import PEER_VARIABLE
+from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+
+NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
+"""The one setting that is not the default: three seconds for each new group would be most of the run."""
+COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if all that ran worked, 1 if something didn't or nothing ran, 2 for a name that there isn't."""
+    given = _parser().parse_args(arguments)
+    names = given.only.replace(",", " ").split() or list(CLIENTS)
+    columns = given.columns.replace(",", " ").split() or list(ALL_COLUMNS)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for kind, wanted, known in (("client", names, CLIENTS), ("column", columns, ALL_COLUMNS)):
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            console.print(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
+            return 2
+    if given.peer:
+        os.environ[PEER_VARIABLE] = given.peer
+    with ExitStack() as stack:
+        bootstrap = given.bootstrap or start_broker(stack, console)
+        rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell))
+    for table in _tables(rows):
+        console.print(table)
+    for line in remarks(rows):
+        console.print(f"– {line}", highlight=False, style="dim", markup=False)
+    wrong = problems(rows)
+    for line in wrong:
+        console.print(f"✗ {line}", highlight=False, style="red", markup=False)
+    ran = sum(len(row.cells) for row in rows)
+    passed = sum(cell.verdict == "ok" for row in rows for cell in row.cells.values())
+    clients = sum(row.absent is None for row in rows)
+    console.print(f"{clients} clients, {passed} checks passed, {len(wrong)} failed", highlight=False)
+    return 1 if wrong or not ran else 0
+
+
+def start_broker(stack: ExitStack, console: Console) -> str:
+    """A broker of this build until the stack ends; its address."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
+    broker = BrokerProcess(Path(folder), settings=(NO_REBALANCE_DELAY,))
+    broker.start()
+    stack.callback(broker.stop)
+    console.print(broker.ready_line, highlight=False)
+    return broker.address
+
+
+def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
+    mark, colour = MARKS[cell.verdict], COLOURS[cell.verdict]
+    line = f"{row.name:16} {column:12} [{colour}]{mark}[/] {cell.seconds:5.1f} s"
+    console.print(line, highlight=False)
+
+
+def _tables(rows: list[Row]) -> Iterator[Table]:
+    """One for the clients that share their columns, one for each that has its own; clients across."""
+    shown = [row for row in rows if row.absent is None]
+    alike = [row for row in shown if row.name not in COLUMNS_OF]
+    for group in (alike, *([row] for row in shown if row.name in COLUMNS_OF)):
+        if not group:
+            continue
+        table = Table(title="Unmodified clients against this broker", title_justify="left")
+        table.add_column("")
+        for row in group:
+            name, _, detail = row.version.partition(" ")
+            table.add_column(f"{row.name}\n{name}\n{detail}", justify="center")
+        for column in group[0].cells:
+            table.add_row(column, *(_mark(row.cells[column]) for row in group))
+        yield table
+
+
+def _mark(cell: Cell) -> str:
+    return f"[{COLOURS[cell.verdict]}]{MARKS[cell.verdict]}[/]"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.clients",
+        description="Unmodified Kafka clients against a broker of this build: the matrix.",
+    )
+    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of: {', '.join(CLIENTS)}")
+    parser.add_argument("--columns", default="", metavar="NAMES", help=f"some of: {', '.join(ALL_COLUMNS)}")
+    parser.add_argument(
+        "--bootstrap", metavar="HOST:PORT", help="use a running broker instead of starting one"
+    )
+    parser.add_argument(
+        "--peer",
+        default=os.environ.get(PEER_VARIABLE, ""),
+        metavar="PATH",
+        help=f"a script that runs Kafka's tools as 'PATH tool CLASS …' (default: ${PEER_VARIABLE})",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

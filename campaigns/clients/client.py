@@ -1,0 +1,185 @@
+"""What the matrix asks of a client. A client module says how it is done with that client, and nothing more."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn
+
+from campaigns.clients.members import MemberSpec, Protocol
+from campaigns.clients.records import Received, Sample, Traits
+from campaigns.clients.verdicts import CheckFailed as CheckFailed
+from campaigns.clients.verdicts import NotOffered as NotOffered
+
+WAIT_S = 40.0
+"""How long a client may wait for records or answers before it gives up."""
+SESSION_TIMEOUT_MS = 10_000
+
+Consumed = list[Received]
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """Brokers as (id, host, port), and the number of partitions of each topic, as the client sees them."""
+
+    brokers: list[tuple[int, str, int]]
+    topics: dict[str, int]
+
+
+class Client:
+    """One client library or program. Every method may raise anything: the cell then shows it as failed.
+
+    Records are sent in the order given and are acknowledged when ``produce`` returns (except with acks 0).
+    ``consume`` and ``share`` belong to a consumer group, begin where it has committed or else at the
+    beginning, commit what they return and leave the group.
+    """
+
+    name: ClassVar[str]
+    traits: ClassVar[Traits] = Traits()
+    why_not: ClassVar[Mapping[str, str]] = {}
+    """Columns that the client does not offer, and the reason."""
+    protocols: ClassVar[tuple[Protocol, ...]] = ("classic",)
+    """The group protocols that it speaks."""
+    assignors: ClassVar[tuple[str, ...]] = ("range", "roundrobin")
+    """Names that it takes for an assignor, of either protocol; ``cooperative-sticky`` among them is incremental."""
+    static_protocols: ClassVar[tuple[Protocol, ...]] = ("classic", "consumer")
+    """In which protocols it can be a static member."""
+    regex_protocols: ClassVar[tuple[Protocol, ...]] = ("classic", "consumer")
+    """In which protocols it can subscribe to a regular expression; with ``consumer`` the broker resolves it."""
+
+    def __init__(self, bootstrap: str, protocol: Protocol = "classic") -> None:
+        """``protocol`` is what its consumers speak.
+
+        :raises NotOffered: they don't
+        """
+        self.bootstrap = bootstrap
+        self.protocol = protocol
+        if protocol not in self.protocols:
+            raise NotOffered(f"{self.name} has no KIP-848")
+
+    @classmethod
+    def absent(cls) -> str | None:
+        """Why the client can't run on this machine, and what to install; None if it can."""
+        return None
+
+    @classmethod
+    def version(cls) -> str:
+        """The client's own version."""
+        raise NotImplementedError
+
+    def cluster(self) -> ClusterView:
+        """What Metadata says."""
+        self.no("metadata")
+
+    def produce(
+        self,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        """Send records. ``acks`` is ``0``, ``1`` or ``all``."""
+        raise NotImplementedError
+
+    def consume(self, topic: str, group: str, count: int) -> Consumed:
+        """The next ``count`` records of the group, in the order in which they came."""
+        raise NotImplementedError
+
+    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
+        """Two members at once: start them, call ``when_started``, and return what each got of ``count`` in all."""
+        self.no("group")
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """What starts a :class:`~.members.Member`, and its stdin.
+
+        :raises NotOffered: the client has no such member
+        """
+        self.no("members")
+
+    def offers(self, spec: MemberSpec) -> None:
+        """Whether the client has such a member.
+
+        :raises NotOffered: it doesn't
+        """
+        if spec.protocol not in self.protocols:
+            raise NotOffered(f"{self.name} has no KIP-848")
+        if spec.assignor and spec.assignor not in self.assignors:
+            raise NotOffered(f"{self.name} has no assignor {spec.assignor}")
+        if spec.instance_id and spec.protocol not in self.static_protocols:
+            raise NotOffered(self.why_not.get("static", f"{self.name} has no static members"))
+        if spec.regex and spec.protocol not in self.regex_protocols:
+            raise NotOffered(self.why_not.get("regex", f"{self.name} has no regular expressions"))
+
+    def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
+        """By partition: the earliest offset, the latest, and the first at or after a time."""
+        self.no("offsets")
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """With a replication factor of 1."""
+        self.no("topics")
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic to ``total`` partitions."""
+        self.no("topics")
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it."""
+        self.no("topics")
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        """The topic's configuration; entries at their default may be left out."""
+        self.no("configs")
+
+    def set_topic_config(self, topic: str, key: str, value: str) -> None:
+        """Alter one key."""
+        self.no("configs")
+
+    def group_ids(self) -> list[str]:
+        """Groups that the cluster lists."""
+        self.no("groups")
+
+    def group_state(self, group: str) -> str:
+        """What DescribeGroups calls the state of the group, such as ``Stable`` or ``Empty``."""
+        self.no("groups")
+
+    def delete_group(self, group: str) -> None:
+        """Delete an empty group."""
+        self.no("groups")
+
+    def load(self, topic: str, group: str, count: int, size_bytes: int) -> int:
+        """Produce many records, consume them with a group; how many came."""
+        from campaigns.clients.records import numbered_samples
+
+        samples = numbered_samples(count, 3 if self.traits.chooses_partition else 1, size_bytes)
+        self.produce(topic, samples)
+        got = self.consume(topic, group, count)
+        return len({(r.partition, r.offset) for r in got})
+
+    def no(self, column: str) -> NoReturn:
+        """Say that there is no way.
+
+        :raises NotOffered: always
+        """
+        raise NotOffered(self.why_not.get(column, f"{self.name} has no call for it"))
+
+
+def run_program(command: Sequence[str], stdin: bytes | None = None, timeout_s: float = WAIT_S) -> bytes:
+    """What a program prints on stdout.
+
+    :raises CheckFailed: it ended with another status than 0, or not in time
+    """
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CheckFailed(f"not done after {timeout_s:.0f} s: {_tail(error.stderr)}") from None
+    if done.returncode != 0:
+        raise CheckFailed(f"exit status {done.returncode}: {_tail(done.stderr) or _tail(done.stdout)}")
+    return done.stdout
+
+
+def _tail(printed: bytes | None) -> str:
+    lines = (printed or b"").decode(errors="replace").strip().splitlines()
+    return " / ".join(lines[-3:])[-300:]

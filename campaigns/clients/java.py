@@ -1,0 +1,279 @@
+"""The Java client, through Kafka's own console, perf and admin tools.
+
+The tools are run by a script ``PEER tool CLASS ARGUMENT…``; its path is given by the environment variable
+``KAFKA_PEER``, which the matrix sets from its option ``--peer``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import ClassVar
+
+from campaigns.clients.client import (
+    SESSION_TIMEOUT_MS,
+    WAIT_S,
+    CheckFailed,
+    Client,
+    ClusterView,
+    Consumed,
+    run_program,
+)
+from campaigns.clients.members import MemberSpec, Protocol
+from campaigns.clients.processes import share_by_processes
+from campaigns.clients.records import Headers, Received, Sample, Traits
+
+PEER_VARIABLE = "KAFKA_PEER"
+TOOLS = "org.apache.kafka.tools."
+CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+NULL, SEPARATOR = "~null~", "\x1f"
+NO_HEADERS = b"NO_HEADERS"
+JVM_S = 60.0
+"""How long a tool may take: a JVM starts in seconds, and the machine may be busy."""
+
+
+class JavaTools(Client):
+    """Records go through lines of text: partition and time are the producer's choice."""
+
+    name = "java"
+    traits = Traits(text_only=True, sets_timestamp=False, chooses_partition=False)
+    protocols = ("classic", "consumer")
+    assignors = ("range", "roundrobin", "cooperative-sticky", "uniform")
+    regex_protocols = ("consumer",)
+    why_not: ClassVar = {"regex": "VerifiableConsumer has no regular expressions"}
+
+    @classmethod
+    def absent(cls) -> str | None:
+        """It needs a script that runs Kafka's tools, and a JVM."""
+        script = os.environ.get(PEER_VARIABLE, "")
+        if not script or not Path(script).exists():
+            return "no --peer (a script that runs Kafka's tools)"
+        return None if shutil.which("java") else "apt install openjdk-17-jre-headless maven"
+
+    @classmethod
+    def version(cls) -> str:
+        """What the tools say."""
+        return _tool(TOOLS + "TopicCommand", "--version").decode().split()[-1]
+
+    def cluster(self) -> ClusterView:
+        """By BrokerApiVersionsCommand and TopicCommand."""
+        printed = self._ask(TOOLS + "BrokerApiVersionsCommand")
+        brokers = [
+            (int(number), host, int(port))
+            for host, port, number in re.findall(r"^(\S+):(\d+) \(id: (\d+) ", printed, re.MULTILINE)
+        ]
+        described = self._ask(TOOLS + "TopicCommand", "--describe")
+        found = re.findall(r"^Topic: (\S+)\s.*PartitionCount: (\d+)", described, re.MULTILINE)
+        return ClusterView(brokers, {topic: int(count) for topic, count in found})
+
+    def produce(
+        self,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        """By ConsoleProducer, a line a record."""
+        options = ["--topic", topic, "--compression-codec", codec, "--request-required-acks", acks]
+        options += ["--command-property", f"enable.idempotence={str(idempotent).lower()}"]
+        for name, value in (
+            ("parse.key", "true"),
+            ("parse.headers", "true"),
+            ("key.separator", SEPARATOR),
+            ("headers.delimiter", SEPARATOR),
+            ("null.marker", NULL),
+        ):
+            options += ["--reader-property", f"{name}={value}"]
+        lines = "".join(_line(sample) for sample in samples)
+        command = [os.environ[PEER_VARIABLE], "tool", TOOLS + "ConsoleProducer"]
+        command += ["--bootstrap-server", self.bootstrap, *options]
+        run_program(command, lines.encode(), JVM_S)
+
+    def consume(self, topic: str, group: str, count: int) -> Consumed:
+        """By ConsoleConsumer, which commits as it closes."""
+        more = ("--max-messages", str(count), "--timeout-ms", str(int(WAIT_S * 1000)))
+        return _records(run_program([*self._consumer(topic, group), *more], timeout_s=JVM_S))
+
+    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
+        """Two ConsoleConsumers."""
+        command = self._consumer(topic, group)
+        return share_by_processes([command, command], _records, count, when_started)
+
+    def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
+        """By VerifiableConsumer, or a program of ours where the broker is to resolve a regular expression."""
+        self.offers(spec)
+        command = [os.environ[PEER_VARIABLE], "tool"]
+        settings = self._settings(spec.protocol)
+        if spec.regex:
+            program = files("campaigns.clients") / "java_client" / "RegexMember.java"
+            settings += [f"bootstrap.servers={self.bootstrap}", f"group.id={spec.group}"]
+            settings += ["auto.offset.reset=earliest", "enable.auto.commit=false"]
+            return [*command, str(program), spec.topic, "/dev/stdin"], "\n".join(settings)
+        command += [TOOLS + "VerifiableConsumer", "--bootstrap-server", self.bootstrap, "--topic", spec.topic]
+        command += ["--group-id", spec.group, "--group-protocol", spec.protocol]
+        if spec.instance_id:
+            command += ["--group-instance-id", spec.instance_id]
+        if spec.protocol == "classic":
+            command += ["--assignment-strategy", ASSIGNORS[spec.assignor or "range"]]
+            command += ["--session-timeout", str(SESSION_TIMEOUT_MS)]
+        elif spec.assignor:
+            command += ["--group-remote-assignor", spec.assignor]
+        return [*command, "--command-config", "/dev/stdin"], "\n".join(settings)
+
+    def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
+        """By GetOffsetShell."""
+        found: dict[int, list[int]] = {}
+        for when in ("earliest", "latest", str(timestamp_ms)):
+            printed = self._ask(TOOLS + "GetOffsetShell", "--topic", topic, "--time", when)
+            for line in printed.split():
+                _, partition, offset = line.rsplit(":", 2)
+                found.setdefault(int(partition), []).append(int(offset))
+        return {partition: (o[0], o[1], o[2]) for partition, o in found.items()}
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """By TopicCommand."""
+        options = ["--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
+        for key, value in configs.items():
+            options += ["--config", f"{key}={value}"]
+        self._ask(TOOLS + "TopicCommand", *options)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """By TopicCommand."""
+        self._ask(TOOLS + "TopicCommand", "--alter", "--topic", topic, "--partitions", str(total))
+
+    def delete_topic(self, topic: str) -> None:
+        """By TopicCommand."""
+        self._ask(TOOLS + "TopicCommand", "--delete", "--topic", topic)
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        """By ConfigCommand."""
+        printed = self._ask(CONFIG_COMMAND, "--describe", "--all", "--topic", topic)
+        return dict(re.findall(r"^\s+([a-z.]+)=(\S*) sensitive", printed, re.MULTILINE))
+
+    def set_topic_config(self, topic: str, key: str, value: str) -> None:
+        """By ConfigCommand."""
+        self._ask(CONFIG_COMMAND, "--alter", "--topic", topic, "--add-config", f"{key}={value}")
+
+    def group_ids(self) -> list[str]:
+        """By ConsumerGroupCommand."""
+        return self._ask(TOOLS + "consumer.group.ConsumerGroupCommand", "--list").split()
+
+    def group_state(self, group: str) -> str:
+        """By ConsumerGroupCommand; the last column but one."""
+        printed = self._ask(
+            TOOLS + "consumer.group.ConsumerGroupCommand", "--describe", "--state", "--group", group
+        )
+        rows = [line.split() for line in printed.splitlines() if line.startswith(group)]
+        if not rows:
+            raise CheckFailed(f"no state of {group} in: {printed[-200:]}")
+        return rows[0][-2]
+
+    def delete_group(self, group: str) -> None:
+        """By ConsumerGroupCommand."""
+        self._ask(TOOLS + "consumer.group.ConsumerGroupCommand", "--delete", "--group", group)
+
+    def load(self, topic: str, group: str, count: int, size_bytes: int) -> int:
+        """By ProducerPerformance and ConsumerPerformance; what the latter says it consumed."""
+        sizes = ("--num-records", str(count), "--record-size", str(size_bytes), "--throughput", "-1")
+        self._ask(TOOLS + "ProducerPerformance", "--topic", topic, *sizes)
+        more = ("--num-records", str(count), "--timeout", str(int(WAIT_S * 1000)), "--hide-header")
+        printed = self._ask(TOOLS + "ConsumerPerformance", "--topic", topic, "--group", group, *more)
+        return int(printed.strip().splitlines()[-1].split(", ")[4])
+
+    def _consumer(self, topic: str, group: str) -> list[str]:
+        command = [os.environ[PEER_VARIABLE], "tool", TOOLS + "consumer.ConsoleConsumer"]
+        command += [
+            "--bootstrap-server",
+            self.bootstrap,
+            "--topic",
+            topic,
+            "--group",
+            group,
+            "--from-beginning",
+        ]
+        for name in ("timestamp", "partition", "offset", "headers", "key"):
+            command += ["--formatter-property", f"print.{name}=true"]
+        command += ["--formatter-property", f"key.separator={SEPARATOR}"]
+        command += ["--formatter-property", f"null.literal={NULL}"]
+        for setting in self._settings(self.protocol):
+            command += ["--command-property", setting]
+        return command
+
+    def _settings(self, protocol: Protocol) -> list[str]:
+        """With KIP-848 the session timeout and the heartbeat are the broker's, and the client refuses them."""
+        given = [f"group.protocol={protocol}", "metadata.max.age.ms=1000"]
+        if protocol == "classic":
+            given += [f"session.timeout.ms={SESSION_TIMEOUT_MS}", "heartbeat.interval.ms=500"]
+        return given
+
+    def _ask(self, tool: str, *options: str) -> str:
+        return ask_tool(self.bootstrap, tool, *options)
+
+
+class ConsoleTools(JavaTools):
+    """The same programs, for the columns of :mod:`.tool_checks`."""
+
+    name = "kafka-tools"
+
+
+def ask_tool(bootstrap: str, tool: str, *options: str) -> str:
+    """What one of Kafka's tools prints on stdout.
+
+    :raises CheckFailed: it ended with another status than 0, or not in time
+    """
+    return _tool(tool, "--bootstrap-server", bootstrap, *options).decode()
+
+
+def _tool(tool: str, *options: str) -> bytes:
+    return run_program([os.environ[PEER_VARIABLE], "tool", tool, *options], timeout_s=JVM_S)
+
+
+def _line(sample: Sample) -> str:
+    headers = ",".join(f"{name}:{NULL if v is None else v.decode()}" for name, v in sample.headers)
+    return SEPARATOR.join((headers or NULL, _text(sample.key), _text(sample.value))) + "\n"
+
+
+def _text(content: bytes | None) -> str:
+    return NULL if content is None else content.decode()
+
+
+def _records(printed: bytes) -> Consumed:
+    """Parse what ConsoleConsumer prints: time, partition, offset, headers, key, value."""
+    found: Consumed = []
+    for line in printed.split(b"\n"):
+        if not line:
+            continue
+        timestamp, partition, offset, headers, key, value = line.split(SEPARATOR.encode(), 5)
+        found.append(
+            Received(
+                int(partition.partition(b":")[2]),
+                int(offset.partition(b":")[2]),
+                _bytes(key),
+                _bytes(value),
+                _headers(headers),
+                int(timestamp.partition(b":")[2]),
+            )
+        )
+    return found
+
+
+def _bytes(text: bytes) -> bytes | None:
+    return None if text == NULL.encode() else text
+
+
+def _headers(text: bytes) -> Headers:
+    if text == NO_HEADERS:
+        return ()
+    pairs = [pair.partition(b":") for pair in text.split(b",")]
+    return tuple((name.decode(), _bytes(value)) for name, _, value in pairs)

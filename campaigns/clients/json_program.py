@@ -1,0 +1,171 @@
+"""Clients in other languages: a small program of ours does one operation with the client, driven by JSON.
+
+A request on its stdin, the answer as the last line of its stdout; bytes are base64. The operations and their
+arguments are the same for all, so this module is all there is of such a client but how it is built and started.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from campaigns.clients.client import (
+    SESSION_TIMEOUT_MS,
+    WAIT_S,
+    Client,
+    ClusterView,
+    Consumed,
+    run_program,
+)
+from campaigns.clients.members import MemberSpec
+from campaigns.clients.processes import share_by_processes
+from campaigns.clients.records import Received, Sample
+
+
+class JsonProgram(Client):
+    """What all such clients do the same way."""
+
+    @classmethod
+    def command(cls) -> list[str]:
+        """What starts the program."""
+        raise NotImplementedError
+
+    def cluster(self) -> ClusterView:
+        """By the admin client."""
+        found = self.ask("cluster")
+        return ClusterView([(b[0], b[1], b[2]) for b in found["brokers"]], dict(found["topics"]))
+
+    def produce(
+        self,
+        topic: str,
+        samples: Sequence[Sample],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+    ) -> None:
+        """All in one operation."""
+        self.ask(
+            "produce",
+            topic=topic,
+            codec=codec,
+            acks=-1 if acks == "all" else int(acks),
+            idempotent=idempotent,
+            samples=[
+                {
+                    "key": _text(s.key),
+                    "value": _text(s.value),
+                    "headers": [[name, _text(value)] for name, value in s.headers],
+                    "timestamp": s.timestamp_ms,
+                    "partition": s.partition,
+                }
+                for s in samples
+            ],
+        )
+
+    def consume(self, topic: str, group: str, count: int) -> Consumed:
+        """With a commit at the end."""
+        found = self.ask("consume", count=count, waitMs=int(WAIT_S * 1000), **self._member(topic, group))
+        return [_record(row) for row in found["records"]]
+
+    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
+        """Two processes."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as request:
+            request.write(self.request("follow", **self._member(topic, group)))
+            request.flush()
+            command = ["sh", "-c", f'exec "$@" <{request.name}', "sh", *self.command()]
+            return share_by_processes([command, command], _printed, count, when_started)
+
+    def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
+        """By the admin client."""
+        found = self.ask("offsets", topic=topic, timestamp=timestamp_ms)
+        timed = {row["partition"]: int(row["offset"]) for row in found["timed"]}
+        return {
+            row["partition"]: (int(row["low"]), int(row["high"]), timed[row["partition"]])
+            for row in found["ends"]
+        }
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """By the admin client."""
+        self.ask("createTopic", topic=topic, partitions=partitions, configs=dict(configs))
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """By the admin client."""
+        self.ask("addPartitions", topic=topic, total=total)
+
+    def delete_topic(self, topic: str) -> None:
+        """By the admin client."""
+        self.ask("deleteTopic", topic=topic)
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        """By the admin client."""
+        return dict(self.ask("topicConfig", topic=topic))
+
+    def set_topic_config(self, topic: str, key: str, value: str) -> None:
+        """By the admin client."""
+        self.ask("setTopicConfig", topic=topic, key=key, value=value)
+
+    def group_ids(self) -> list[str]:
+        """By the admin client."""
+        return list(self.ask("groupIds"))
+
+    def group_state(self, group: str) -> str:
+        """By the admin client."""
+        return str(self.ask("groupState", group=group))
+
+    def delete_group(self, group: str) -> None:
+        """By the admin client."""
+        self.ask("deleteGroup", group=group)
+
+    def member_command(self, spec: MemberSpec) -> tuple[list[str], str]:
+        """The operation ``member``."""
+        self.offers(spec)
+        given = self._member(spec.topic, spec.group)
+        more = {"assignor": spec.assignor, "instanceId": spec.instance_id, "regex": spec.regex}
+        return self.command(), self.request("member", **{**given, "protocol": spec.protocol, **more})
+
+    def ask(self, operation: str, **arguments: Any) -> Any:
+        """What the program answers.
+
+        :raises CheckFailed: it ended with another status than 0, or not in time
+        """
+        printed = run_program(self.command(), self.request(operation, **arguments).encode(), 2 * WAIT_S)
+        return json.loads(printed.splitlines()[-1])
+
+    def request(self, operation: str, **arguments: Any) -> str:
+        """The line that goes to the program's stdin."""
+        return json.dumps({"operation": operation, "bootstrap": self.bootstrap, **arguments})
+
+    def _member(self, topic: str, group: str) -> dict[str, Any]:
+        return {
+            "topic": topic,
+            "group": group,
+            "sessionTimeout": SESSION_TIMEOUT_MS,
+            "protocol": self.protocol,
+        }
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def _record(row: dict[str, Any]) -> Received:
+    return Received(
+        row["partition"],
+        row["offset"],
+        _bytes(row["key"]),
+        _bytes(row["value"]),
+        tuple((name, _bytes(value)) for name, value in row["headers"]),
+        row["timestamp"],
+    )
+
+
+def _printed(output: bytes) -> Consumed:
+    return [_record(json.loads(line)) for line in output.splitlines()]

@@ -1,0 +1,117 @@
+"""Run the checks of each client, each in a process of its own, and make the table of what came of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from campaigns.clients.catalogue import client_class
+from campaigns.clients.columns import COLUMNS, COLUMNS_OF, columns_of
+
+STEP_TIMEOUT_S = 300.0
+"""For one check of one client; beyond, it is killed with all that it started."""
+
+OK, FAILED, NOT_OFFERED = "ok", "failed", "not offered"
+MARKS = {OK: "✓", FAILED: "✗", NOT_OFFERED: "–"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of one check of one client."""
+
+    verdict: str
+    note: str
+    seconds: float
+
+
+@dataclass
+class Row:
+    """One client: why it did not run, or its version and a cell for each column."""
+
+    name: str
+    absent: str | None = None
+    version: str = ""
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> list[tuple[str, Cell]]:
+        """Columns that the client offers and that did not work."""
+        return [(column, cell) for column, cell in self.cells.items() if cell.verdict == FAILED]
+
+
+def run_matrix(
+    names: Iterable[str], columns: Iterable[str], bootstrap: str, said: Callable[[Row, str, Cell], None]
+) -> list[Row]:
+    """All checks of these clients that are among these columns, one after the other.
+
+    :param said: called after each check
+    """
+    rows, wanted = [], set(columns)
+    for name in names:
+        client = client_class(name)
+        row = Row(name, client.absent())
+        rows.append(row)
+        if row.absent is not None:
+            continue
+        row.version = client.version()
+        for column in columns_of(name):
+            if column not in wanted:
+                continue
+            tag = f"{name}-{column}-{time.time_ns() // 1_000_000:x}"
+            row.cells[column] = run_cell(name, column, bootstrap, tag)
+            said(row, column, row.cells[column])
+    return rows
+
+
+def run_cell(name: str, column: str, bootstrap: str, tag: str, timeout_s: float = STEP_TIMEOUT_S) -> Cell:
+    """One check in its own process and session, killed whole when its time is over. Raises nothing."""
+    command = [sys.executable, "-m", "campaigns.clients.step", name, column, bootstrap, tag]
+    started = time.monotonic()
+    step = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        out, errors = step.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(step.pid, signal.SIGKILL)
+        step.communicate()
+        return Cell(FAILED, f"killed after {timeout_s:.0f} s", timeout_s)
+    seconds = time.monotonic() - started
+    try:
+        said = json.loads(out.decode(errors="replace").strip().splitlines()[-1])
+        return Cell(said["verdict"], said["note"], seconds)
+    except (IndexError, ValueError, KeyError, TypeError):
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
+        return Cell(FAILED, f"died with status {step.returncode}: {' '.join(last)}", seconds)
+
+
+def problems(rows: Iterable[Row]) -> list[str]:
+    """A line for each thing that a client offers and that did not work."""
+    return [f"{row.name}, {column}: {cell.note}" for row in rows for column, cell in row.failed]
+
+
+def remarks(rows: Iterable[Row]) -> list[str]:
+    """A line for each reason why something was not tried."""
+    lines = []
+    for row in rows:
+        if row.absent is not None:
+            lines.append(f"{row.name} did not run: {row.absent}")
+        reasons: dict[str, list[str]] = {}
+        for column, cell in row.cells.items():
+            if cell.verdict == NOT_OFFERED:
+                reasons.setdefault(cell.note, []).append(column)
+        lines += [f"{row.name}, {', '.join(columns)}: {note}" for note, columns in reasons.items()]
+    return lines
+
+
+ALL_COLUMNS = tuple(dict.fromkeys([*COLUMNS, *(c for own in COLUMNS_OF.values() for c in own)]))

@@ -1,0 +1,1 @@
+"""Group members of both protocols on virtual time, and the oracle that watches them."""

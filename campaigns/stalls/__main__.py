@@ -1,0 +1,175 @@
+"""``python -m campaigns.stalls``: the largest requests and the table; exit 1 if one of ours stalls the probe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.wire.api import API_BY_KEY
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from campaigns.stalls import batches, largest
+from campaigns.stalls.largest import Case
+from campaigns.stalls.measured import Measured, Probe, measure
+from campaigns.stalls.servers import Server, kafka, this_build
+
+STALL_MS_MAX = 50.0
+ELEMENTS = 1_000_000
+BYTES_MAX = 100_000_000
+READY_S = 30.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if no request of ours stalls another connection for more than ``STALL_MS_MAX``."""
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    servers = [] if given.only_peer else [this_build(given.port, given.set)]
+    if given.peer:
+        servers.append(kafka(given.peer.resolve(), given.port and given.port + 100))
+    results: dict[str, dict[str, Measured]] = {}
+    with tempfile.TemporaryDirectory(prefix="blumfeld-stalls-") as folder:
+        for server in servers:
+            found = results[server.label] = {}
+            for measured in _all(server, Path(folder), given, console):
+                found[measured.title] = measured
+                if given.out:
+                    given.out.write_text(json.dumps(msgspec.to_builtins(results), indent=1) + "\n")
+    console.print(_table(results))
+    ours = results.get("blumfeld", {}).values()
+    slow = [m for m in ours if m.came == "died" or m.stall_ms > STALL_MS_MAX]
+    console.print(
+        f"{len(ours)} requests to this build, {len(slow)} stall it for more than {STALL_MS_MAX:.0f} ms"
+    )
+    return 1 if slow or not (ours or given.only_peer) else 0
+
+
+def _all(server: Server, folder: Path, given: argparse.Namespace, console: Console) -> Iterable[Measured]:
+    """One server after the other for each API: what one request left behind is not the next one's."""
+    server.start(folder / server.label / "look")
+    advertised = server.advertised()
+    server.stop()
+    for key, versions in sorted(advertised.items()):
+        wanted = [
+            case for case in _cases(key, versions, given.elements) if given.only.lower() in case.title.lower()
+        ]
+        if wanted:
+            yield from _one_api(server, folder / server.label / f"api-{key}", wanted, console)
+
+
+def _cases(key: int, versions: tuple[int, int], elements: int) -> list[Case]:
+    if key not in API_BY_KEY:
+        return []
+    found = list(largest.cases(key, versions, elements, BYTES_MAX))
+    return found + (list(batches.cases()) if key == 0 else [])
+
+
+def _one_api(server: Server, folder: Path, cases: Sequence[Case], console: Console) -> Iterable[Measured]:
+    running, starts = False, 0
+    probe: Probe | None = None
+    try:
+        for case in cases:
+            frame = case.make()
+            if not running:
+                starts += 1
+                server.start(folder / str(starts))
+                _prepare(server)
+                probe, running = Probe(server), True
+                time.sleep(1.0)
+            assert probe is not None
+            found = measure(server, probe, case.title, frame)
+            console.print(f"{server.label} {_line(found)}", highlight=False)
+            yield found
+            if found.came in ("no answer", "died"):
+                probe.stop()
+                server.stop()
+                running = False
+    finally:
+        if probe is not None:
+            probe.stop()
+        server.stop()
+
+
+def _prepare(server: Server) -> None:
+    """The topics that requests name, and a coordinator for the group."""
+    topics = [CreatableTopic(name=largest.TOPIC, num_partitions=3, replication_factor=1)]
+    for name, configs in batches.TOPICS.items():
+        wanted = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        topics.append(CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=wanted))
+    with RawConnection(server.address) as connection:
+        connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5, CreateTopicsResponse)
+        deadline = time.monotonic() + READY_S
+        request = FindCoordinatorRequest(coordinator_keys=[largest.GROUP])
+        while time.monotonic() < deadline:
+            try:
+                answer = connection.ask(request, 4, FindCoordinatorResponse)
+            except ConnectionEnded:
+                return
+            if not answer.coordinators or not answer.coordinators[0].error_code:
+                return
+            time.sleep(0.1)
+
+
+def _line(m: Measured) -> str:
+    return (
+        f"{m.title}: {m.sent_bytes / 1e6:.1f} MB, {m.came} {m.answer_bytes / 1e6:.1f} MB in {m.took_ms:.0f} ms,"
+        f" probe {m.worst_ms:.0f} ms, loop {m.loop_ms:.0f} ms, peak {m.peak_bytes >> 20} MiB"
+    )
+
+
+def _table(results: dict[str, dict[str, Measured]]) -> Table:
+    table = Table(title="The largest requests: worst delay of another connection", title_justify="left")
+    table.add_column("request", overflow="fold")
+    for label in results:
+        for column in ("MB", "came", "ms", "worst delay", "its loop", "peak MiB"):
+            table.add_column(f"{label} {column}", justify="right", overflow="fold")
+    for title in dict.fromkeys(title for found in results.values() for title in found):
+        row = [title]
+        for found in results.values():
+            m = found.get(title)
+            if m is None:
+                row += ["–"] * 6
+                continue
+            row += [
+                f"{m.sent_bytes / 1e6:.1f}",
+                m.came,
+                f"{m.took_ms:.0f}",
+                f"{m.worst_ms:.0f}",
+                f"{m.loop_ms:.0f}",
+                str(m.peak_bytes >> 20),
+            ]
+        table.add_row(*row)
+    return table
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.stalls",
+        description="The largest request of each API, and how long another connection waits meanwhile.",
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="requests whose title has this in it")
+    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
+    parser.add_argument("--only-peer", action="store_true", help="measure Apache Kafka alone")
+    parser.add_argument("--port", type=int, help="first of the ports to use; free ones otherwise")
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="elements of an array at most")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for blumfeld run")
+    parser.add_argument("--out", type=Path, help="write all numbers here, as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What a case of bad input must be, and what is no good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing.broker_process import BrokerProcess
+from campaigns.archive.case import Case, Scene, run_case
+from campaigns.archive.process import Outcome
+from campaigns.archive.round_trip import hashes
+
+REFUSAL = "blumfeld archive: 127.0.0.1:9 doesn't answer. Is the broker up?\n"
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "case", BrokerProcess(tmp_path), "python")
+
+
+def test_a_refusal_with_its_words_status_and_time_is_good(scene: Scene) -> None:
+    scene.must(Outcome(1, "", f"WARNING: of a JVM\n{REFUSAL}", 3.0), 1, "doesn't ANSWER", 60.0)
+    assert scene.wrong == []
+    assert scene.said == REFUSAL.strip()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "wrong"),
+    [
+        (Outcome(0, "", REFUSAL, 3.0), "exit status 0, must be 1"),
+        (Outcome(None, "", REFUSAL, 3.0), "exit status None, must be 1"),
+        (Outcome(1, "", "ValueError: answer\n", 3.0), "must say /answer/"),
+        (Outcome(1, "", f"Traceback (most recent call last):\n{REFUSAL}", 3.0), "it printed a traceback"),
+        (Outcome(1, "", REFUSAL, 61.0), "it took 61 s, must be within 60"),
+    ],
+)
+def test_anything_else_is_told(scene: Scene, outcome: Outcome, wrong: str) -> None:
+    scene.must(outcome, 1, "answer", 60.0)
+    assert len(scene.wrong) == 1
+    assert scene.wrong[0].startswith(wrong)
+
+
+def test_what_a_case_raises_is_wrong(scene: Scene) -> None:
+    def breaks(scene: Scene) -> None:
+        raise RuntimeError("no broker")
+
+    assert run_case(Case("c", breaks), scene).wrong == ("RuntimeError: no broker",)
+
+
+def test_files_are_compared_by_their_bytes_and_names_without_the_topic(tmp_path: Path) -> None:
+    for topic, content in (("one", b"x"), ("two", b"x"), ("three", b"y")):
+        folder = tmp_path / topic / "raw" / "date=2024-08-08"
+        folder.mkdir(parents=True)
+        (folder / f"{topic}+00000+{0:020d}-{7:020d}.parquet").write_bytes(content)
+    one, two, three = (hashes(tmp_path / name, "raw") for name in ("one", "two", "three"))
+    assert one == two != three
+    assert list(one) == list(three)

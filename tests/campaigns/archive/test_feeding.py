@@ -1,0 +1,48 @@
+"""A feed knows what a broker was given."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blumfeld.testing.embedded import EmbeddedBroker
+from campaigns.archive.feeding import Feeding
+from campaigns.archive.topics import ends, make_topic
+
+pytestmark = pytest.mark.archive
+
+pytest.importorskip("confluent_kafka")
+
+
+def sent_at_least(feeding: Feeding, count: int) -> None:
+    """Within a minute."""
+    until = time.monotonic() + 60
+    while feeding.sent < count and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def test_what_is_acknowledged_lies_at_its_offsets() -> None:
+    """Rows, by offsets that are the partitions' own."""
+    with EmbeddedBroker() as broker:
+        make_topic(broker.bootstrap_servers, "feed", 2)
+        feeding = Feeding(broker.bootstrap_servers, "feed", 2, rate=400, seed=1)
+        feeding.start()
+        sent_at_least(feeding, 150)
+        feeding.stop()
+        end = ends(broker.bootstrap_servers, "feed", 2)
+    assert feeding.wrong == []
+    assert feeding.acknowledged == feeding.sent == sum(end.values()) >= 150
+    expected = feeding.expected()
+    assert expected["trades"]["rows"] > 0
+    assert expected["book_deltas"]["rows"] > expected["bbo"]["rows"] > 0
+
+
+def test_without_a_broker_a_feed_says_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaigns.archive.feeding.FLUSH_S", 0.2)
+    feeding = Feeding("127.0.0.1:9", "feed", 1, rate=400, seed=1)
+    feeding.start()
+    sent_at_least(feeding, 1)
+    feeding.stop()
+    assert feeding.acknowledged == 0
+    assert "were not acknowledged" in feeding.wrong[0]

@@ -1,0 +1,95 @@
+"""The table of bad input holds for a broker in this process, and sees a broker that does not keep to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing.embedded import EmbeddedBroker
+from campaigns.bad_input import __main__ as program
+from campaigns.bad_input import start_up
+from campaigns.bad_input.__main__ import wire_cases
+from campaigns.bad_input.case import Case
+from campaigns.bad_input.run_cases import run_cases
+from campaigns.bad_input.target import CLOSED, Target
+
+RIGHT = Case("all is well", "NONE", lambda target: target.metadata(target.topic))
+WRONG = replace(RIGHT, title="all is not well", expected=CLOSED)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    with EmbeddedBroker() as broker:
+        yield Target(broker.bootstrap_servers, "bad")
+
+
+@pytest.mark.timeout(600)
+def test_what_a_running_broker_is_given(target: Target) -> None:
+    """Every case of the wire: what comes back, a round trip after each, nothing lost at the end."""
+    results = run_cases(wire_cases(), target, lambda _: None)
+    bad = [(r.case.title, r.case.expected, r.came, r.serves_on) for r in results if not r.good]
+    assert not bad
+    assert target.lost() == ""
+    assert target.acknowledged >= len(results)
+
+
+@pytest.mark.parametrize(
+    "title", ["manifest: an unknown key", "run: a port in use", "run: a data directory below"]
+)
+def test_what_cannot_be_run_says_why(title: str, tmp_path: Path, target: Target) -> None:
+    cases = start_up.cases(tmp_path, target.address, tmp_path)
+    (case,) = (case for case in cases if case.title.startswith(title))
+    assert case.expected in case.act(target)
+
+
+def test_a_title_names_one_case(tmp_path: Path) -> None:
+    titles = [case.title for case in [*wire_cases(), *start_up.cases(tmp_path, "127.0.0.1:1", tmp_path)]]
+    assert len(set(titles)) == len(titles)
+
+
+def test_another_answer_is_a_deviation(target: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [r.good for r in run_cases([RIGHT, WRONG], target, lambda _: None)] == [True, False]
+
+
+def test_a_case_that_raises_is_a_deviation(target: Target) -> None:
+    def act(_: Target) -> str:
+        raise TimeoutError("no answer")
+
+    (result,) = run_cases([replace(RIGHT, act=act)], target, lambda _: None)
+    assert not result.good
+    assert result.came == "TimeoutError: no answer"
+
+
+def test_a_broker_that_serves_no_more_is_a_deviation() -> None:
+    with EmbeddedBroker() as broker:
+        target = Target(broker.bootstrap_servers, "dying")
+
+        def act(_: Target) -> str:
+            broker.stop()
+            return "NONE"
+
+        (result,) = run_cases([replace(RIGHT, act=act)], target, lambda _: None)
+    assert not result.good
+    assert "ConnectionRefused" in result.serves_on
+
+
+def test_a_lost_record_is_seen(target: Target) -> None:
+    """Or one that changed: the ledger is read whole."""
+    assert target.round_trip() == ""
+    assert target.lost() == ""
+    target._acknowledged.append(b"never sent")
+    assert target.lost() != ""
+    target._acknowledged.pop()
+
+
+def test_the_exit_status_tells(
+    target: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "wire_cases", lambda: [RIGHT])
+    assert program.main(["--bootstrap", target.address]) == 0
+    monkeypatch.setattr(program, "wire_cases", lambda: [RIGHT, WRONG])
+    assert program.main(["--bootstrap", target.address]) == 1
+    assert "NONE, must be closed" in capsys.readouterr().out
