@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from blumfeld.bench.counted import CALLGRIND_LATER, Counted
+from campaigns import ROOT
 from campaigns.bench.codec_messages import cases
 from campaigns.bench.codec_rivals import Contestant, contestants
 
@@ -56,7 +57,7 @@ def counting() -> Iterator[Count]:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | {"PYTHONHASHSEED": "0"},
+            env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

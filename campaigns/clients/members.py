@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from campaigns.clients.verdicts import CheckFailed
@@ -221,8 +220,8 @@ def until_terminated() -> Callable[[], bool]:
 
 
 def member_module(name: str) -> str:
-    """The path of a module of this package that is a member."""
-    return str(Path(__file__).with_name(f"{name}.py"))
+    """The full name of a module of this package that is a member: what ``python -m`` runs."""
+    return f"{__package__}.{name}"
 
 
 def _places(partitions: Sequence[Mapping[str, Any]]) -> list[TopicPartition]:

@@ -147,7 +147,7 @@ class Group:
         """Start a member."""
         module = self._modules[len(self._all) % len(self._modules)]
         spec = MemberSpec(TOPIC, self.name, self.protocol)
-        command = [sys.executable, member_module(module)]
+        command = [sys.executable, "-m", member_module(module)]
         member = Member(command, spec.to_json(self._bootstrap), f"{self.name}-{len(self._all)}")
         self.living.append(member)
         self._all.append(member)
