@@ -1,4 +1,4 @@
-"""When the first batch of each sealed segment was made: what ``max.compaction.lag.ms`` counts from."""
+"""Timestamps of the first batch in each sealed segment. ``max.compaction.lag.ms`` counts from them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
 
 READ_AT_ONCE = 16
-"""Batches of one log that are read in one look: the next look reads on, and what is read stays known."""
+"""Batches of one log that one call reads, so that a log with many segments doesn't hold the loop. The next call
+continues with the segments that are still unknown."""
 
 Key = tuple[int, int]
-"""Base offset and size of a segment: one that is written anew has another size."""
+"""Base offset and size of a segment. The size tells a compacted segment from the one that it replaced."""
 
 
 class FirstTimestamps:
-    """Of dirty segments of compacted logs, each read once; cold ones come off the loop, and are known the next time."""
+    """First timestamps of the dirty segments of compacted logs. Each segment is read once.
+
+    Bytes that are not in the page cache are read off the loop; their timestamp is known at a later call.
+    """
 
     def __init__(self) -> None:
         self._known: dict[TopicPartition, dict[Key, int]] = {}
 
     def of(self, partition: Partition, segments: Sequence[SegmentInfo]) -> dict[int, int]:
-        """By base offset, the timestamps that are known of these segments of a log: all after a few looks.
+        """Returns the timestamps (ms) known so far, by the segment's base offset. A few calls make them complete.
 
-        :raises OSError: its log can't be read
+        :raises OSError: the partition's log can't be read
         """
         before = self._known.get(partition.partition, {})
         known = self._known[partition.partition] = {}
@@ -43,7 +47,7 @@ class FirstTimestamps:
         return {base_offset: timestamp_ms for (base_offset, _), timestamp_ms in known.items()}
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
-        """Forget all others: they were deleted, or are compacted no more."""
+        """Forget all partitions but these: the others were deleted, or their topics are not compacted any more."""
         self._known = {
             partition: known for partition, known in self._known.items() if partition in partitions
         }
@@ -77,7 +81,7 @@ def _timestamp_ms(part: Part) -> int:
     try:
         return RecordBatch.peek(memoryview(header)).max_timestamp
     except BrokerError:
-        return -1  # damaged: the round that comes to it says so
+        return -1  # damaged: the cleaner reports it when its pass reads the segment
 
 
 def _header(region: FileRegion) -> bytes:

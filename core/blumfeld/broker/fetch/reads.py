@@ -1,6 +1,6 @@
-"""Reads for a fetch: checks and bytes of one partition, and a whole request under its limits.
+"""Reads for a Fetch request: one partition with its checks, and all partitions under the request's byte limits.
 
-The order of the checks is that of Kafka's ``ReplicaManager.readFromLog``.
+The checks come in the order of Kafka's ``ReplicaManager.readFromLog``, because the first one that fails is the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNKNOWN_EPOCH = -1
 
 
 class Reader:
-    """Who fetches, and how: the part of a request that holds for all its partitions."""
+    """The consumer or follower that fetches, with the request's fields that hold for all partitions."""
 
     __slots__ = (
         "bytes_max",
@@ -48,16 +48,17 @@ class Reader:
         self.context = context
         self.replica_id = replica_id
         self.follower = replica_id >= 0
-        """Whether a broker replicates by it."""
+        """Whether the fetch comes from a replica and not from a consumer."""
         self.replica_epoch = replica_epoch
         self.read_committed = read_committed
         self.bytes_max = bytes_max
         self.bytes_min = min(bytes_min, bytes_max)
 
     def find(self, asked: FetchPartition) -> Partition:
-        """The partition, if this node leads it and the reader may read it.
+        """Returns the partition, if this node leads it and the reader may read it.
 
-        :raises BrokerError: what stands in its ``errorCode``
+        :raises BrokerError: the code for the partition's ``errorCode``: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
+            TOPIC_AUTHORIZATION_FAILED, and those of ``PartitionManager.leading``
         """
         ports, topic = self.ports, asked.topic
         if isinstance(topic, bytes):
@@ -76,7 +77,7 @@ class Reader:
 
 
 class PartitionRead:
-    """What one partition gave."""
+    """The outcome of a fetch from one partition: bytes, a pending cold read, an error or a divergence."""
 
     __slots__ = (
         "asked",
@@ -96,20 +97,20 @@ class PartitionRead:
         self.error = ErrorCode.NONE
         self.read: LogRead | None = None
         self.cold: Completion[LogRead] | None = None
-        """Set while the bytes are on their way from somewhere slow."""
+        """The pending read, while the bytes come from a disk or a remote store."""
         self.diverging: tuple[int, int] | None = None
-        """(epoch, end offset) where the reader's history parts from ours."""
+        """(epoch, end offset) of the last point that the reader's log may share with ours (KIP-595)."""
         self.high_watermark = -1
         self.stable = -1
         self.log_start_offset = -1
 
     @property
     def size_bytes(self) -> int:
-        """Of what was read so far."""
+        """Bytes that were read; 0 while a cold read is pending."""
         return 0 if self.read is None else self.read.size_bytes
 
     def run(self, reader: Reader, bytes_max: int, minimum_one_batch: bool) -> None:
-        """Check and read; an error stays in :attr:`error`."""
+        """Check the request's fields and read. An error is stored in :attr:`error`, not raised."""
         try:
             partition = self.partition = reader.find(self.asked)
             self._run(partition, reader, bytes_max, minimum_one_batch)
@@ -117,7 +118,7 @@ class PartitionRead:
             self.fail(error.code)
 
     def fail(self, code: ErrorCode) -> None:
-        """Answer this error, and nothing else."""
+        """Answer this error, with -1 for each offset."""
         self.error = code
         self.high_watermark = self.stable = self.log_start_offset = -1
 
@@ -164,7 +165,7 @@ class PartitionRead:
         return False
 
     def settle(self) -> None:
-        """The cold read is done."""
+        """Take the result or the error of the cold read, which must be done."""
         cold, self.cold = self.cold, None
         if cold is None:
             return
@@ -181,9 +182,12 @@ class PartitionRead:
             self.read = cold.result()
 
     def aborted(self, reader: Reader) -> list[tuple[int, int]] | None:
-        """(producer, first offset) of aborted transactions in what was read; ``None`` for read_uncommitted."""
+        """Returns (producer id, first offset) of each aborted transaction that overlaps the bytes that were read.
+
+        ``None`` for a read_uncommitted reader, and with an error; an empty list if the partition isn't here.
+        """
         if self.partition is None:
-            return []  # not found: Kafka's answer then
+            return []  # Kafka, too, sends an empty list for a partition that it doesn't find
         if not reader.read_committed or self.error:
             return None
         if self.read is None:
@@ -193,23 +197,27 @@ class PartitionRead:
 
 
 class FetchAttempt:
-    """One try at all partitions of a plan. It is either taken for the answer or released, once."""
+    """One read of all partitions of a plan. Afterwards it is used for the answer or released: exactly one of both."""
 
     __slots__ = ("_left", "decided", "reads", "size_bytes")
 
     def __init__(self, reader: Reader, plan: FetchPlan, *, read: bool = True) -> None:
-        """``read=False`` leaves it to the caller to :meth:`add` the plan's partitions, in their order."""
+        """With ``read=False`` the caller must :meth:`add` the plan's partitions itself, in their order."""
         self.reads: list[PartitionRead] = []
         self.size_bytes = 0
         self.decided = False
-        """There is something that can't wait: an error, or histories that part."""
+        """An error or a divergence was found: the answer must not wait for ``bytes_min``."""
         self._left = reader.bytes_max
         if read:
             for asked in plan.partitions:
                 self.add(reader, asked)
 
     def add(self, reader: Reader, asked: FetchPartition) -> None:
-        """Read the next partition, under what the limits leave for it."""
+        """Read the next partition, within the bytes that the partitions before it left over.
+
+        Only the first batch of an answer may exceed the limits (KIP-74). A cold read counts with the most that it may
+        bring, because its size is not known yet.
+        """
         one = PartitionRead(asked)
         self.reads.append(one)
         one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
@@ -223,15 +231,15 @@ class FetchAttempt:
             self.decided = True
 
     def enough(self, reader: Reader) -> bool:
-        """Whether it can be answered without waiting."""
+        """Whether the request can be answered without waiting for more bytes."""
         return self.decided or self.size_bytes >= reader.bytes_min
 
     def cold(self) -> list[Completion[LogRead]]:
-        """Reads on their way."""
+        """Returns the cold reads that are pending."""
         return [one.cold for one in self.reads if one.cold is not None]
 
     def release(self) -> None:
-        """It is not enough: give back the files that it holds."""
+        """Give back the file regions of an attempt that is not answered, also of cold reads that finish later."""
         for one in self.reads:
             if one.read is not None:
                 release(one.read.parts)

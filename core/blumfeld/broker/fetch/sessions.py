@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227), pure: what an incremental fetch asks for, and what of the answer must be sent.
+"""Fetch sessions (KIP-227), pure: the partitions of an incremental fetch, and which of them its answer names.
 
-A session keeps the partitions that a consumer or follower reads, so that it need not name them each time, and
-gets back only those where something changed. The time is an argument; the source of ids is handed in.
+A session remembers the partitions that a consumer or follower reads. So a request names only changes, and an answer
+only partitions with news. The time is an argument, and the source of ids is handed in.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ EPOCH_INITIAL = 0
 EPOCH_FINAL = -1
 EPOCH_MAX = 0x7FFFFFFF
 SLOTS_MAX = 1000
-"""``max.incremental.fetch.session.cache.slots``."""
+"""Sessions of a node: Kafka's default for ``max.incremental.fetch.session.cache.slots``."""
 SESSION_PARTITIONS_MAX = 10_000
 """Partitions of one session. Each fetch of a session looks at all of them, so more would hold up other connections.
-A full fetch of more gets no session, which is always allowed (KIP-227); a session that would grow beyond ends."""
+A full fetch of more partitions gets no session, which KIP-227 always allows. A session that would grow larger ends."""
 EVICTION_MS = 120_000
-"""Idle for that long, a session may go; that old, a larger or a follower's one may push it out."""
+"""When all slots are taken: a session that was idle for this long may be evicted by any new one; a session that was
+made this long ago may be evicted by a follower's, or by a larger one of its own kind."""
 
 PartitionKey: TypeAlias = "tuple[str | bytes, int]"
-"""Topic name (below v13) or topic id, and partition."""
+"""(topic name below v13, topic id from there on; partition)."""
 
 
 class FetchPartition:
-    """One partition that is fetched: what was asked, and what was last told of it."""
+    """One partition of a fetch: the client's request for it, and the offsets of the last answer."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -65,11 +66,11 @@ class FetchPartition:
 
     @property
     def key(self) -> PartitionKey:
-        """Under which a session holds it."""
+        """The partition's key in a session."""
         return self.topic, self.partition
 
     def ask_again(self, asked: FetchPartition) -> None:
-        """The client named it again: take what it asks now, keep what it was told."""
+        """Take over a newer request of the client for this partition. The offsets of the last answer stay."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_bytes_max
         self.current_leader_epoch = asked.current_leader_epoch
@@ -77,7 +78,7 @@ class FetchPartition:
         self.log_start_offset = asked.log_start_offset
 
     def changed(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether these differ from what was last told; they count as told from now on."""
+        """Whether these offsets differ from the last answer's. They are stored as the last answer's."""
         if high_watermark == self.high_watermark and log_start_offset == self.told_log_start_offset:
             return False
         self.high_watermark = high_watermark
@@ -86,7 +87,7 @@ class FetchPartition:
 
 
 class FetchSession:
-    """The partitions of one client's fetches, in the order in which they are served."""
+    """The partitions of one client's fetches, in the order in which they are served. Followers are ``privileged``."""
 
     __slots__ = (
         "created_ms",
@@ -109,7 +110,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """One fetch request as it is to be served."""
+    """The partitions to serve for one fetch request, with its session."""
 
     __slots__ = ("incremental", "makes_session", "partitions", "privileged", "session", "uses_topic_ids")
 
@@ -125,14 +126,17 @@ class FetchPlan:
         self.partitions = partitions
         self.session = session
         self.incremental = session is not None
-        """Only what changed is answered."""
+        """The answer names only partitions with new bytes, changed offsets or an error."""
         self.makes_session = makes_session
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
 
 
 class FetchSessions:
-    """All sessions of a node. ``random_id()`` gives a positive int32; taken ones are drawn again."""
+    """All sessions of a node.
+
+    :param random_id: returns a positive int32; called again while the id is taken
+    """
 
     def __init__(self, random_id: Callable[[], int], slots_max: int = SLOTS_MAX) -> None:
         self._random_id = random_id
@@ -153,10 +157,10 @@ class FetchSessions:
         privileged: bool,
         now_ms: float,
     ) -> FetchPlan:
-        """Say what a request fetches.
+        """Returns the partitions that a request fetches, and updates its session.
 
-        Epoch 0 is a full request that wants a session; -1 a full one that wants none; both close the session
-        they name. Any other goes on with a session, whose epoch moves.
+        Epoch 0 is a full request that asks for a session, -1 a full one without. Both close the session that they
+        name. Any other epoch continues a session, and must be the one that the session expects next.
 
         :raises BrokerError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
             FETCH_SESSION_TOPIC_ID_ERROR: the top-level error of an empty answer
@@ -172,6 +176,7 @@ class FetchSessions:
             )
         session = self._continued(session_id, epoch, uses_topic_ids)
         if len(session.partitions) + len(asked) > SESSION_PARTITIONS_MAX:
+            # The sum above is cheap, but counts known partitions twice. Look closer only when it is too large.
             new = sum(one.key not in session.partitions for one in asked[: 2 * SESSION_PARTITIONS_MAX])
             if len(session.partitions) + new > SESSION_PARTITIONS_MAX:
                 del self._sessions[session_id]
@@ -193,7 +198,7 @@ class FetchSessions:
         return FetchPlan(list(session.partitions.values()), session)
 
     def partitions_of(self, session_id: int) -> Container[PartitionKey]:
-        """The partitions of a session; none of one that isn't there."""
+        """Returns the partitions of a session; empty if there is no such session."""
         session = self._sessions.get(session_id)
         return () if session is None else session.partitions
 
@@ -208,9 +213,9 @@ class FetchSessions:
         return session
 
     def finish_full(self, plan: FetchPlan, now_ms: float) -> int:
-        """The answer to a full request is made: the id of the session to tell, 0 for none.
+        """Make a session for a full request whose answer is ready. Returns its id for the answer; 0 for none.
 
-        The plan's partitions become the session's; what they were told (``changed``) was this answer.
+        The plan's partitions become the session's, with the offsets that ``changed`` stored for this answer.
         """
         if len(plan.partitions) > SESSION_PARTITIONS_MAX:
             return SESSION_NONE
@@ -225,7 +230,7 @@ class FetchSessions:
         return session_id
 
     def rotate(self, session: FetchSession, partition: FetchPartition) -> None:
-        """A partition gave data: it goes behind the others, so that all get their turn under a byte limit."""
+        """Move a partition that gave data behind the others, so that each gets its turn under the byte limit."""
         if session.partitions.pop(partition.key, None) is not None:
             session.partitions[partition.key] = partition
 

@@ -1,1 +1,1 @@
-"""Produce: the straight way for one batch, the general way, and why a write is refused."""
+"""Produce: the straight way for a request with one batch, pending requests, record checks, and refused writes."""

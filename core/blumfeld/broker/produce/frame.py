@@ -1,8 +1,8 @@
 """Produce requests of one batch, read and answered as bytes: the shape that nearly every client sends.
 
-The general way decodes the request with the generated decoder; this one knows where things lie when a request
-names one topic and one partition, and gives up (``None``) on anything else, so that the general way decides what
-is wrong with it. A parity test holds both to the same answers.
+The general way decodes a request with the generated decoder. This module knows only the byte layout of a request
+with one topic and one partition. It returns ``None`` for any other request, and the general way then serves or
+refuses it. A parity test holds both ways to the same answers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 
 _OLD_START = struct.Struct(">hhiih")
-"""transactional id length, acks, timeout, topics, length of the name."""
+"""Length of the transactional id, acks, timeout, number of topics, length of the topic's name."""
 _NEW_START = struct.Struct(">BhiBB")
-"""The same, compact: each count is one more than it says."""
+"""The same fields with compact lengths: each length or count is encoded as itself plus one."""
 _NEW_START_BYTES = _NEW_START.size
 _TWO_I32 = struct.Struct(">ii")
 _COUNT_AND_INDEX = struct.Struct(">Bi")
@@ -23,13 +23,14 @@ FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
 UUID_BYTES = 16
 NAME_BYTES_MAX = 126
-"""A compact length above that takes two bytes: left to the general way."""
+"""Longest topic name whose compact length takes one byte. The general way serves longer names."""
 
 
 class OneBatch:
-    """What a request's first bytes, up to and with the partition's number, ask for; and how its answer looks.
+    """The meaning of a request's prefix (all bytes up to and with the partition index), and its answer's layout.
 
-    Requests of a client that begin with the same bytes ask for the same, so this is made once for each prefix.
+    A client sends the same prefix with each request to the same partition, so one object per prefix is made and
+    reused.
     """
 
     __slots__ = ("acks", "after_records", "answer", "before_base", "index", "timeout_ms", "topic")
@@ -38,7 +39,7 @@ class OneBatch:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.topic = topic
-        """The name in UTF-8, or the 16 bytes of the id."""
+        """The topic's name in UTF-8, or its 16-byte id from v13 on."""
         self.index = index
         if version >= FLEXIBLE_FROM:
             name = topic if version >= TOPIC_ID_FROM else bytes((len(topic) + 1,)) + topic
@@ -55,7 +56,7 @@ class OneBatch:
     def response(
         self, correlation_id: int, code: int, base_offset: int, append_ms: int, log_start_offset: int
     ) -> bytes:
-        """The whole answer, header included."""
+        """Returns the whole answer, with the response header and without the frame's size."""
         return self.answer.pack(
             correlation_id,
             self.before_base,
@@ -69,14 +70,14 @@ class OneBatch:
     def response_v3(
         self, correlation_id: int, code: int, base_offset: int, append_ms: int, _log_start_offset: int
     ) -> bytes:
-        """The same for versions 3 and 4, which have no log start offset."""
+        """Returns the same answer for versions 3 and 4, which have no log start offset."""
         return self.answer.pack(
             correlation_id, self.before_base, code, base_offset, append_ms, self.after_records
         )
 
 
 class FrameShape:
-    """Where things lie in a Produce request of one version, if it has one partition and no transactional id."""
+    """Byte layout of a Produce request of one version with one partition and no transactional id."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -88,11 +89,12 @@ class FrameShape:
             self.prefix_bytes, self.name_length_at = _NEW_START_BYTES + 4, _NEW_START_BYTES - 1
         else:
             self.prefix_bytes, self.name_length_at = _OLD_START.size + 8, _OLD_START.size - 1
-        """The prefix has this many bytes, and as many more as the byte at ``name_length_at`` in it says, if this is the
-        shape. (A name of 256 bytes is none; where ids stand for names it is the transactional id's length: 0.)"""
+        """The prefix is ``prefix_bytes`` long, plus the value of its byte at ``name_length_at``. With topic ids that
+        byte is the length of the transactional id, which is 0 in this shape. One byte is enough for the older
+        versions, too: a name has at most 249 characters, and ``parse_prefix`` refuses any prefix that doesn't fit."""
 
     def parse_prefix(self, prefix: bytes) -> OneBatch | None:
-        """What the prefix asks for; ``None`` if it isn't the shape."""
+        """Returns the meaning of the prefix, or ``None`` if the request has another shape."""
         try:
             return self._parse_flexible(prefix) if self.flexible else self._parse_old(prefix)
         except (struct.error, IndexError):
@@ -126,18 +128,19 @@ class FrameShape:
 
     @staticmethod
     def old_records(frame: memoryview, position: int) -> int:
-        """Where the records begin, given where the prefix ended; -1 if their length doesn't fill the frame.
+        """Returns the position of the first record batch; -1 if the records don't end with the frame.
 
-        :raises struct.error: the frame ends there
+        :param position: the end of the prefix
+        :raises struct.error: the frame ends before the records' length does
         """
         at = position + 4
         return at if _unpack_i32(frame, position)[0] == len(frame) - at else -1
 
     @staticmethod
     def flexible_records(frame: memoryview, position: int) -> int:
-        """The same for versions 9 and up; -1 also if unknown tags follow.
+        """The same for versions 9 and up; -1 also if tagged fields follow the records.
 
-        :raises IndexError: the frame ends there
+        :raises IndexError: the frame ends before the records' length does
         """
         end = len(frame)
         size = shift = 0
@@ -150,6 +153,7 @@ class FrameShape:
             shift += 7
             if shift > 28:
                 return -1
+        # The last three bytes count the tagged fields of partition, topic and request. All must be 0.
         if size < 1 or position + size + 2 != end or frame[end - 3] or frame[end - 2] or frame[end - 1]:
             return -1
         return position

@@ -1,4 +1,4 @@
-"""A produce request whose batches are placed: it waits for their outcome, and answers."""
+"""A Produce request after its batches were placed: waits for each batch's outcome, then answers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""Refused by the log; with any other error Kafka tells where the log starts."""
+"""Errors that Kafka answers with log start offset -1. With any other error it sends the log's real start."""
 
 
 def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
-    """Answer this error, and no offset."""
+    """Set this error in the partition's answer, and -1 for each offset and time."""
     answer.error_code = int(code)
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     answer.error_message = message
 
 
 class PartitionAppend:
-    """Waits for one partition's batch."""
+    """Waits for the outcome of one partition's batch. Implements ``AppendWaiter``."""
 
     __slots__ = ("answer", "done", "partition", "pending")
 
@@ -56,7 +56,7 @@ class PartitionAppend:
         self.done = False
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
-        """The batch was not placed."""
+        """Fill the partition's answer: its batch was refused before it was placed."""
         self.pending.open -= 1
         refuse(self.answer, error.code, error.message)
         if isinstance(error, RejectedRecords):
@@ -69,7 +69,7 @@ class PartitionAppend:
 
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``."""
-        if self.done:
+        if self.done:  # expire() has answered already
             return
         self.done = True
         if code or self.partition is None:
@@ -100,29 +100,30 @@ class PendingProduce:
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
         self.open = 0
-        """Batches whose outcome is not known."""
+        """Number of batches whose outcome is not known yet."""
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
-        """Batches that must be looked into off the loop before they are placed."""
+        """Batches whose records a worker thread must check before they are placed."""
         self._ports = ports
         self._placing = True
         self._response = ProduceResponse()
 
     def add_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
-        """Where the answers of the topic's partitions go."""
+        """Add a topic to the response. Returns the list that takes its partitions' answers."""
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         self._response.responses.append(answer)
         return answer.partition_responses
 
     def all_placed(self) -> None:
-        """Nothing more is placed: answer, or wait."""
+        """Answer now if every outcome is known; otherwise wait. Called once, after the last batch was placed."""
         self._placing = False
         if not self.open:
             self._answer()
         elif self.acks == ACKS_ALL:
+            # With one replica the batches are committed later in this turn, so most requests are never parked.
             self._ports.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
 
     def one_done(self) -> None:
-        """The outcome of one batch is there."""
+        """Count one outcome, and answer after the last one."""
         self.open -= 1
         if not self.open and not self._placing:
             self._answer()
@@ -137,7 +138,7 @@ class PendingProduce:
         return self.completion.done
 
     def expire(self) -> None:
-        """The time is up: what is not committed yet may still become so."""
+        """Answer REQUEST_TIMED_OUT for each batch without an outcome. Such a batch may still be committed later."""
         for topic in self._response.responses:
             for answer in topic.partition_responses:
                 if not answer.error_code and answer.log_start_offset < 0:
@@ -155,7 +156,7 @@ class PendingProduce:
         self.completion.complete(self._response)
 
     def _answer_nothing(self) -> None:
-        """acks=0: an error can only be told by closing the connection."""
+        """End a request with acks=0. It has no answer, so an error closes the connection, as in Kafka."""
         codes = [
             a.error_code for t in self._response.responses for a in t.partition_responses if a.error_code
         ]

@@ -1,7 +1,7 @@
-"""Produce requests of one batch without the codec: the way that nearly every request takes.
+"""The straight way of Produce: a request with one batch, served without the message codec. Nearly all requests take it.
 
-What is not plain sailing (another shape, an error, an internal topic, a transaction) goes the general way, which
-then finds the same thing and says so: nothing has been changed by then.
+Anything unusual (another shape, an error, an internal topic, a transaction) goes the general way. That is safe because
+nothing was changed by then: the general way starts from the same state, finds the same error and answers it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.record_batch import TRANSACTIONAL_BIT, RecordBatch
 
 PREFIXES_MAX = 4096
-"""Different beginnings of requests that are remembered for a version; then all are forgotten."""
+"""Request prefixes that are remembered for each version. A client can send any number of them, so at this bound all are
+forgotten and resolved again."""
 ZSTD_FROM = 7
 _ZSTD = Codec.ZSTD.value
 _NONE = ErrorCode.NONE
@@ -29,7 +30,7 @@ _PRODUCE = int(ApiKey.PRODUCE)
 
 
 class Target:
-    """Where requests with a certain prefix go."""
+    """The partition that requests with one prefix append to, and the way to answer them."""
 
     __slots__ = ("acks", "one", "partition", "response", "waiter")
 
@@ -56,12 +57,14 @@ class FastProduce:
         self._records = shape.flexible_records if general.flexible else shape.old_records
         self._tail = 3 if general.flexible else 0
         self._general_bits = TRANSACTIONAL_BIT | (_ZSTD if general.version < ZSTD_FROM else 0)
-        """Of a batch's attributes: zstd's bit no other codec has that there is."""
+        """Attribute bits that send a batch the general way: transactional ones always, zstd before Produce v7
+        (KIP-110). Among the codec numbers only zstd's has bit 2 set, so one mask tests for it."""
         self._targets: dict[bytes, Target] = {}
         self._generation = -1
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
         """As ``Serve.serve``."""
+        # A partition came, went or changed its leader: every remembered target may be stale.
         if self._generation != self._manager.generation:
             self._targets.clear()
             self._generation = self._manager.generation
@@ -83,13 +86,14 @@ class FastProduce:
                 return
             pending.base_offset = target.partition.append(batch, target.acks, pending)
         except BrokerError:
+            # append places nothing when it raises, so the general way may try again; it answers with the details.
             self.general.serve(exchange, frame, position, correlation_id)
             return
         pending.placed()
 
     def _resolve(self, prefix: bytes) -> Target | None:
         one = self._shape.parse_prefix(prefix)
-        # Who may write is asked for each request, so with an authorizer all go the general way.
+        # An authorizer must be asked for each request, and a target is remembered across requests.
         if one is None or one.acks not in (ACKS_ALL, 0, 1) or self._dispatcher.authorizer is not None:
             return None
         if self._shape.topic_ids:
@@ -108,7 +112,7 @@ class FastProduce:
 
 
 class OneWritten:
-    """A request whose one batch is to be written (acks=0, acks=1): implements ``AppendWaiter``."""
+    """A request with acks=0 or acks=1 that waits until its batch is written. Implements ``AppendWaiter``."""
 
     __slots__ = (
         "append_ms",
@@ -124,7 +128,8 @@ class OneWritten:
     append_ms: int
     base_offset: int
     received_ms: float
-    """When the partition's turn began, in which it was received."""
+    """Monotonic time of the partition's first append in this turn: the start of the request's measured time. One clock
+    reading serves all requests of the turn."""
 
     def __init__(
         self, fast: FastProduce, exchange: Exchange, target: Target, correlation_id: int, frame_bytes: int
@@ -136,7 +141,7 @@ class OneWritten:
         self.frame_bytes = frame_bytes
 
     def placed(self) -> None:
-        """The batch has its offsets: the connection's next request may start."""
+        """Let the connection's next request start: this batch has its offsets, so order is kept."""
         partition = self.target.partition
         self.append_ms = partition.append_ms
         self.received_ms = partition.placing_began_ms
@@ -166,18 +171,20 @@ class OneWritten:
 
 
 class OneCommitted(OneWritten):
-    """A request whose one batch is to be committed (acks=all); implements ``ParkedOperation``, should it last."""
+    """A request with acks=all that waits until its batch is committed. Implements ``ParkedOperation`` for the case that
+    this takes longer than the turn."""
 
     __slots__ = ("done", "parked")
 
     def placed(self) -> None:
-        """As :meth:`OneWritten.placed`; at the end of the turn it is known whether it has to wait."""
+        """As :meth:`OneWritten.placed`. Parking waits for the end of the turn: with one replica the batch is committed
+        by then, and the request is never parked."""
         self.done = self.parked = False
         super().placed()
         self.fast.ports.runtime.at_end_of_turn(Phase.COMPLETE, self.park)
 
     def appended(self, code: ErrorCode) -> None:
-        """As ``AppendWaiter.appended``; after the time-out nothing comes of it."""
+        """As ``AppendWaiter.appended``. After the request timed out a call has no effect."""
         if self.done:
             return
         self.done = True
@@ -186,7 +193,7 @@ class OneCommitted(OneWritten):
             self.fast.ports.parking.wake(self)
 
     def park(self) -> None:
-        """It was not committed within the turn: wait for it, or for the request's timeout."""
+        """Park the request if its batch was not committed within the turn, until it is or ``timeout_ms`` has passed."""
         if not self.done:
             self.parked = True
             self.fast.ports.parking.park(self, (self,), self.target.one.timeout_ms)
@@ -196,6 +203,6 @@ class OneCommitted(OneWritten):
         return self.done
 
     def expire(self) -> None:
-        """The time is up: what is not committed yet may still become so."""
+        """Answer REQUEST_TIMED_OUT. The batch may still be committed later."""
         self.target.partition.tells()
         self.appended(ErrorCode.REQUEST_TIMED_OUT)

@@ -1,6 +1,6 @@
-"""Where the records of a batch must be looked at before it is placed: compacted topics, and topics with a codec.
+"""Checks records inside a batch before it is placed: for compacted topics and topics with a codec of their own.
 
-Off the path of most topics (docs/design.md, rule 4): imported when the first such topic takes a batch.
+Most topics never need this (docs/design.md, rule 4), so the module is imported when such a topic gets its first batch.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ _CODECS = {
 
 
 LOOK_BYTES_MAX = 256 * 1024
-"""Decompressed bytes that are looked at on the loop, in less than a millisecond. A batch of some kB may hold 100 MB."""
+"""Decompressed bytes that are checked on the loop, in less than a millisecond. A few kB may unpack to 100 MB."""
 LOOK_PACKED_BYTES_MAX = 32 * 1024
-"""Compressed bytes that are looked at on the loop: 5 of them may be an empty block of snappy, which takes 2 µs."""
+"""Compressed bytes that are checked on the loop. An empty snappy block has 5 bytes and takes 2 µs, so small unpacked
+size alone would not bound the time."""
 LOOK_RECORDS_MAX = 4_096
-"""Records that are looked at on the loop: 3 ms."""
+"""Records of a batch that are checked on the loop: this many take 3 ms."""
 LOOK_HEADERS_MAX = 8_192
-"""Headers of all these records that are looked at on the loop: 3 ms. 256 KiB may be 130,000 of them."""
+"""Record headers, all records together, that are checked on the loop: this many take 3 ms. 256 KiB can hold 130,000."""
 RECORD_ERRORS_MAX = LOOK_RECORDS_MAX
-"""Records that an answer blames one by one: it is made and encoded in one go."""
+"""Most records that one answer blames one by one, because the answer is made and encoded in one go on the loop."""
 
 
 def conformed(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
-    """The batch as the topic wants it: the same, or written anew in the topic's codec with offsets in order.
+    """Returns the batch as the topic requires it: unchanged, or rebuilt in the topic's codec with offsets in order.
 
-    :raises TooMuchAtOnce: it holds too many records, headers, or bytes
+    :raises TooMuchAtOnce: it holds more records, headers or bytes than the loop may check; call
+        :func:`conformed_off_the_loop` in a worker thread
     :raises BrokerError: INVALID_RECORD (a record without a key in a compacted topic, broken records);
-        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE (it is too large as the topic wants it)
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE (the rebuilt batch exceeds the topic's limits)
     """
     bytes_max = LOOK_BYTES_MAX if batch.codec is Codec.NONE else LOOK_PACKED_BYTES_MAX
     if batch.record_count > LOOK_RECORDS_MAX or batch.size_bytes > bytes_max:
@@ -57,9 +59,10 @@ def conformed(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
 
 
 def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
-    """:func:`conformed` for any batch, in a worker thread.
+    """:func:`conformed` for a batch of any size. It may take long: call it in a worker thread.
 
-    :raises BrokerError: as there; MESSAGE_TOO_LARGE also if it would decompress to more than is allowed
+    :raises BrokerError: as :func:`conformed`; MESSAGE_TOO_LARGE also if the batch decompresses to more than
+        ``DECOMPRESSED_BYTES_MAX``
     """
     plain = unpacked(batch.codec, batch.records_data, DECOMPRESSED_BYTES_MAX)
     checked = validate_records(batch, plain=plain)
@@ -79,7 +82,7 @@ def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBat
 
 
 def _fitting(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
-    """A batch that was written anew, if the topic takes one of its size: some bytes may have become megabytes."""
+    """Returns the rebuilt batch if it still fits the topic's limits: a few bytes may have become megabytes."""
     if batch.size_bytes > config.max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -1,7 +1,8 @@
-"""Partitions whose writes fail: told in the log with path and errno, counted, and told again when it is over.
+"""Events and counts of failed writes: one event with path and errno when a partition's writes begin to fail, one when
+they succeed again.
 
-A full disk fails every append of every partition. So a partition is named once until a write succeeds there, and only a
-few partitions are named in each interval. The rest is a sum.
+A full disk fails every append of every partition. So a partition is named once until one of its writes succeeds, and
+at most :data:`NAMED_MAX` partitions are named in an interval. One line at its end sums up all other failures.
 """
 
 from __future__ import annotations
@@ -13,26 +14,27 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import TopicPartition
 
 INTERVAL_MS = 10_000
-"""Time in which at most :data:`NAMED_MAX` partitions are named; a sum follows at its end."""
+"""Interval in which at most :data:`NAMED_MAX` partitions are named. A sum of the other failures ends it."""
 NAMED_MAX = 5
+"""Partitions that are named in one interval."""
 
 
 class RefusedWrites:
-    """What is known of failed writes of all hosted partitions."""
+    """Failed writes of all hosted partitions: which partitions refuse writes now, and how many writes failed."""
 
     def __init__(self, runtime: Runtime, events: EventLog) -> None:
         self._runtime = runtime
         self._events = events
         self._refusing: dict[TopicPartition, int] = {}
-        """Partitions whose last write failed, with how many writes have failed in a row."""
+        """Partitions whose last write failed, each with its number of failures in a row."""
         self._timer: Timer | None = None
         self._named = 0
         self._failed = 0
-        """Writes that failed since the interval began, and that no line told."""
+        """Failed writes of this interval without an event of their own."""
         self.failures_total = 0
 
     def gauges(self) -> list[Metric]:
-        """How many partitions refuse writes now, and how many writes have failed."""
+        """Returns the metrics: partitions that refuse writes now, and writes that failed since the start."""
         return [
             Metric(
                 "blumfeld_partitions_refusing_writes",
@@ -49,7 +51,7 @@ class RefusedWrites:
         ]
 
     def failed(self, partition: TopicPartition, error: OSError) -> None:
-        """A write of this partition failed."""
+        """Count a failed write of this partition, and log an event if it is the first in a row."""
         new = partition not in self._refusing
         self._refusing[partition] = self._refusing.get(partition, 0) + 1
         self.failures_total += 1
@@ -70,7 +72,7 @@ class RefusedWrites:
             self._failed += 1
 
     def succeeded(self, partition: TopicPartition) -> None:
-        """A write succeeded in a partition whose last one had failed."""
+        """Log that writes succeed again. Call it for the first good write after a failed one."""
         count = self._refusing.pop(partition, 0)
         if self._named < NAMED_MAX or not self._refusing:
             self._named += 1
@@ -82,15 +84,15 @@ class RefusedWrites:
             )
 
     def offline(self, partition: TopicPartition) -> None:
-        """It refuses until the next start: its own line has told that."""
+        """Count a partition that is offline until the next start. Its own event has already said so."""
         self._refusing.setdefault(partition, 0)
 
     def forget(self, partition: TopicPartition) -> None:
-        """It is not hosted any more."""
+        """Drop a partition that this node doesn't host any more."""
         self._refusing.pop(partition, None)
 
     def stop(self) -> None:
-        """Tell nothing any more."""
+        """Log no more events: cancel the interval's timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

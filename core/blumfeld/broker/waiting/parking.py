@@ -1,4 +1,4 @@
-"""The purgatory in the turn: woken operations run in Phase.COMPLETE, deadlines have one timer of the loop."""
+"""Drives the purgatory: woken operations run in Phase.COMPLETE, and one timer of the loop serves all deadlines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PurgatoryParking:
         self.purgatory = Purgatory(int(runtime.monotonic_ms()), self._woken, self._defect)
 
     def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
-        """Try to complete it now; if it can't be, keep it until a key wakes it or ``timeout_ms`` has passed."""
+        """Try to complete the operation now. If that fails, keep it until a wake completes it or the time is up."""
         self.keep(operation, keys, timeout_ms)
 
     def keep(
@@ -34,8 +34,9 @@ class PurgatoryParking:
         *,
         tried: bool = False,
     ) -> Callable[[], None] | None:
-        """As :meth:`park`, unless the caller just ``tried`` it in vain. Gives what makes the purgatory forget
-        it, or ``None`` if it has ended already.
+        """As :meth:`park`; ``tried`` skips the first attempt, which the caller has just made in vain.
+
+        Returns a function that removes the operation from the purgatory, or ``None`` if it has ended already.
         """
         deadline_ms = ceil(self._runtime.monotonic_ms() + max(timeout_ms, 0))
         parked = self.purgatory.park(operation, keys, deadline_ms, tried=tried)
@@ -45,11 +46,11 @@ class PurgatoryParking:
         return partial(self.purgatory.forget, parked)
 
     def wake(self, key: Hashable) -> None:
-        """Something changed for ``key``: its watchers are tried again in Phase.COMPLETE of this turn."""
+        """Try the operations that watch ``key`` again in Phase.COMPLETE of this turn."""
         self.purgatory.wake(key)
 
     def stop(self) -> None:
-        """Expire everything."""
+        """Expire every operation, and from now on each one at once when it is parked."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,9 +1,9 @@
 """Parks requests that can't be answered yet, with watch keys and a deadline (docs/design.md, rule 6).
 
-Pure: no clock, no loop. The driver calls :meth:`Purgatory.run_woken` in ``Phase.COMPLETE`` of a turn in which
-something was woken, and :meth:`Purgatory.tick` when :meth:`Purgatory.next_deadline_ms` has come.
+Pure: no clock, no loop. The driver calls :meth:`Purgatory.run_woken` in ``Phase.COMPLETE`` of a turn in which a key
+was woken, and :meth:`Purgatory.tick` when :meth:`Purgatory.next_deadline_ms` has come.
 
-An operation that has ended is taken from all its keys at once, so there is no garbage to purge.
+An operation is removed from all its keys the moment it ends, so no later purge is needed (Kafka's purgatory has one).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from blumfeld.broker.waiting.timing_wheel import TimerTask, TimingWheel
 from blumfeld.spi.context import ParkedOperation
 
 RUN_KEYS_MAX = 10_000
-"""Keys that one :meth:`Purgatory.run_woken` works through; a turn has several, and what is left has the next."""
+"""Keys that one call of :meth:`Purgatory.run_woken` serves, so that a chain of wakes can't hold the loop. A turn makes
+several calls; keys that are left after them wait for the next turn."""
 
 
 class Parked:
-    """A place in the purgatory: what :meth:`Purgatory.park` gives for an operation that has to wait."""
+    """Handle of an operation that waits in the purgatory."""
 
     __slots__ = ("_timer", "ended", "keys", "operation")
 
@@ -26,19 +27,20 @@ class Parked:
         self.operation = operation
         self.keys = keys
         self.ended = False
-        """Completed, expired or forgotten: the operation will not be called again."""
+        """Whether it was completed, expired or forgotten. If so, the operation will not be called again."""
         self._timer: TimerTask[Parked] | None = None
 
 
 class Purgatory:
     """Parked operations by watch key.
 
-    Each operation ends exactly once: ``try_complete`` gave True, or ``expire`` was called, or it was forgotten;
-    afterwards it isn't called any more. Operations may wake and park from within these calls; nothing recurses.
+    Each operation ends exactly once: ``try_complete`` returned True, ``expire`` was called, or it was forgotten.
+    Afterwards it isn't called any more. An operation may wake keys and park others while it is called: such work is
+    queued for the next run, and never recurses.
 
-    :param start_ms: now, on the clock that deadlines are on
-    :param on_woken: called when a key was woken and nothing was waiting to be run: order a run
-    :param on_defect: called with an operation that raised, which none may; it ended with that
+    :param start_ms: the current time, on the clock of the deadlines
+    :param on_woken: called when a key is woken and no run is due yet: the driver must then call :meth:`run_woken`
+    :param on_defect: called with an operation that raised, which is a defect; the operation has ended by that
     """
 
     __slots__ = (
@@ -75,23 +77,26 @@ class Purgatory:
         self.expired_total = 0
 
     def __len__(self) -> int:
-        """Operations waiting."""
+        """Number of operations that wait."""
         return len(self._parked)
 
     @property
     def watched_keys(self) -> int:
-        """Keys with a watcher."""
+        """Number of keys that at least one operation watches."""
         return len(self._watchers)
 
     def park(
         self, operation: ParkedOperation, keys: Sequence[Hashable], deadline_ms: int, *, tried: bool = False
     ) -> Parked | None:
-        """Try to complete it now, unless the caller just ``tried`` in vain; if it can't be, keep it until a key wakes
-        it or ``deadline_ms`` has come.
+        """Try to complete the operation now; if that fails, keep it until a wake completes it or its deadline comes.
 
-        Called from within an operation it is kept, and first tried by the next run. Gives its place, or
-        ``None`` if it has ended already: because it completed, or because the purgatory was drained, when
-        everything expires at once.
+        Returns its handle, or ``None`` if it has ended already: it completed, or the purgatory was drained before and
+        it expired at once.
+
+        When an operation parks another one, the new one isn't called here: the next run tries it first. That bounds
+        the stack.
+
+        :param tried: skip the first attempt, which the caller has just made in vain
         """
         parked = Parked(operation, keys)
         if self._closed:
@@ -114,20 +119,20 @@ class Purgatory:
         return parked
 
     def wake(self, key: Hashable) -> None:
-        """Something changed for ``key``: the next run tries its watchers, in the order in which they parked."""
+        """Have the next run try the operations that watch ``key``, in the order in which they were parked."""
         if key in self._watchers:
             self._order(key)
 
     def forget(self, parked: Parked) -> None:
-        """Nobody waits for it any more (its connection is gone): it ends without being called."""
+        """End an operation without calling it, because nothing waits for its answer (its connection is gone)."""
         if not parked.ended:
             self._remove(parked)
 
     def run_woken(self, keys_max: int = RUN_KEYS_MAX) -> bool:
-        """Try the watchers of what was woken, and of what that wakes, up to ``keys_max`` keys in the order of
-        waking. Whether some are left, for which a run was ordered again.
+        """Try the operations of woken keys, in the order of waking, also of keys that are woken meanwhile.
 
-        Called from within a run it does nothing.
+        Returns whether keys are left after ``keys_max``; for those ``on_woken`` was called again. A call from within
+        a run does nothing.
         """
         if self._running:
             return False
@@ -148,7 +153,7 @@ class Purgatory:
         return bool(self._woken)
 
     def tick(self, now_ms: int) -> int:
-        """It is ``now_ms``: expire what has waited long enough, by deadline. The number that did."""
+        """Expire the operations whose deadline has come, in the order of deadlines. Returns their number."""
         expired = 0
         for task in self._wheel.advance(now_ms):
             parked = task.payload
@@ -159,12 +164,13 @@ class Purgatory:
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When to call :meth:`tick` next; ``None`` when nothing waits. May be before any deadline."""
+        """Returns the time of the next :meth:`tick`, perhaps before the first deadline; ``None`` if nothing waits."""
         return self._wheel.next_deadline_ms()
 
     def drain(self) -> int:
-        """The broker stops: expire everything in the order in which it parked, and from now on what is parked at
-        once. The number that expired.
+        """Expire all operations in the order in which they were parked. Returns their number.
+
+        For a broker that stops: an operation that is parked afterwards expires at once.
         """
         self._closed = True
         expired = 0
@@ -177,14 +183,14 @@ class Purgatory:
         return expired
 
     def _order(self, key: Hashable) -> None:
-        """Have a run try the key's watchers, or one new operation, which is a key of its own."""
+        """Queue a key for the next run. A new operation is queued as a key of its own."""
         if key not in self._woken:
             self._woken[key] = None
             if len(self._woken) == 1 and not self._running:
                 self._on_woken()
 
     def _tries(self, parked: Parked) -> bool:
-        """Whether it has ended, and was taken out."""
+        """Call ``try_complete``. Returns whether the operation has ended and was removed."""
         nested, self._calling = self._calling, True
         try:
             if not parked.operation.try_complete():
@@ -213,7 +219,7 @@ class Purgatory:
         del self._parked[parked]
         if parked._timer is not None:
             self._wheel.cancel(parked._timer)
-            parked._timer = None  # they know one another: so both go now, not when garbage is collected
+            parked._timer = None  # breaks a cycle of references: both are freed now, without the collector
         for key in parked.keys:
             watchers = self._watchers.get(key)
             if watchers is not None:

@@ -1,8 +1,8 @@
-"""A hierarchical timing wheel: many timers of which most are cancelled, for one timer of the loop.
+"""A hierarchical timing wheel: many timers, most of them cancelled before they are due, on one timer of the loop.
 
-Pure: time comes in as an argument. The lowest wheel has ``wheel_size`` ticks, each above it ``wheel_size`` times the
-span of the one below, as many as the deadlines need (Varghese and Lauck; Kafka's has 20 ticks of 1 ms). Adding and
-cancelling cost the same however many timers there are. Only buckets that hold something exist.
+Pure: the time is an argument. The lowest wheel has ``wheel_size`` ticks. Each wheel above spans ``wheel_size`` times
+as much as the one below, and there are as many wheels as the deadlines need (Varghese and Lauck; Kafka's has 20 ticks
+of 1 ms). The cost of adding and cancelling doesn't depend on the number of timers. Empty buckets don't exist.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 TICK_MS = 1
 WHEEL_SIZE = 20
-"""Both Kafka's."""
+"""Ticks of one wheel. Both values are Kafka's."""
 
 
 class TimerTask(Generic[T]):
-    """A payload with its deadline: what :meth:`TimingWheel.add` gives, to cancel it by."""
+    """A payload with its deadline. :meth:`TimingWheel.add` returns it, :meth:`TimingWheel.cancel` takes it."""
 
     __slots__ = ("_bucket", "_due_tick", "_number", "deadline_ms", "payload")
 
@@ -31,14 +31,14 @@ class TimerTask(Generic[T]):
 
     @property
     def pending(self) -> bool:
-        """Neither expired nor cancelled."""
+        """Whether it is neither expired nor cancelled."""
         return self._bucket is not None
 
 
 class TimingWheel(Generic[T]):
-    """Timers by deadline. Never expires one early; late by less than ``tick_ms``.
+    """Timers by deadline. Rounding to ticks never makes one expire early, and makes it late by less than ``tick_ms``.
 
-    :param start_ms: now, on the clock that deadlines and :meth:`advance` are on
+    :param start_ms: the current time, on the clock of the deadlines and of :meth:`advance`
     """
 
     __slots__ = ("_buckets", "_count", "_due", "_now_tick", "_number", "_tick_ms", "_wheel_size")
@@ -50,12 +50,12 @@ class TimingWheel(Generic[T]):
         self._number = 0
         self._count = 0
         self._buckets: list[dict[int, dict[TimerTask[T], None]]] = [{}]
-        """For each wheel, lowest first: the bucket's first tick → its tasks."""
+        """The buckets of each wheel, lowest wheel first: a bucket's first tick → its tasks."""
         self._due: list[tuple[int, int]] = []
-        """A heap of (first tick, wheel), one for each bucket that there is."""
+        """A heap of (first tick, wheel), one entry for each bucket."""
 
     def __len__(self) -> int:
-        """The number of timers pending."""
+        """Number of pending timers."""
         return self._count
 
     def add(self, deadline_ms: int, payload: T) -> TimerTask[T]:
@@ -67,7 +67,7 @@ class TimingWheel(Generic[T]):
         return task
 
     def cancel(self, task: TimerTask[T]) -> bool:
-        """Forget a timer; whether it was pending."""
+        """Cancel a timer. Returns whether it was pending."""
         bucket = task._bucket
         if bucket is None:
             return False
@@ -77,7 +77,7 @@ class TimingWheel(Generic[T]):
         return True
 
     def advance(self, now_ms: int) -> list[TimerTask[T]]:
-        """It is ``now_ms``: the timers that have expired, by deadline, then in the order in which they were added.
+        """Remove and return the timers that are due at ``now_ms``, by deadline, then in the order of :meth:`add`.
 
         A clock that goes back changes nothing.
         """
@@ -98,8 +98,10 @@ class TimingWheel(Generic[T]):
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When to call :meth:`advance` next: never later than the first deadline (rounded up to a tick); earlier
-        when timers must first come down from a higher wheel. ``None`` when nothing is pending.
+        """Returns the time of the next :meth:`advance`; ``None`` if nothing is pending.
+
+        It is never later than the first deadline (rounded up to a tick). It is earlier if timers must first move down
+        from a higher wheel.
         """
         while self._due:
             first_tick, wheel = self._due[0]
