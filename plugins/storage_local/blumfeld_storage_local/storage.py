@@ -25,7 +25,7 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import Place, choose
 from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
-from blumfeld_storage_local.logs.log_state import LogCallbacks, LogState
+from blumfeld_storage_local.logs.opened_log import ClosedLog, LogCallbacks
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.relocation.moves import Moves
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
@@ -200,25 +200,25 @@ class LocalStorage:
             if directory.online:
                 _ = directory.checkpoints  # raises if it was not started
 
-    def _log_closed(self, log: LogState) -> None:
+    def _log_closed(self, log: ClosedLog) -> None:
         self._open.pop(log.partition, None)
         self._where[log.partition].log_closed(log)
         self._moves.closed(log.partition)
 
-    def _log_cleaned(self, log: LogState) -> None:
-        checkpoints = self._where[log.partition].checkpoints
-        checkpoints.cleaner_offsets[log.partition] = log.cleaned_end_offset
+    def _log_cleaned(self, partition: TopicPartition, cleaned_end_offset: int) -> None:
+        checkpoints = self._where[partition].checkpoints
+        checkpoints.cleaner_offsets[partition] = cleaned_end_offset
         checkpoints.save_in_time()
 
-    def _truncating(self, log: LogState, offset: int) -> None:
+    def _truncating(self, partition: TopicPartition, offset: int) -> None:
         """What is written anew from ``offset`` on will not be flushed: say so before it is."""
-        self._moves.truncated(log.partition, offset)
-        checkpoints = self._where[log.partition].checkpoints
-        if checkpoints.recovery_points.get(log.partition, 0) > offset:
-            checkpoints.recovery_points[log.partition] = offset
+        self._moves.truncated(partition, offset)
+        checkpoints = self._where[partition].checkpoints
+        if checkpoints.recovery_points.get(partition, 0) > offset:
+            checkpoints.recovery_points[partition] = offset
             checkpoints.save_recovery_points()
-        if checkpoints.cleaner_offsets.get(log.partition, 0) > offset:
-            checkpoints.cleaner_offsets[log.partition] = offset
+        if checkpoints.cleaner_offsets.get(partition, 0) > offset:
+            checkpoints.cleaner_offsets[partition] = offset
             checkpoints.save_cleaner_offsets()
 
     def delete_log(self, partition: TopicPartition) -> None:

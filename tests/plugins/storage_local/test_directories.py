@@ -15,6 +15,7 @@ from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import CLUSTER_ID, NODE_ID, PARTITION, TOPIC_ID, Node
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark, encode_marks
+from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.moving_tools import PATHS, make_node, places
 from tests.plugins.storage_local.test_log import Events
@@ -122,8 +123,8 @@ def test_space_is_told_of_and_not_asked_for_all_the_time(node: Node) -> None:
 def test_the_cleaner_checkpoint_is_kafkas(node: Node) -> None:
     log = node.open(compression_type="producer")
     log.fill(5, 5)
-    log.log.cleaned_end_offset = 7
-    node.storage._log_cleaned(log.log)  # type: ignore[attr-defined]
+    assert isinstance(log.log, LocalLog)
+    log.log.cleaned_to(7)
     node.runtime.run_turn()
     assert node.runtime.files.read_bytes("/a/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 7\n"
     log.log.truncate_to(6)

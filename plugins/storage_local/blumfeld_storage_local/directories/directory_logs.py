@@ -16,7 +16,7 @@ from blumfeld_storage_local.directories.small_files import (
     leave_clean_shutdown,
     take_clean_shutdown,
 )
-from blumfeld_storage_local.logs.log_state import LogState
+from blumfeld_storage_local.logs.opened_log import ClosedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.start.looking import Looked, look_at_all
 from blumfeld_storage_local.sync.durability import can_be_undone
@@ -41,7 +41,7 @@ class DirectoryLogs:
         self.broker_epoch: int | None = None
         """Of the clean-shutdown file that was there; ``None``: there was none."""
         self.all_clean = True
-        self._closing: dict[TopicPartition, LogState] = {}
+        self._closing: dict[TopicPartition, ClosedLog] = {}
         """Logs that were closed while a sync of them ran."""
         self._checkpoints: Checkpoints | None = None
         self._unlock = _nothing
@@ -87,12 +87,12 @@ class DirectoryLogs:
         unlock, self._unlock = self._unlock, _nothing
         unlock()
 
-    def note_offsets(self, log: LogState) -> None:
+    def note_offsets(self, log: ClosedLog) -> None:
         """What the next checkpoint says of it."""
         self.checkpoints.recovery_points[log.partition] = log.recovery_point
         self.checkpoints.log_starts[log.partition] = log.log_start_offset
 
-    def log_closed(self, log: LogState) -> None:
+    def log_closed(self, log: ClosedLog) -> None:
         """It is closed, or discarded."""
         self.note_offsets(log)
         if not log.clean:

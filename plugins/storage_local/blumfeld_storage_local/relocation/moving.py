@@ -72,6 +72,7 @@ class Move:
         self.done = False
         """The log lies in the target now."""
         self.ended: Completion[None] = Completion()
+        self._cut_over = log.cut_over
         self._runtime = source.home.runtime
         self._copy = LogCopy(source.home.files, log.directory, path)
         self._name = f"{target.home.path}/{partition_dir(log.partition)}"
@@ -109,10 +110,9 @@ class Move:
         events, log = self.target.home.events, self.log
         events.info("log moves", partition=str(log.partition), to=self.target.home.path)
         try:
-            log.moving = True
-            log.leave_compaction()  # in the middle of a swap, names don't say whose bytes are behind them
+            self._cut_over.begin()
             await self._off(self._copy.begin)
-            log.watch_aux()
+            self._cut_over.watch_aux()
             while not await self._change_over():
                 await self._sleep(AGAIN_MS)
             events.info("log moved", partition=str(log.partition), to=self.target.home.path)
@@ -126,8 +126,7 @@ class Move:
                 self.target.home.fail(error)
             events.error("log not moved", partition=str(log.partition), error=str(error))
         finally:
-            log.moving = False
-            log.unwatch_aux()
+            self._cut_over.end()
             self._copy.close()
 
     # Copy
@@ -140,11 +139,11 @@ class Move:
                 offset, self._cut = self._cut, None
                 await self._off(self._copy.cut, offset)
                 continue
-            names, originals = self.log.take_touched(), self.log.layout()
+            names, originals = self._cut_over.take_touched(), self._cut_over.layout()
             if names:
                 await self._off(self._copy.copy_beside, names)
             if self._copy.bytes_left(originals) <= CHANGE_OVER_BYTES and self._copy.has_sealed(originals):
-                if not self.log.is_compacted_now:
+                if not self._cut_over.is_compacted_now:
                     return
                 await self._sleep(AGAIN_MS)
                 continue
@@ -168,25 +167,25 @@ class Move:
     async def _change_over(self) -> bool:
         """Let the log go on in the copy; False: it was changed meanwhile, try again."""
         await self._catch_up()
-        self.log.hold()
+        self._cut_over.hold()
         try:
             done = await self._finish()
         except (OSError, MoveInterruptedError):
-            self.log.let_go()
+            self._cut_over.let_go()
             raise
-        self.log.let_go()
+        self._cut_over.let_go()
         return done
 
     async def _finish(self) -> bool:
         """What is done while writes wait."""
-        log = self.log
-        if not await log.settle():
+        cut_over = self._cut_over
+        if not await cut_over.settle():
             return False
-        originals, names = log.layout(), log.take_touched()
+        originals, names = cut_over.layout(), cut_over.take_touched()
         try:
             await self._off(self._copy.complete, originals, names)
         except SourceChangedError:
-            log.touch(names)
+            cut_over.touch(names)
             return False
         if self._changed(originals):
             return False
@@ -196,11 +195,11 @@ class Move:
     def _changed(self, originals: Sequence[Original]) -> bool:
         """Whether anything was done to the log since."""
         self._check()
-        log = self.log
-        if names := log.take_touched():
-            log.touch(names)
+        cut_over = self._cut_over
+        if names := cut_over.take_touched():
+            cut_over.touch(names)
             return True
-        return self._cut is not None or not log.is_settled or log.layout() != originals
+        return self._cut is not None or not cut_over.is_settled or cut_over.layout() != originals
 
     async def _tell_target(self) -> None:
         """Its checkpoints say of the log what the source's would."""
@@ -226,7 +225,7 @@ class Move:
             await self._off(_rename, self.target.home, self.path, self._name)
             changed = self._changed(originals)
             if not changed:
-                segments = self.log.relocate(self.target.home, self._name)
+                segments = self._cut_over.relocate(self.target.home, self._name)
         except (OSError, MoveInterruptedError):
             await self._take_back()
             raise

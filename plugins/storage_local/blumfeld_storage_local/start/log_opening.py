@@ -16,7 +16,7 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.new_logs import write_topic_id
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
-from blumfeld_storage_local.logs.log_state import LogCallbacks, OpenedLog
+from blumfeld_storage_local.logs.opened_log import LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
@@ -118,9 +118,8 @@ async def _set_right(log: LocalLog, opened: OpenedLog, *, clean: bool) -> None:
             log.truncate_fully(start)
             opened.home.events.warning("log begun anew: a crash took what is behind its start", **said)
     if log.cleaned_end_offset < opened.cleaned_end_offset:
-        opened.callbacks.cleaned(
-            log
-        )  # a crash took records that were clean: those that come in their place are not
+        # a crash took records that were clean: those that come in their place are not
+        opened.callbacks.cleaned(log.partition, log.cleaned_end_offset)
     if opened.home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
         await log.flush()  # readers are to see nothing that a power cut could take
 
