@@ -101,6 +101,8 @@ def test_blocking_with_a_broker(broker: EmbeddedBroker, reuse: bool) -> None:
             connection.send(MetadataRequest())
         brokers = [connection.receive().message for _ in range(3)]
         assert all(isinstance(answer, MetadataResponse) and answer.brokers for answer in brokers)
+        connection.send(MetadataRequest())  # its caller gave up
+        connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
         connection.close()
 
 

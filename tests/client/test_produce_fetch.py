@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld.client.fetch import FetchPosition, FetchSession, Place
+from blumfeld.client.fetch import FetchSession, PartitionFetch, Place
 from blumfeld.client.produce import SEQUENCE_MAX, ProducerIdentity, one_batch, only_outcome
 from blumfeld.wire.messages.fetch import FetchResponse
 from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -76,8 +76,8 @@ def test_a_session_sends_only_what_changed() -> None:
     assert (session.session_id, session.session_epoch, len(asked())) == (0, 0, 3)
 
 
-def test_a_position_grows_until_it_may_not() -> None:
-    at = FetchPosition(partition=3, offset=10, partition_max_bytes=40, bytes_max=100)
+def test_a_fetch_grows_until_it_may_not() -> None:
+    at = PartitionFetch(partition=3, partition_max_bytes=40, bytes_max=100)
     assert [at.grow(), at.partition_max_bytes] == [True, 80]
     assert [at.grow(), at.partition_max_bytes] == [True, 100]
     assert [at.grow(), at.partition_max_bytes] == [False, 100]

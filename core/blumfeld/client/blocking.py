@@ -136,9 +136,11 @@ class BlockingConnection:
         self.state.versions = handshake.versions.require(required)
 
     def ask(self, request: Message, expected: type[R], version: int | None = None) -> R:
-        """Send a request, and wait for its answer. No other request may be on its way."""
+        """Send a request, and wait for its answer. Answers to earlier requests that nobody received are dropped."""
         self.send(request, version)
         message = self.receive().message
+        while self.state.waiting:
+            message = self.receive().message
         assert isinstance(message, expected)
         return message
 

@@ -45,11 +45,13 @@ class RefusedError(Exception):
     """The server answered with an error code.
 
     :ivar code: Kafka's number; it need not be one that this build knows
+    :ivar about: the thing that was refused
     """
 
     def __init__(self, code: int, about: str, message: str | None = None) -> None:
         super().__init__(f"{about}: {error_name(code)}" + (f" ({message})" if message else ""))
         self.code = code
+        self.about = about
 
     @property
     def retriable(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a consumer remembers: a fetch session (KIP-227), and its place in one partition."""
+"""What a consumer remembers: a fetch session (KIP-227), and how to fetch one partition."""
 
 from __future__ import annotations
 
@@ -53,19 +53,17 @@ class FetchSession:
         self._told.clear()
 
 
-class FetchPosition:
-    """The place of a reader in one partition.
+class PartitionFetch:
+    """How to fetch one partition: how much at once, and after which leader epoch.
 
-    :param offset: the next offset to read
     :param partition_max_bytes: how much to ask for at first
     :param bytes_max: how much to ask for at most
     """
 
-    __slots__ = ("_bytes_max", "leader_epoch", "offset", "partition", "partition_max_bytes")
+    __slots__ = ("_bytes_max", "leader_epoch", "partition", "partition_max_bytes")
 
-    def __init__(self, partition: int, offset: int, partition_max_bytes: int, bytes_max: int) -> None:
+    def __init__(self, partition: int, partition_max_bytes: int, bytes_max: int) -> None:
         self.partition = partition
-        self.offset = offset
         self.partition_max_bytes = partition_max_bytes
         self.leader_epoch = NO_EPOCH
         """The leader epoch of the last batch that was read."""

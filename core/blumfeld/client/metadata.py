@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: its brokers, who leads which partition, and when to ask again."""
+"""What a client knows of a cluster: its brokers, and which of them leads each partition."""
 
 from __future__ import annotations
 
@@ -15,21 +15,8 @@ from blumfeld.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-REFRESH = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""Errors that say that a client's metadata is old: those that the Java client derives from InvalidMetadataException."""
+NO_ID = bytes(16)
+"""Topic id in versions below 10 (KIP-516)."""
 
 
 class Broker(NamedTuple):
@@ -41,7 +28,7 @@ class Broker(NamedTuple):
 
 
 class ClusterView:
-    """What the newest Metadata answers said. Topics that were asked for stay until :meth:`forget`."""
+    """What the newest Metadata answers said. A caller that a leader refuses, or that loses it, asks again."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
@@ -56,23 +43,20 @@ class ClusterView:
     def take(self, answer: MetadataResponse) -> None:
         """Take an answer. A partition keeps its leader if the answer's leader epoch is older (KIP-320).
 
-        Brokers learn of a change one after the other, and the one that answers may not know it yet.
+        Brokers learn of a change one after the other, and the one that answers may not know it yet. Epochs are compared
+        within one topic id only: a topic that was deleted and made anew begins at 0, and without ids nobody can tell.
         """
         self.brokers = {each.node_id: Broker(each.node_id, each.host, each.port) for each in answer.brokers}
         for topic in answer.topics:
             if topic.name is None:  # asked for by id, which nobody here does
                 continue
             before = self._topics.get(topic.name)
-            if before is not None and before.topic_id == topic.topic_id and not topic.error_code:
+            if before is not None and before.topic_id == topic.topic_id != NO_ID and not topic.error_code:
                 newer = {each.partition_index: each for each in before.partitions}
                 topic.partitions = [
                     _newer(newer.get(each.partition_index), each) for each in topic.partitions
                 ]
             self._topics[topic.name] = topic
-
-    def knows(self, topic: str) -> bool:
-        """Whether the topic was asked for, and nothing has said since that the answer is old."""
-        return topic in self._topics
 
     def topic(self, name: str) -> MetadataResponseTopic:
         """Return what the last answer said of a topic.
@@ -110,19 +94,6 @@ class ClusterView:
         if partition.leader_id not in self.brokers:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, about)
         return self.brokers[partition.leader_id]
-
-    def failed(self, topic: str, code: int) -> bool:
-        """Take the error of an answer about a topic. Return whether metadata must be asked for again; the topic is not
-        known any more then.
-        """
-        if code not in REFRESH:
-            return False
-        self._topics.pop(topic, None)
-        return True
-
-    def forget(self) -> None:
-        """Know nothing: after a connection was lost, its broker may have gone for good."""
-        self._topics.clear()
 
 
 def _newer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from blumfeld.wire.codec import Buffer
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -47,7 +48,7 @@ class ProducerIdentity:
 
 
 def one_batch(
-    topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 30_000
+    topic: str, partition: int, records: Buffer, *, acks: int = -1, timeout_ms: int = 30_000
 ) -> ProduceRequest:
     """Return the request that appends one batch to one partition, by the topic's name (up to version 12)."""
     data = PartitionProduceData(index=partition, records=records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from blumfeld.client.fetch import FetchSession
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
 from blumfeld.testing.simulation.network import Network
@@ -58,17 +59,14 @@ class Consumer:
         self._oracle = oracle
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
-        self._session_id = 0
-        self._session_epoch = 0
-        self._told: dict[TopicPartition, int] = {}
-        """What the session knows of our positions."""
+        self._session = FetchSession()
 
     async def run(self, until_s: float) -> None:
         """Read until then."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             connection = await connect_patiently(self._network, self._address, self.name)
-            self._forget_session()
+            self._session.forget()
             try:
                 while loop.time() < until_s:
                     if not await self.fetch_once(connection):
@@ -100,10 +98,6 @@ class Consumer:
         connection.close()
         return found
 
-    def _forget_session(self) -> None:
-        self._session_id = self._session_epoch = 0
-        self._told.clear()
-
     async def fetch_once(self, connection: ClientConnection) -> bool:
         """One Fetch; whether all went well. :raises ConnectionError: the connection is lost"""
         answer = await connection.ask(self._request(), FETCH_VERSION, FetchResponse)
@@ -111,11 +105,9 @@ class Consumer:
             answer.error_code
         ):  # a session of ours is new with each connection, and no one else takes its place
             raise ViolationError(
-                f"Fetch in session epoch {self._session_epoch}: {ErrorCode(answer.error_code).name}"
+                f"Fetch in session epoch {self._session.session_epoch}: {ErrorCode(answer.error_code).name}"
             )
-        self._session_id = answer.session_id
-        self._session_epoch = self._session_epoch + 1 if answer.session_id else 0
-        self._told = dict(self.positions) if answer.session_id else {}
+        self._session.answered(answer)
         fine = True
         for topic in answer.responses:
             for data in topic.partitions:
@@ -123,23 +115,14 @@ class Consumer:
         return fine
 
     def _request(self) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        for at, position in self.positions.items():
-            if self._told.get(at) == position:
-                continue
-            topic = topics.setdefault(at.topic, FetchTopic(topic=at.topic))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=at.partition, fetch_offset=position, partition_max_bytes=self._max_bytes
-                )
-            )
+        positions = {(at.topic, at.partition): offset for at, offset in self.positions.items()}
         return FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
             max_bytes=4 * self._max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=list(topics.values()),
+            session_id=self._session.session_id,
+            session_epoch=self._session.session_epoch,
+            topics=self._session.wanted(positions, self._max_bytes),
         )
 
     def _take(self, partition: TopicPartition, data: PartitionData) -> bool:

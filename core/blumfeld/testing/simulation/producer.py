@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from blumfeld.client.produce import ProducerIdentity, one_batch, only_outcome
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_runtime import EPOCH_MS
@@ -15,13 +16,7 @@ from blumfeld.testing.simulation.oracle import Oracle, ViolationError
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from blumfeld.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from blumfeld.wire.messages.produce import ProduceRequest, ProduceResponse
 from blumfeld.wire.records import Record
 
 IN_FLIGHT_MAX = 5
@@ -66,9 +61,7 @@ class Producer:
         self._partitions = partitions
         self._pause_s = pause_s
         self._connection: ClientConnection | None = None
-        self._producer_id = -1
-        self._producer_epoch = -1
-        self._sequences: dict[TopicPartition, int] = {}
+        self._identity = ProducerIdentity()
         self._number = 0
 
     async def run(self, until_s: float) -> None:
@@ -91,8 +84,7 @@ class Producer:
         return self._sequenced(Batch(partition, 0, values))
 
     def _sequenced(self, batch: Batch) -> Batch:
-        batch.base_sequence = self._sequences.get(batch.partition, 0)
-        self._sequences[batch.partition] = batch.base_sequence + len(batch.values)
+        batch.base_sequence = self._identity.take(batch.partition, len(batch.values))
         return batch
 
     async def _deliver(self, burst: list[Batch]) -> None:
@@ -114,13 +106,13 @@ class Producer:
     async def _connected(self) -> ClientConnection:
         if self._connection is None or not self._connection.is_open:
             self._connection = await connect_patiently(self._network, self._address, self.name)
-        while self._producer_id < 0:
+        while not self._identity.known:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             answer = await self._connection.ask(request, INIT_PRODUCER_ID_VERSION, InitProducerIdResponse)
             if answer.error_code and not is_retriable(ErrorCode(answer.error_code)):
                 raise ViolationError(f"InitProducerId: {ErrorCode(answer.error_code).name}")
-            self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
-            if self._producer_id < 0:
+            self._identity.given(answer.producer_id, answer.producer_epoch)
+            if not self._identity.known:
                 await asyncio.sleep(RETRY_S)
         return self._connection
 
@@ -129,17 +121,15 @@ class Producer:
         records = [Record(key=self.name.encode(), value=value, timestamp=now_ms) for value in batch.values]
         data = build_batch(
             records,
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
             base_sequence=batch.base_sequence,
         )
-        partition = PartitionProduceData(index=batch.partition.partition, records=data)
-        topic = TopicProduceData(name=batch.partition.topic, partition_data=[partition])
-        return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+        return one_batch(batch.partition.topic, batch.partition.partition, data)
 
     def _answered(self, burst: list[Batch], batch: Batch, answer: object) -> None:
         assert isinstance(answer, ProduceResponse)
-        outcome: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        outcome = only_outcome(answer)
         code = ErrorCode(outcome.error_code)
         if code is ErrorCode.NONE:
             if not batch.acked:
@@ -164,5 +154,4 @@ class Producer:
             self._oracle.sequence_refused(batch.partition)
         for given_up in burst:  # a new producer id; what is under way is lost or not, and never sent again
             given_up.acked = True
-        self._producer_id = -1
-        self._sequences.clear()
+        self._identity.forget()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from blumfeld.client.errors import RefusedError, error_name
+from blumfeld.client.errors import check as client_check
+from blumfeld.client.metadata import ClusterView
+from blumfeld.wire.messages.metadata import MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching.connection import Connection
@@ -32,27 +34,21 @@ class Brokers:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._open: dict[Address, Connection] = {}
+        self._view = ClusterView()
 
     def leader(self, topic: str, partition: int) -> Connection:
         """A connection to the broker that leads a partition now.
 
         :raises ArchiveError: it will not tell us
         """
-        answer = self.metadata([topic])
-        addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
-        [found] = answer.topics
-        check(found.error_code, topic)
-        for each in found.partitions:
-            if each.partition_index == partition:
-                check(each.error_code, f"{topic}-{partition}")
-                if each.leader_id in addresses:
-                    return self._connected(addresses[each.leader_id])
-        raise NotNowError(f"{topic}-{partition} has no leader")
+        self._view.take(self.metadata([topic]))
+        with _told():
+            leader = self._view.leader(topic, partition)
+        return self._connected((leader.host, leader.port))
 
-    def metadata(self, topics: Sequence[str] | None) -> Any:
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         """What some broker knows of these topics; of all if None."""
-        names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        return self.any().ask(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        return self.any().ask(ClusterView.request(topics), MetadataResponse)
 
     def any(self) -> Connection:
         """A connection to some broker of the bootstrap's."""
@@ -94,9 +90,15 @@ def check(code: int, about: str) -> None:
     """:raises NotNowError: an error that can pass
     :raises ArchiveError: one that can't
     """
-    if not code:
-        return
-    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
-    if is_retriable(code):
-        raise NotNowError(f"{about}: {name}")
-    raise ArchiveError(f"{about}: the broker answers {name}")
+    with _told():
+        client_check(code, about)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except RefusedError as error:
+        if error.retriable:
+            raise NotNowError(str(error)) from None
+        raise ArchiveError(f"{error.about}: the broker answers {error_name(error.code)}") from None

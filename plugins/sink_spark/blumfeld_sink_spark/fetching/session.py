@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from blumfeld.wire.api_table import ApiKey
+from blumfeld.client.fetch import PartitionFetch
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from blumfeld.wire.messages.fetch import FetchRequest, FetchTopic, PartitionData
 from blumfeld.wire.record_batch import RecordBatch, UnsupportedMagic, split_batches
 from blumfeld_sink_spark.accounting import LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
@@ -56,8 +56,7 @@ class RangeReader:
         self._with_headers = with_headers
         self._patience_s = patience_s
         self._lost = lost
-        self._max_bytes = PARTITION_MAX_BYTES
-        self._epoch = -1
+        self._fetching = PartitionFetch(wanted.partition, PARTITION_MAX_BYTES, FRAME_BYTES_MAX)
         self._name = f"{wanted.topic}-{wanted.partition}"
         self._heard = time.monotonic()
 
@@ -79,9 +78,9 @@ class RangeReader:
 
     def _fetch(self) -> Iterator[pa.RecordBatch]:
         leader = self._brokers.leader(self._wanted.topic, self._wanted.partition)
-        self._ask(leader, self.position, self._epoch)
+        self._ask(leader, self.position, diverging=True)
         while self.position < self._wanted.end:
-            answer: Any = leader.receive(ApiKey.FETCH)
+            answer: Any = leader.answer()
             check(answer.error_code, self._name)
             found = self._of(answer)
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -101,19 +100,14 @@ class RangeReader:
             self.position = after
             self._check_patience()
 
-    def _ask(self, leader: Connection, offset: int, last_epoch: int = -1) -> None:
-        """:param last_epoch: after a change of leaders, so that it says if its log isn't the one that we read"""
-        partition = FetchPartition(
-            partition=self._wanted.partition,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch,
-            partition_max_bytes=self._max_bytes,
-        )
+    def _ask(self, leader: Connection, offset: int, *, diverging: bool = False) -> None:
+        """:param diverging: a new leader is to say if its log isn't the one that was read so far"""
+        partition = self._fetching.wanted(offset, diverging=diverging)
         leader.send(
             FetchRequest(
                 max_wait_ms=MAX_WAIT_MS,
                 min_bytes=1,
-                max_bytes=max(MAX_BYTES, self._max_bytes),
+                max_bytes=max(MAX_BYTES, self._fetching.partition_max_bytes),
                 isolation_level=int(self._committed),
                 topics=[FetchTopic(topic=self._wanted.topic, partitions=[partition])],
             )
@@ -141,19 +135,18 @@ class RangeReader:
         except BrokerError as error:
             raise ArchiveError(f"{self._name} at offset {self.position}: {error.message}") from error
         if batches:
-            self._epoch = batches[-1].partition_leader_epoch
+            self._fetching.leader_epoch = batches[-1].partition_leader_epoch
         elif found.records:
             self._grow()
         return batches
 
     def _grow(self) -> None:
         """Not even one batch came whole: it is larger than what we allow."""
-        if self._max_bytes >= FRAME_BYTES_MAX:
+        if not self._fetching.grow():
             raise ArchiveError(
                 f"{self._name} at offset {self.position}: the broker cuts off a batch of more than "
                 f"{FRAME_BYTES_MAX} bytes"
             )
-        self._max_bytes = min(2 * self._max_bytes, FRAME_BYTES_MAX)
 
     def _rows(self, found: PartitionData, batches: list[RecordBatch]) -> Iterator[pa.RecordBatch]:
         aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
