@@ -176,7 +176,8 @@ class Broker:
         self.register(self.groups.handlers())
 
     def gauges(self) -> list[Metric]:
-        """Depths of queues and counts of what is hosted, for who scrapes."""
+        """Depths of queues and counts of what is hosted, read at each scrape."""
+        self._register_own()  # the metrics port opens first, and without this there are no groups to measure yet
         purgatory, partitions = self.parking.purgatory, self.partitions
         return [
             Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: len(purgatory)),
