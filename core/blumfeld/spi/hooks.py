@@ -20,7 +20,6 @@ from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Security
-from blumfeld.spi.sink import Sink
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Listener, LoopFactory, Transport
 
@@ -299,14 +298,6 @@ class Hooks:
 
         :param composition: has all parts
         :return: the shard type and its handlers
-        """
-
-    @hookspec(firstresult=True)
-    def blumfeld_make_sink(self, composition: Composition) -> Sink | None:
-        """Called once by a sink's own command, never by ``run``.
-
-        :param composition: has runtime, config and options only
-        :return: the pipeline
         """
 
     @hookspec

@@ -2,8 +2,9 @@
 them.
 
 Pure rooms (no Spark, no clock): ``tables``, ``records``, ``decoders``, ``quality``, ``book``, ``fetching`` but for its
-connection, and of ``ledger`` the rules. ``files`` and ``ledger`` touch disks and object stores; ``spark`` alone imports
-pyspark; ``commands`` are what a person types.
+connection, and of ``ledger`` the rules. ``stores`` are the places where an archive can lie; ``files`` writes Parquet,
+``ledger`` records what was committed, and ``compaction`` uses both. ``spark`` alone imports pyspark; ``commands`` are
+the verbs that a person types. No room needs another that needs it.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from blumfeld_sink_spark.apply import decode_rows, decoders_for
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.quality import Summariser, continuity_of
 from blumfeld_sink_spark.reading.load import LoadPlan, Record, records
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.opening import open_store
 from blumfeld_sink_spark.tally import Tally
 
 CREATE_TIME = 0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.ordered import ordered
 from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.stores.opening import open_store
 
 KEYS = st.lists(st.lists(st.integers(-5, 40), max_size=12), min_size=1, max_size=5)
 

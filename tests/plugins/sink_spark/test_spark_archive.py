@@ -17,13 +17,13 @@ from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.driver import archive
 from blumfeld_sink_spark.spark.progress import Back, BatchDone, Event, Notice, Waiting
 from blumfeld_sink_spark.spark.readers import Reader
 from blumfeld_sink_spark.spark.session import Session, connector_jars, open_session
+from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.archive_tools import write_capture
 from tests.plugins.sink_spark.spark_tools import make_topic, produce, send
 

@@ -34,7 +34,7 @@ def test_a_conflict_stays_one() -> None:
 
 
 def test_a_refusal_of_the_store_is_ours_too() -> None:
-    line = "blumfeld_sink_spark.ledger.store.StoreError: /a: writing x: no space left"
+    line = "blumfeld_sink_spark.stores.contract.StoreError: /a: writing x: no space left"
     assert str(as_archive_error(WORKER.format(line=line))) == "/a: writing x: no space left"
 
 

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.ledger.sums import added
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.spark.client import Topics
 from blumfeld_sink_spark.spark.consume import consume_range
 from blumfeld_sink_spark.spark.driver import archive
 from blumfeld_sink_spark.spark.session import connector_jars
+from blumfeld_sink_spark.stores.opening import open_store
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.sink_spark.spark_tools import committed_end, make_topic, produce, rows_of
 

@@ -16,10 +16,10 @@ from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.settings import COMPACTION
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.files.compaction import Done
+    from blumfeld_sink_spark.compaction.compaction import Done
     from blumfeld_sink_spark.ledger.lease import Lease
-    from blumfeld_sink_spark.ledger.store import ArchiveStore
     from blumfeld_sink_spark.settings import ArchiveSettings
+    from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 RENEW_SECONDS = 15.0
 """A quarter of the lease."""
@@ -59,11 +59,11 @@ def command(
 def _compact(
     root: str, before: str, table: str, target_bytes: int, compression: str, iceberg: str, dry_run: bool
 ) -> Iterator[Done]:
-    from blumfeld_sink_spark.files.compaction import Compaction, Done
+    from blumfeld_sink_spark.compaction.compaction import Compaction, Done
     from blumfeld_sink_spark.ledger import outbox
     from blumfeld_sink_spark.ledger.lease import Lease
     from blumfeld_sink_spark.ledger.ledger import Ledger
-    from blumfeld_sink_spark.ledger.store import open_store
+    from blumfeld_sink_spark.stores.opening import open_store
     from blumfeld_sink_spark.tables import tables
 
     if table and table not in tables():

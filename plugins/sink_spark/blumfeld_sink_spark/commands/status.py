@@ -23,7 +23,7 @@ def command(
     """What is archived, by whom, and how far behind. Needs neither Spark nor a broker."""
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.status import status
-    from blumfeld_sink_spark.ledger.store import open_store
+    from blumfeld_sink_spark.stores.opening import open_store
 
     store = open_store(root)
     while True:

@@ -25,8 +25,8 @@ def command(
     writer is at work only staging that is older than it goes.
     """
     from blumfeld_sink_spark.errors import ArchiveError
-    from blumfeld_sink_spark.ledger.store import open_store
     from blumfeld_sink_spark.ledger.vacuum import plan, vacuum
+    from blumfeld_sink_spark.stores.opening import open_store
 
     store, older_than_ms = open_store(root), milliseconds(older_than)
     if not store.folders(""):

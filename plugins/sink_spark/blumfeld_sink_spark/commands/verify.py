@@ -45,8 +45,8 @@ def command(
     be shown: batches of older versions, offsets that a reader passed without a reason.
     """
     from blumfeld_sink_spark.errors import ArchiveError
-    from blumfeld_sink_spark.ledger.store import open_store
     from blumfeld_sink_spark.ledger.verify import verify
+    from blumfeld_sink_spark.stores.opening import open_store
 
     found = verify(open_store(root), deep=deep)
     if not found.records and not found.problems:

@@ -1,1 +1,1 @@
-"""Parquet files: written by tasks, merged by compaction."""
+"""Parquet files: their names, their encodings, and how a task writes them."""

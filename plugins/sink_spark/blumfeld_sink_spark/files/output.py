@@ -8,6 +8,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blumfeld_sink_spark.files.hashed_file import HashedFile
 from blumfeld_sink_spark.files.parquet import (
     WIDE,
     WIDE_ROW_GROUP_BYTES,
@@ -18,7 +19,6 @@ from blumfeld_sink_spark.files.parquet import (
     open_writer,
     wide_bytes,
 )
-from blumfeld_sink_spark.files.sink import HashedFile
 from blumfeld_sink_spark.files.spill import Spilled, SpillFile
 from blumfeld_sink_spark.tables import Table
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.ledger.presence import Presence
 from blumfeld_sink_spark.ledger.rules import Partition
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 LINEAGE = ["k_partition", "k_offset"]
 

@@ -18,9 +18,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from blumfeld_sink_spark.files.naming import values_of
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import Table, tables
 
 DATE = pa.field("date", pa.date32(), nullable=False)

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files.hashed_file import HashedFile
 from blumfeld_sink_spark.files.parquet import open_writer
-from blumfeld_sink_spark.files.sink import HashedFile
 from blumfeld_sink_spark.files.splitting import split
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.quality import stitch
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import GAPS, tables
 
 

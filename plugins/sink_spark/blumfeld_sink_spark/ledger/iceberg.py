@@ -17,9 +17,9 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
 from blumfeld_sink_spark.files.parquet import file_schema
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import Table, tables
 
 NAMESPACE = "archive"

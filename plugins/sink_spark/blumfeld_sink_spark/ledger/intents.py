@@ -11,8 +11,8 @@ import msgspec
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 INTENTS = "_intents"
 

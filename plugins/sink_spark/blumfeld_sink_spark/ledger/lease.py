@@ -16,7 +16,7 @@ import msgspec
 
 from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger.owner import Owner
-from blumfeld_sink_spark.ledger.store import ArchiveStore
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 LEASES = "_leases"
 TTL_MS = 60_000

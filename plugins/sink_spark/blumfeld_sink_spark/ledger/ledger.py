@@ -17,9 +17,9 @@ import msgspec
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError, SettingsError
 from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.rules import Chain, Partition, Spans
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.ledger.sums import Sums
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 COMMITS = "_commits"
 CHECKPOINT = "checkpoint.json"

@@ -14,9 +14,9 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 OUTBOX = "_outbox"
 MARK_EVERY = 100

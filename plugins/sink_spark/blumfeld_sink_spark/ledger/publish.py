@@ -22,10 +22,10 @@ from blumfeld_sink_spark.ledger.counting import counts_of
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.names import final_path
 from blumfeld_sink_spark.ledger.rules import named
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.quality import carried_over
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, Seam, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 Say = Callable[[str], None]
 

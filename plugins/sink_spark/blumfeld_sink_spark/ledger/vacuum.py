@@ -8,12 +8,12 @@ from contextlib import ExitStack, suppress
 import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.files.pending import pending
 from blumfeld_sink_spark.ledger import intents, lease
+from blumfeld_sink_spark.ledger.compaction_intent import pending
 from blumfeld_sink_spark.ledger.lease import Held, Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.ledger.verify import is_data
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 STAGING = "_staging"
 FOREVER = 2**63 - 1

@@ -9,13 +9,13 @@ import attrs
 
 from blumfeld_sink_spark.accounting import EXPLAINED, HIDDEN, offsets
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.pending import INTENT, pending
 from blumfeld_sink_spark.ledger import intents, lease, rules
+from blumfeld_sink_spark.ledger.compaction_intent import INTENT, pending
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.ledger.sums import Sums
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 TRIES = 5
 

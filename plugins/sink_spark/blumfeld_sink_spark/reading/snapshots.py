@@ -21,7 +21,6 @@ from blumfeld_sink_spark.book.sync import Change, Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.naming import folder_of, staged_path
 from blumfeld_sink_spark.files.parquet import TableWriter, open_writer
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.reading import books, deltas
 from blumfeld_sink_spark.reading.books import FULL, Start
 from blumfeld_sink_spark.reading.committed import Committed
@@ -29,6 +28,7 @@ from blumfeld_sink_spark.reading.deltas import BookOf
 from blumfeld_sink_spark.reading.intervals import DAY_NS, name_of
 from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import BOOK_SNAPSHOTS, Table, tables
 
 GROUP_ROWS = 262_144

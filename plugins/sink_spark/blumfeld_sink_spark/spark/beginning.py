@@ -11,7 +11,6 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
@@ -19,6 +18,7 @@ from blumfeld_sink_spark.spark.checkpoint import Checkpoint, Identity
 from blumfeld_sink_spark.spark.client import Topics, TopicState
 from blumfeld_sink_spark.spark.planning import Offsets, Place
 from blumfeld_sink_spark.spark.progress import Event, Notice
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 Tell = Callable[[Event], None]
 Covered = Mapping[Place, Sequence[tuple[int, int]]]

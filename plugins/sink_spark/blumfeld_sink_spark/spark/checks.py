@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark import planning
 from blumfeld_sink_spark.spark.client import Topics, TopicState
@@ -29,6 +28,7 @@ from blumfeld_sink_spark.spark.session import (
     make_class_archive,
     open_session,
 )
+from blumfeld_sink_spark.stores.opening import open_store
 
 Grade = Literal["ok", "note", "failed"]
 

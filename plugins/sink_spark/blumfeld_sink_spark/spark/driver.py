@@ -19,9 +19,9 @@ from blumfeld_sink_spark.files.parquet import compression_of
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
-from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute, forgone
 from blumfeld_sink_spark.spark import failures, planning
+from blumfeld_sink_spark.spark.batch_writer import SINK, ArchiveSink
 from blumfeld_sink_spark.spark.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.client import START_PATIENCE_S, Topics
 from blumfeld_sink_spark.spark.patience import Patience
@@ -37,8 +37,9 @@ from blumfeld_sink_spark.spark.progress import (
 )
 from blumfeld_sink_spark.spark.readers import Choice, choose, stream
 from blumfeld_sink_spark.spark.session import Session, open_session
-from blumfeld_sink_spark.spark.sink import SINK, ArchiveSink
 from blumfeld_sink_spark.spark.watchman import ANSWER_S, Watchman
+from blumfeld_sink_spark.stores.contract import ArchiveStore
+from blumfeld_sink_spark.stores.opening import open_store
 
 Mode = Literal["run", "once", "backfill"]
 OnProgress = Callable[[Event], None]

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.files.writer import TaskWriter
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.quality import Summariser, continuity_of
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.account import taken_off
+from blumfeld_sink_spark.stores.opening import open_store
 from blumfeld_sink_spark.tables import QUARANTINE
 from blumfeld_sink_spark.tally import Skips, Tally
 

@@ -8,9 +8,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _no_sync(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug here, and thousands of syncs on a busy disk take minutes. ``test_store`` is what looks at
-    them.
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test of this folder cuts the power, and thousands of syncs on a busy disk take minutes. The tests of
+    ``stores`` look at the syncs.
     """
-    if request.module.__name__.rpartition(".")[2] != "test_store":
-        monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)

@@ -13,9 +13,10 @@ import attrs
 from blumfeld_sink_spark.files import naming
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError, open_store
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
+from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.feeds import count_of, result_of, trades
 
 T = TypeVar("T")

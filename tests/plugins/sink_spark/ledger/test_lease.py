@@ -15,7 +15,8 @@ from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger import lease
 from blumfeld_sink_spark.ledger.lease import TTL_MS, Held, Lease
 from blumfeld_sink_spark.ledger.owner import Owner
-from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
+from blumfeld_sink_spark.stores.contract import ArchiveStore
+from blumfeld_sink_spark.stores.opening import open_store
 
 from .ledger_tools import opened
 
@@ -112,7 +113,7 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> No
     code = (
         "import os, sys\n"
         "from blumfeld_sink_spark.ledger.lease import Lease\n"
-        "from blumfeld_sink_spark.ledger.store import open_store\n"
+        "from blumfeld_sink_spark.stores.opening import open_store\n"
         "Lease(open_store(sys.argv[1]), 'ticks').take()\n"
         "print('taken', flush=True)\n"
         "sys.stdin.read()\n"

@@ -11,8 +11,8 @@ import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError, SettingsError
 from blumfeld_sink_spark.ledger.ledger import CHECKPOINT_EVERY, Ledger, record_path
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, Seam
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 from .ledger_tools import opened, record_of
 

@@ -16,9 +16,9 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.parquet import file_schema, open_writer
 from blumfeld_sink_spark.ledger import outbox
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import Table, tables
 
 from .ledger_tools import Crash, FailingStore, opened, record_of

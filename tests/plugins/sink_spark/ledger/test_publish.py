@@ -14,8 +14,8 @@ import pytest
 from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger import intents
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
-from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam, TaskResult
+from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
 
 from .ledger_tools import (
     DAY,

@@ -14,8 +14,8 @@ from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.status import status
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 from .ledger_tools import Crash, FailingStore, Work, opened, record_of
 
@@ -111,7 +111,7 @@ def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStor
     code = (
         "import sys\n"
         "from blumfeld_sink_spark.ledger.status import status\n"
-        "from blumfeld_sink_spark.ledger.store import open_store\n"
+        "from blumfeld_sink_spark.stores.opening import open_store\n"
         "status(open_store(sys.argv[1]), 0)\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
     )

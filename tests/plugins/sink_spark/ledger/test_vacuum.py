@@ -16,8 +16,8 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger import lease
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.ledger.vacuum import SKEW_MS, plan, vacuum
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 from .ledger_tools import Crash, FailingStore, Work, contents, opened, published, record_of
 

@@ -15,17 +15,17 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from blumfeld_sink_spark.compaction.exchange import can_exchange
+from blumfeld_sink_spark.compaction.groups import Files, Group, plan
+from blumfeld_sink_spark.compaction.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
+from blumfeld_sink_spark.compaction.swap import FileSwap, FolderSwap, Swap, clear, folder_of
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.files.exchange import can_exchange
-from blumfeld_sink_spark.files.groups import Files, Group, plan
-from blumfeld_sink_spark.files.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
 from blumfeld_sink_spark.files.parquet import compression_of
-from blumfeld_sink_spark.files.pending import INTENT, NEXT, WORK, Intent, pending
-from blumfeld_sink_spark.files.swap import FileSwap, FolderSwap, Swap, clear, folder_of
+from blumfeld_sink_spark.ledger.compaction_intent import INTENT, NEXT, WORK, Intent, pending
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import COMPACTION
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 GROUP_ROWS = 1_048_576
 

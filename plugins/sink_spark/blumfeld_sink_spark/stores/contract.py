@@ -1,4 +1,4 @@
-"""Where an archive lies: a folder or an object store, behind the few operations that the ledger builds on."""
+"""The few operations that an archive needs of the place where it lies: a folder, or an object store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.errors import ArchiveError
 
 
 class StoreError(ArchiveError, OSError):
@@ -95,30 +95,6 @@ class ArchiveStore(Protocol):
     def open_input(self, path: str) -> Any:
         """A file for ``pyarrow.parquet`` and its like: seekable; close it."""
         ...
-
-
-def open_store(root: str) -> ArchiveStore:
-    """The store of an archive's root: a folder (made when something is written), or by its URL an object store
-    (``s3://bucket/prefix``, ``gs://``, ``az://``, ``memory://``), which takes credentials from the environment.
-
-    ``file://`` is a folder: with its syncs, which an object store's adapter for files would leave out.
-
-    :raises SettingsError: a URL of a kind that isn't known
-    """
-    from blumfeld_sink_spark.ledger.local import LocalStore
-
-    scheme, separator, rest = root.partition("://")
-    if not separator:
-        return LocalStore(root)
-    if scheme == "file":
-        return LocalStore(rest)
-    if scheme not in ("s3", "s3a", "gs", "az", "memory"):
-        raise SettingsError(
-            f"archive.root: {root}; allowed: a folder, file://, s3://, gs://, az://, memory://"
-        )
-    from blumfeld_sink_spark.ledger.objects import ObjectStore
-
-    return ObjectStore.of(root)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.compaction.fingerprint import Fingerprint
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.fingerprint import Fingerprint
 from blumfeld_sink_spark.files.output import Output
 from blumfeld_sink_spark.files.parquet import file_schema
 from blumfeld_sink_spark.files.spill import SpillFile

@@ -21,12 +21,12 @@ from blumfeld_sink_spark.ledger.counting import TELLING
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.outbox import deliver
 from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.store import open_store
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint
 from blumfeld_sink_spark.spark.client import Topics, patience_s
 from blumfeld_sink_spark.spark.lean import leave_pandas_out
+from blumfeld_sink_spark.stores.opening import open_store
 
 SINK = "blumfeld_archive"
 

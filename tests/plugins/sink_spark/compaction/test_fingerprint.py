@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blumfeld_sink_spark.files import fingerprint
-from blumfeld_sink_spark.files.fingerprint import Fingerprint
+from blumfeld_sink_spark.compaction import fingerprint
+from blumfeld_sink_spark.compaction.fingerprint import Fingerprint
 from tests.plugins.sink_spark.files import tools
 
 

@@ -11,14 +11,14 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
-from blumfeld_sink_spark.ledger.store import StoreError
+from blumfeld_sink_spark.stores.contract import StoreError
 
 PART_BYTES = 8 << 20
 """Of a multipart upload; a smaller file is one put."""
 
 
 class ObjectStore:
-    """An :class:`~blumfeld_sink_spark.ledger.store.ArchiveStore` on an object store.
+    """An :class:`~blumfeld_sink_spark.stores.contract.ArchiveStore` on an object store.
 
     ``publish`` is a copy inside the store and a delete: the object of the final name is there whole or not at all,
     and a crash in between leaves a copy under ``_staging``, which ``vacuum`` removes. Commit records and leases

@@ -7,8 +7,8 @@ import pyarrow as pa
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.store import ArchiveStore
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 from tests.plugins.sink_spark.feeds import count_of
 from tests.plugins.sink_spark.files import tools
 

@@ -14,14 +14,15 @@ from typing import Any, BinaryIO
 import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
-from blumfeld_sink_spark.ledger.local import LocalStore
-from blumfeld_sink_spark.ledger.store import ArchiveStore, StoreError, open_store
+from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
+from blumfeld_sink_spark.stores.local import LocalStore
+from blumfeld_sink_spark.stores.opening import open_store
 
 
 def object_store(kind: str, tmp_path: Path) -> ArchiveStore:
     """An object store without a network."""
     stores = pytest.importorskip("obstore.store")
-    from blumfeld_sink_spark.ledger.objects import ObjectStore
+    from blumfeld_sink_spark.stores.objects import ObjectStore
 
     if kind == "memory":
         return open_store("memory://")
@@ -201,7 +202,7 @@ def test_roots(tmp_path: Path) -> None:
 
 def test_a_store_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     stores = pytest.importorskip("obstore.store")
-    from blumfeld_sink_spark.ledger.objects import ObjectStore
+    from blumfeld_sink_spark.stores.objects import ObjectStore
 
     away = stores.S3Store(
         "bucket", endpoint="http://127.0.0.1:9", region="x", access_key_id="a", secret_access_key="b",

@@ -13,26 +13,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from blumfeld_sink_spark.compaction import compaction as compaction_module
+from blumfeld_sink_spark.compaction import merging as merging_module
+from blumfeld_sink_spark.compaction import swap as swap_module
+from blumfeld_sink_spark.compaction.compaction import Compaction, Done
+from blumfeld_sink_spark.compaction.exchange import can_exchange, exchange
+from blumfeld_sink_spark.compaction.groups import Files
+from blumfeld_sink_spark.compaction.merging import merge
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files import compaction as compaction_module
-from blumfeld_sink_spark.files import merging as merging_module
-from blumfeld_sink_spark.files import swap as swap_module
-from blumfeld_sink_spark.files.compaction import Compaction, Done
-from blumfeld_sink_spark.files.exchange import can_exchange, exchange
-from blumfeld_sink_spark.files.groups import Files
-from blumfeld_sink_spark.files.merging import merge
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.local import LocalStore
 from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.store import ArchiveStore, open_store
 from blumfeld_sink_spark.ledger.vacuum import vacuum
 from blumfeld_sink_spark.ledger.verify import verify
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import COMPACTION
+from blumfeld_sink_spark.stores.contract import ArchiveStore
+from blumfeld_sink_spark.stores.local import LocalStore
+from blumfeld_sink_spark.stores.opening import open_store
+from tests.plugins.sink_spark.compaction.archives import add_batch, archive
 from tests.plugins.sink_spark.feeds import count_of
 from tests.plugins.sink_spark.files import tools
-from tests.plugins.sink_spark.files.archives import add_batch, archive
 
 pytestmark = pytest.mark.archive
 

@@ -12,10 +12,10 @@ from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger import outbox
 from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.local import LocalStore
 from blumfeld_sink_spark.ledger.verify import verify
+from blumfeld_sink_spark.stores.local import LocalStore
+from tests.plugins.sink_spark.compaction.archives import archive
 from tests.plugins.sink_spark.files import tools
-from tests.plugins.sink_spark.files.archives import archive
 
 pytestmark = pytest.mark.archive
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from blumfeld_sink_spark.ledger.store import speaking
+from blumfeld_sink_spark.stores.contract import speaking
 
 SYNCS_AT_ONCE = 4
 _STAGING = "_staging"
@@ -20,7 +20,7 @@ _LOCK = "_staging/.lock"
 
 
 class LocalStore:
-    """An :class:`~blumfeld_sink_spark.ledger.store.ArchiveStore` on a POSIX file system."""
+    """An :class:`~blumfeld_sink_spark.stores.contract.ArchiveStore` on a POSIX file system."""
 
     certain = True
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld_sink_spark.files.exchange import exchange
-from blumfeld_sink_spark.files.pending import NEXT, WORK
-from blumfeld_sink_spark.ledger.local import sync_folder
-from blumfeld_sink_spark.ledger.store import ArchiveStore, speaking
+from blumfeld_sink_spark.compaction.exchange import exchange
+from blumfeld_sink_spark.ledger.compaction_intent import NEXT, WORK
 from blumfeld_sink_spark.records import CommitRecord
+from blumfeld_sink_spark.stores.contract import ArchiveStore, speaking
+from blumfeld_sink_spark.stores.local import sync_folder
 
 ASIDE = f"{WORK}/aside"
 
