@@ -27,9 +27,9 @@ from blumfeld_storage_local.directories.placing import Place, choose
 from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
 from blumfeld_storage_local.logs.opened_log import ClosedLog, LogCallbacks
 from blumfeld_storage_local.logs.partition_log import LocalLog
-from blumfeld_storage_local.relocation.moves import Moves
+from blumfeld_storage_local.relocation.move_scheduler import MoveScheduler
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
-from blumfeld_storage_local.start.log_opening import open_partition
+from blumfeld_storage_local.start.open_partition import open_partition
 from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -81,7 +81,7 @@ class LocalStorage:
         self._open: dict[TopicPartition, LocalLog] = {}
         self._round: CheckpointRound | None = None
         """The checkpoint that is being taken down."""
-        self._moves = Moves(
+        self._moves = MoveScheduler(
             runtime,
             len(self._directories),
             move_bytes_per_second_max,

@@ -19,7 +19,7 @@ from blumfeld.testing.fake_power import Adversary, Chance, FileFate, NoChance, P
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import Log, make_batch
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
-from blumfeld_storage_local.start.opening import tidy
+from blumfeld_storage_local.start.tidying import tidy
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,
     DIRECTORY,

@@ -7,7 +7,7 @@ from typing import Protocol
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld_storage_local.compaction.swapping import CompactionRound
+from blumfeld_storage_local.compaction.cleaner_pass import CleanerPass
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.segments.segment_list import SegmentList
 
@@ -38,7 +38,7 @@ class CleanerPasses:
     def __init__(self, log: CleanedLog, segments: SegmentList) -> None:
         self._log = log
         self._segments = segments
-        self._pass: CompactionRound | None = None
+        self._pass: CleanerPass | None = None
         self.held_off = False
         """A copy of the log is being made in another directory: no pass begins meanwhile."""
 
@@ -60,7 +60,7 @@ class CleanerPasses:
         if self.held_off:
             done.fail(CompactionAbandonedError("the log moves to another directory"))
             return done
-        self._pass = CompactionRound(
+        self._pass = CleanerPass(
             log.home, self._segments, request, self._swapped, log.config.file_delete_delay_ms
         )
         log.home.runtime.spawn(self._run(self._pass, done), f"compact {log.directory}")
@@ -77,7 +77,7 @@ class CleanerPasses:
         if self._pass is not None and offset <= self._pass.end_offset:
             self._pass.leave(finish=finish)
 
-    async def _run(self, pass_: CompactionRound, done: Completion[CompactionResult]) -> None:
+    async def _run(self, pass_: CleanerPass, done: Completion[CompactionResult]) -> None:
         try:
             result = await pass_.run()
         except (OSError, CompactionAbandonedError) as error:

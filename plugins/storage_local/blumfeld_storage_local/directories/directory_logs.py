@@ -18,7 +18,7 @@ from blumfeld_storage_local.directories.small_files import (
 )
 from blumfeld_storage_local.logs.opened_log import ClosedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
-from blumfeld_storage_local.start.looking import Looked, look_at_all
+from blumfeld_storage_local.start.survey import LogSurvey, survey_all
 from blumfeld_storage_local.sync.durability import can_be_undone
 
 FLUSHED_AT_ONCE = 64
@@ -34,7 +34,7 @@ class DirectoryLogs:
         """Every log that lies here, with its topic id."""
         self.clean: dict[TopicPartition, None] = {}
         """Logs that are known to be closed cleanly, and were not opened since."""
-        self.looked: dict[TopicPartition, Looked] = {}
+        self.surveys: dict[TopicPartition, LogSurvey] = {}
         """What the start saw of those."""
         self.futures: list[tuple[TopicPartition, str]] = []
         """Copies in the making that were found at start: of which log, and their directories."""
@@ -78,7 +78,7 @@ class DirectoryLogs:
         self._checkpoints = Checkpoints(home)
         if self.broker_epoch is not None:
             self.clean = dict.fromkeys(self.found)
-            self.looked = look_at_all(home.files, home.path, self.found)
+            self.surveys = survey_all(home.files, home.path, self.found)
         if logs.deleted:
             home.remove_later(logs.deleted, 0, trees=True)
 
@@ -132,7 +132,7 @@ class DirectoryLogs:
         """Its log lies here no more."""
         self.found.pop(partition, None)
         self.clean.pop(partition, None)
-        self.looked.pop(partition, None)
+        self.surveys.pop(partition, None)
         self._closing.pop(partition, None)
         self.checkpoints.forget(partition)
 

@@ -31,7 +31,7 @@ from blumfeld_storage_local.sync.durability import can_be_undone
 
 
 class LocalLog:
-    """``SegmentedLog`` in a directory. Made by ``start.log_opening``, which knows that the segments are sound."""
+    """``SegmentedLog`` in a directory. Made by ``start.open_partition``, which knows that the segments are sound."""
 
     aux: AuxFiles
 

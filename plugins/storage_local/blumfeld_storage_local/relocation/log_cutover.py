@@ -13,7 +13,7 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.aux_files import AuxDirectory
 from blumfeld_storage_local.logs.log_flushing import Done, LogFlushing
-from blumfeld_storage_local.relocation.copying import Original
+from blumfeld_storage_local.relocation.log_copy import Original
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
 

@@ -1,7 +1,7 @@
 """A round of compaction as the worker process does it: sealed segments in, ``.cleaned`` files out, at a bounded
 rate.
 
-Nothing of the log changes here: :mod:`blumfeld_storage_local.compaction.swapping` puts the files in their
+Nothing of the log changes here: :mod:`blumfeld_storage_local.compaction.cleaner_pass` puts the files in their
 places.
 """
 

@@ -11,11 +11,11 @@ from blumfeld.spi.storage import LogMove, TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.starting import Wanted
 from blumfeld_storage_local.logs.partition_log import LocalLog
-from blumfeld_storage_local.relocation.moving import Move, future_path
+from blumfeld_storage_local.relocation.log_move import Move, future_path
 from blumfeld_storage_local.segments.segment import Segment
 
 
-class Moves:
+class MoveScheduler:
     """One move for each log at most; ``running_max`` of them at a time, in the order in which they were wanted.
 
     :param where: where a log lies now

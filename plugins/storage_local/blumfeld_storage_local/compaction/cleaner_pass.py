@@ -14,7 +14,7 @@ from enum import Enum
 
 from blumfeld.log.file_names import Mark, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
-from blumfeld_storage_local.compaction.compacting import (
+from blumfeld_storage_local.compaction.cleaner_worker import (
     CleanedSegment,
     CompactionJob,
     CompactionOutcome,
@@ -37,7 +37,7 @@ class _Then(Enum):
     PAUSE = "the loop may look at something else"
 
 
-class CompactionRound:
+class CleanerPass:
     """One round over one log. On the loop; only syncs and the worker are off it.
 
     :param swapped: called once, when the swap has happened and lasts

@@ -10,39 +10,39 @@ import msgspec
 from blumfeld.log.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_storage_local.start.opening import Found, tidy
+from blumfeld_storage_local.start.tidying import FoundSegments, tidy
 
 
-class Looked(msgspec.Struct, frozen=True):
+class LogSurvey(msgspec.Struct, frozen=True):
     """What was seen."""
 
-    found: Found
+    found: FoundSegments
     active_bytes: int
     """Size of the last segment's log; 0 if there is none."""
     topic_id: bytes = bytes(16)
 
 
-def look(files: Files, directory: str, topic_id: bytes = bytes(16)) -> Looked:
+def survey_log(files: Files, directory: str, topic_id: bytes = bytes(16)) -> LogSurvey:
     """Tidy up and list one log's directory. Blocks. Raises ``OSError``."""
     found = tidy(files, directory)
     if not found.bases:
-        return Looked(found, 0, topic_id)
+        return LogSurvey(found, 0, topic_id)
     file = files.open(f"{directory}/{segment_name(found.bases[-1], Suffix.LOG)}", write=False)
     try:
-        return Looked(found, file.size(), topic_id)
+        return LogSurvey(found, file.size(), topic_id)
     finally:
         file.close()
 
 
-def look_at_all(
+def survey_all(
     files: Files, path: str, logs: Mapping[TopicPartition, bytes]
-) -> dict[TopicPartition, Looked]:
+) -> dict[TopicPartition, LogSurvey]:
     """All logs of a log directory in one go: a worker's way there and back costs more than such a look. Blocks.
 
     Those that can't be read are left out: whoever opens one hears of it.
     """
-    looked: dict[TopicPartition, Looked] = {}
+    surveys: dict[TopicPartition, LogSurvey] = {}
     for partition, topic_id in logs.items():
         with suppress(OSError):
-            looked[partition] = look(files, f"{path}/{partition_dir(partition)}", topic_id)
-    return looked
+            surveys[partition] = survey_log(files, f"{path}/{partition_dir(partition)}", topic_id)
+    return surveys

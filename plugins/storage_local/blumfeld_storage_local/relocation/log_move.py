@@ -23,7 +23,7 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark
 from blumfeld_storage_local.logs.partition_log import LocalLog
-from blumfeld_storage_local.relocation.copying import (
+from blumfeld_storage_local.relocation.log_copy import (
     LogCopy,
     Original,
     SourceChangedError,
@@ -36,9 +36,9 @@ from blumfeld_storage_local.sync.durability import can_be_undone
 T = TypeVar("T")
 STEP_BYTES = 4 << 20
 """What a worker copies between two looks at what has changed."""
-CHANGE_OVER_BYTES = 1 << 20
+CUT_OVER_BYTES = 1 << 20
 """So few bytes may be left when writes begin to wait for the rest."""
-AGAIN_MS = 100
+CUT_OVER_RETRY_MS = 100
 """Until a change-over is tried again that something came in between of."""
 
 
@@ -113,8 +113,8 @@ class Move:
             self._cut_over.begin()
             await self._off(self._copy.begin)
             self._cut_over.watch_aux()
-            while not await self._change_over():
-                await self._sleep(AGAIN_MS)
+            while not await self._try_cut_over():
+                await self._sleep(CUT_OVER_RETRY_MS)
             events.info("log moved", partition=str(log.partition), to=self.target.home.path)
         except MoveInterruptedError:
             pass
@@ -142,10 +142,10 @@ class Move:
             names, originals = self._cut_over.take_touched(), self._cut_over.layout()
             if names:
                 await self._off(self._copy.copy_beside, names)
-            if self._copy.bytes_left(originals) <= CHANGE_OVER_BYTES and self._copy.has_sealed(originals):
+            if self._copy.bytes_left(originals) <= CUT_OVER_BYTES and self._copy.has_sealed(originals):
                 if not self._cut_over.is_compacted_now:
                     return
-                await self._sleep(AGAIN_MS)
+                await self._sleep(CUT_OVER_RETRY_MS)
                 continue
             await self._step(originals)
 
@@ -155,7 +155,7 @@ class Move:
         try:
             copied = await self._off(self._copy.step, originals, step_bytes)
         except SourceChangedError:
-            await self._sleep(AGAIN_MS)
+            await self._sleep(CUT_OVER_RETRY_MS)
             return
         self._size_bytes = self._copy.size_bytes
         self._copied_end_offset = self._copy.end_offset(originals)
@@ -164,7 +164,7 @@ class Move:
 
     # Change over
 
-    async def _change_over(self) -> bool:
+    async def _try_cut_over(self) -> bool:
         """Let the log go on in the copy; False: it was changed meanwhile, try again."""
         await self._catch_up()
         self._cut_over.hold()

@@ -20,9 +20,9 @@ from blumfeld_storage_local.logs.opened_log import LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
-from blumfeld_storage_local.start.looking import Looked, look
-from blumfeld_storage_local.start.opening import Found
 from blumfeld_storage_local.start.recovering import Recovery
+from blumfeld_storage_local.start.survey import LogSurvey, survey_log
+from blumfeld_storage_local.start.tidying import FoundSegments
 from blumfeld_storage_local.sync.durability import FLUSH_UNASKED
 
 _ALL = 1 << 62
@@ -48,16 +48,16 @@ async def open_partition(
     clean = partition in at.clean
     at.clean.pop(partition, None)
     synced, young = _asks_for_syncs(home, config), _is_young(at, partition, clean=clean)
-    looked = await _look(at, partition, topic_id, sync=synced, young=young)
-    if created := looked is None:
+    survey = await _survey(at, partition, topic_id, sync=synced, young=young)
+    if created := survey is None:
         if not synced:
             home.new_logs.add(directory)
-        looked = Looked(Found([], []), 0)
+        survey = LogSurvey(FoundSegments([], []), 0)
         if checkpoints.may_name(partition):
             # what a deleted log of this name left there would cost this one its records
             checkpoints.forget(partition)
             await checkpoints.save_soon()
-    found = looked.found
+    found = survey.found
     segments = _segments_of(home, directory, found.bases)
     recovery = Recovery(home, segments, config, listener)
     start = checkpoints.log_starts.get(partition, 0)
@@ -68,7 +68,7 @@ async def open_partition(
             await recovery.rebuild(number)
     await recovery.recover(recover_from)
     end_offset = checkpoints.recovery_points.get(partition, -1)
-    at_rest = clean and not found.unindexed and _rests(segments, looked.active_bytes, end_offset)
+    at_rest = clean and not found.unindexed and _rests(segments, survey.active_bytes, end_offset)
     if not segments:
         segments.append(Segment(home.files, directory, start, start))
         segments[0].counted_by(home.open_files)
@@ -136,22 +136,22 @@ def _is_young(at: DirectoryLogs, partition: TopicPartition, *, clean: bool) -> b
     return not clean and not at.checkpoints.recovery_points.get(partition)
 
 
-async def _look(
+async def _survey(
     at: DirectoryLogs, partition: TopicPartition, topic_id: bytes, *, sync: bool, young: bool
-) -> Looked | None:
+) -> LogSurvey | None:
     """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already.
 
     :param sync: whether a new log's topic id is on the device when this returns
     :param young: whether a power cut may have taken the topic id of records that are there
     """
     home = at.home
-    looked = at.looked.pop(partition, None)
-    if looked is not None and looked.topic_id == topic_id:
+    survey = at.surveys.pop(partition, None)
+    if survey is not None and survey.topic_id == topic_id:
         await asyncio.sleep(0)  # thousands may be opened one after the other
-        return looked
+        return survey
     aside = f"{home.path}/{marked_partition_dir(partition, DirState.STRAY, home.runtime.new_uuid())}"
     work = partial(
-        _prepare_and_look,
+        _prepare_and_survey,
         home,
         f"{home.path}/{partition_dir(partition)}",
         topic_id,
@@ -172,12 +172,12 @@ def _asks_for_syncs(home: LogDirectory, config: TopicConfig) -> bool:
     return home.durability.shares_rounds or config.flush_messages < FLUSH_UNASKED
 
 
-def _prepare_and_look(
+def _prepare_and_survey(
     home: LogDirectory, directory: str, topic_id: bytes, sync: bool, aside: str | None
-) -> Looked | None:
+) -> LogSurvey | None:
     if aside is not None:
         _set_aside_nameless(home, directory, aside)
-    return None if _prepare(home, directory, topic_id, sync) else look(home.files, directory)
+    return None if _prepare(home, directory, topic_id, sync) else survey_log(home.files, directory)
 
 
 def _set_aside_nameless(home: LogDirectory, directory: str, aside: str) -> None:

@@ -11,7 +11,7 @@ from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, finish_swaps
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 
 
-class Found(msgspec.Struct):
+class FoundSegments(msgspec.Struct):
     """The segments of a directory, after it was tidied up."""
 
     bases: list[int]
@@ -19,7 +19,7 @@ class Found(msgspec.Struct):
     """Segments that lack an index file."""
 
 
-def tidy(files: Files, directory: str) -> Found:
+def tidy(files: Files, directory: str) -> FoundSegments:
     """Remove leftovers, finish the cleaner's renames, and list the segments. Blocks.
 
     :raises OSError: the directory can't be read or changed
@@ -40,4 +40,4 @@ def tidy(files: Files, directory: str) -> Found:
             indexed[file.base_offset] = indexed.get(file.base_offset, 0) + 1
             if file.base_offset not in bases:
                 files.unlink(f"{directory}/{segment_name(file.base_offset, file.suffix)}")
-    return Found(bases, [base for base in bases if indexed.get(base, 0) < len(_INDEXES)])
+    return FoundSegments(bases, [base for base in bases if indexed.get(base, 0) < len(_INDEXES)])
