@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from blumfeld.cli.run import load_manifest
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.node import Node
-from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import API_BY_KEY, ApiInfo

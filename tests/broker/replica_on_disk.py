@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.aborted_transactions import decode_aborted
-from blumfeld.log.producer_snapshot import decode_snapshot
+from blumfeld.log.producers.aborted_transactions import decode_aborted
+from blumfeld.log.producers.snapshot import decode_snapshot
 from blumfeld.spi.storage import SegmentedLog, WriteOutcome
 from blumfeld.testing.crash.machine import make_storage
 from blumfeld.testing.fake_power import Adversary

@@ -136,7 +136,7 @@ def test_an_honoured_key_is_read_where_its_row_says(defn: ConfigDef) -> None:
     """By a module, as the default of a topic key that is honoured, as another unit, or by a section of the manifest."""
     effect = effect_of(defn)
     if effect.section is not None:
-        return  # tests/kernel/test_config_classes.py
+        return  # tests/kernel/manifest/test_config_classes.py
     other = another_value(defn)
     if effect.where.startswith("topic "):
         topic = TOPIC_CONFIGS[effect.where.removeprefix("topic ")]
@@ -156,7 +156,7 @@ def test_a_module_that_does_not_read_a_key_is_seen() -> None:
     """The check above can fail."""
     assert not reads("blumfeld.broker.upkeep.cleaner", BROKER_CONFIGS["num.io.threads"])
     assert not reads("blumfeld.broker.upkeep.retention", TOPIC_CONFIGS["preallocate"])
-    assert not reads("blumfeld_groups_kip848.settings", BROKER_CONFIGS["group.share.max.size"])
+    assert not reads("blumfeld_groups_kip848.members.settings", BROKER_CONFIGS["group.share.max.size"])
 
 
 @pytest.mark.parametrize("defn", of_effect(FIXED, REFUSED), ids=lambda defn: f"{defn.scope}:{defn.name}")

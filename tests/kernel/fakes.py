@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from blumfeld.kernel.composition import NodeComposition
-from blumfeld.kernel.event_log import EventLogs, Render
-from blumfeld.kernel.metrics import NodeMetrics
-from blumfeld.kernel.registry import Registry
+from blumfeld.kernel.composing.composition import NodeComposition
+from blumfeld.kernel.composing.registry import Registry
+from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler

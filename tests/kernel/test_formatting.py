@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
-from blumfeld.kernel.manifest import read_manifest
-from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.manifest.sections import read_manifest
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
-from blumfeld.metadata.checkpoint import decode_checkpoint
+from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from tests.kernel import fakes
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.kernel.identity import cluster_id_of, is_cluster_id
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.primitives import uuid_text

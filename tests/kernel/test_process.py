@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.kernel.event_log import EventLogs
-from blumfeld.kernel.manifest import read_manifest
+from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
-from blumfeld.kernel.plan import make_plan
 from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process, settle
+from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.runtime import NodeFailure
 from tests.kernel import fakes
 from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.bootstrap import first_records
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, Moment
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_records import feature_records
-from blumfeld.metadata.record_frame import decode_record, encode_record
+from blumfeld.metadata.image.bootstrap import first_records
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.record_frame import decode_record, encode_record
+from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.metadata.checkpoint import decode_checkpoint, encode_checkpoint
 from blumfeld.metadata.controller import COMMANDS, command_for
-from blumfeld.metadata.image_records import image_of, image_records
+from blumfeld.metadata.image.checkpoint import decode_checkpoint, encode_checkpoint
+from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.wire.api import message_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.directories import (
+from blumfeld.metadata.partitions.directories import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
     UNASSIGNED_DIRECTORY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.metadata.feature_levels import default_levels, supported_features
+from blumfeld.metadata.brokers.feature_levels import default_levels, supported_features
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.metadata.bootstrap import bootstrap_checkpoint, first_records
-from blumfeld.metadata.checkpoint import (
+from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint, first_records
+from blumfeld.metadata.image.checkpoint import (
     CheckpointId,
     batch_records,
     decode_checkpoint,
     encode_checkpoint,
     metadata_batch,
 )
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_records import feature_records, image_of, image_records
-from blumfeld.metadata.image_step import BrokenMetadata, ImageStep
-from blumfeld.metadata.record_frame import decode_record, encode_record
-from blumfeld.metadata.transactions import TransactionGate
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.record_frame import decode_record, encode_record
+from blumfeld.metadata.image.records import feature_records, image_of, image_records
+from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
+from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.wire.messages.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,

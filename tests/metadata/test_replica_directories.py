@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from blumfeld.metadata.directories import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from blumfeld.metadata.image_records import image_of, image_records
+from blumfeld.metadata.image.records import image_of, image_records
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.metadata.brokers.sessions import BrokerSessions
 
 TIMEOUT_MS = 9_000.0
 

@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
-from blumfeld.kernel.manifest_error import ManifestError
+from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.node import StartError
 from blumfeld.testing import DefectError, EmbeddedBroker
 

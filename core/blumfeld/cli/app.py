@@ -16,12 +16,12 @@ from typer.core import TyperGroup
 
 from blumfeld import __version__
 from blumfeld.cli.run import BAD_MANIFEST, load_manifest
-from blumfeld.kernel.description import describe
-from blumfeld.kernel.manifest import NO_FILE
-from blumfeld.kernel.manifest_error import ManifestError
-from blumfeld.kernel.plan import make_plan
-from blumfeld.kernel.plugins import PlannedPlugin, PluginSet
-from blumfeld.kernel.registry import Registry
+from blumfeld.kernel.composing.description import describe
+from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.composing.plugins import PlannedPlugin, PluginSet
+from blumfeld.kernel.composing.registry import Registry
+from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.spi.hooks import NoOptions
 from blumfeld.wire.errors import PluginContractError
 

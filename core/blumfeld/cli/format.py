@@ -9,11 +9,11 @@ import msgspec
 import typer
 
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
-from blumfeld.kernel.manifest import NO_FILE
-from blumfeld.kernel.manifest_error import ManifestError
-from blumfeld.kernel.plan import Plan, make_plan
+from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.kernel.manifest.sections import NO_FILE
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import uuid_text

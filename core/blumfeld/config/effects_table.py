@@ -39,9 +39,9 @@ PURGATORY = "waiting requests are removed at once, so nothing needs a purge"
 AUTOTUNING = "the kernel tunes the size of socket buffers itself"
 CHECKPOINTS = "all checkpoints follow replica.high.watermark.checkpoint.interval.ms"
 REQUESTS = "requests are handled as they are read; nothing queues them"
-KAFKA_CONFIG = "blumfeld.kernel.kafka_config"
+KAFKA_CONFIG = "blumfeld.kernel.manifest.kafka_config"
 AUTO_CREATE = "blumfeld.broker.handlers.auto_create"
-KIP848 = "blumfeld_groups_kip848.settings"
+KIP848 = "blumfeld_groups_kip848.members.settings"
 CLASSIC = "blumfeld_groups_classic.plugin"
 UPKEEP = "blumfeld.broker.upkeep.retention"
 LIFECYCLE = "blumfeld.broker.membership.lifecycle"
@@ -65,7 +65,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("early.start.listeners", FIXED, "listeners open when the broker is ready", "The listeners that open before the broker is ready."),
     ("broker.rack", HONOURED, "manifest node.rack", "The rack that this broker stands in."),
     ("controlled.shutdown.enable", HONOURED, LIFECYCLE, "Whether a broker that stops tells the controller first."),
-    ("delete.topic.enable", HONOURED, "blumfeld.metadata.topics", "Whether topics may be deleted."),
+    ("delete.topic.enable", HONOURED, "blumfeld.metadata.topics.creation", "Whether topics may be deleted."),
     ("compression.type", HONOURED, "topic compression.type", "The codec that batches are stored with; producer keeps the producer's."),
     ("compression.gzip.level", HONOURED, "topic compression.gzip.level", "The gzip level that the broker compresses with."),
     ("compression.lz4.level", HONOURED, "topic compression.lz4.level", "The lz4 level that the broker compresses with."),
@@ -113,7 +113,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("queued.max.request.bytes", HONOURED, KAFKA_CONFIG, "The most memory of unfinished large requests of all connections; -1 fits the machine."),
     ("num.network.threads", WITHOUT, ONE_LOOP, "The number of threads that read from connections and write to them."),
     ("controller.socket.timeout.ms", WITHOUT, "no request to the controller reads it", "How long a request to the controller may take."),
-    ("default.replication.factor", HONOURED, "blumfeld.metadata.topics", "The replicas of a new topic that names no number."),
+    ("default.replication.factor", HONOURED, "blumfeld.metadata.topics.creation", "The replicas of a new topic that names no number."),
     ("replica.lag.time.max.ms", HONOURED, "blumfeld_replication_isr.replication", "How long a follower may lag before it leaves the in-sync replicas."),
     ("replica.socket.timeout.ms", WITHOUT, NO_FOLLOWERS, "How long a follower's request may take."),
     ("replica.socket.receive.buffer.bytes", WITHOUT, NO_FOLLOWERS, "The size of a follower's receive buffer."),
@@ -202,7 +202,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("log.cleaner.delete.retention.ms", HONOURED, "topic delete.retention.ms", "How long a compacted topic keeps tombstones."),
     ("log.cleaner.min.compaction.lag.ms", HONOURED, "topic min.compaction.lag.ms", "The age that a record reaches before compaction may remove it."),
     ("log.cleaner.max.compaction.lag.ms", HONOURED, "topic max.compaction.lag.ms", "The age at which a record makes its log due for compaction."),
-    ("num.partitions", HONOURED, "blumfeld.metadata.topics", "The partitions of a new topic that names no number."),
+    ("num.partitions", HONOURED, "blumfeld.metadata.topics.creation", "The partitions of a new topic that names no number."),
     ("log.dir", HONOURED, "manifest node.data_dir", "The log directory."),
     ("log.dirs", HONOURED, "manifest node.data_dirs", "The log directories."),
     ("cordoned.log.dirs", FIXED, "new replicas are placed without it", "The log directories that get no new replicas."),
@@ -444,7 +444,7 @@ TOPIC_EFFECTS: tuple[EffectRow, ...] = (
     ("file.delete.delay.ms", HONOURED, "blumfeld_storage_local.logs.truncation", "How long a deleted file stays on disk under its .deleted name."),
     ("min.cleanable.dirty.ratio", HONOURED, CLEANER_CHOICE, "The part of the log that must be new before it is compacted."),
     ("cleanup.policy", HONOURED, "blumfeld.config.values", "Whether old records are deleted, compacted, both or neither."),
-    ("unclean.leader.election.enable", HONOURED, "blumfeld.metadata.partition_change", "Whether a replica that may lack records may lead."),
+    ("unclean.leader.election.enable", HONOURED, "blumfeld.metadata.partitions.change", "Whether a replica that may lack records may lead."),
     ("min.insync.replicas", HONOURED, "blumfeld.broker.replicas.partition", "The in-sync replicas that acks=all needs."),
     ("compression.type", HONOURED, "blumfeld.broker.replicas.record_rules", "The codec that batches are stored with; producer keeps the producer's."),
     ("compression.gzip.level", HONOURED, "blumfeld.broker.replicas.record_rules", "The gzip level that the broker compresses with."),

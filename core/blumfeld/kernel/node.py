@@ -12,16 +12,16 @@ from typing import Any, Protocol
 import msgspec
 
 from blumfeld.config.values import BrokerConfig, ConfigError
-from blumfeld.kernel.composition import NodeComposition
-from blumfeld.kernel.event_log import EventLogs
+from blumfeld.kernel.composing.composition import NodeComposition
+from blumfeld.kernel.composing.plan import Plan
+from blumfeld.kernel.composing.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.identity import cluster_id_of
-from blumfeld.kernel.kafka_config import keys_without_effect, transport_limits
-from blumfeld.kernel.manifest_error import ManifestError, Problem, shown
-from blumfeld.kernel.manifest_rules import address
-from blumfeld.kernel.metrics import NodeMetrics
-from blumfeld.kernel.plan import Plan
-from blumfeld.kernel.plugins import PluginSet, RefusedBy
-from blumfeld.kernel.real_files import absolute_path
+from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
+from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
+from blumfeld.kernel.manifest.rules import address
+from blumfeld.kernel.runtime.real_files import absolute_path
+from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Parking
@@ -348,7 +348,7 @@ class Node:
         bind = self.plan.manifest.metrics.bind
         if bind is None:
             return
-        from blumfeld.kernel.metrics_endpoint import Health, MetricsEndpoint
+        from blumfeld.kernel.watching.metrics_endpoint import Health, MetricsEndpoint
 
         brought = [metric for _, metrics in self.plugins.each("blumfeld_metrics") for metric in metrics]
         for metric in (*self.broker.gauges(), *brought):

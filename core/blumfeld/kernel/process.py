@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.kernel.event_log import EventLogs, Prepare, Render
+from blumfeld.kernel.composing.plan import Plan
+from blumfeld.kernel.composing.plugins import PluginSet
 from blumfeld.kernel.node import GRACE_MS, MakeBroker, Node, make_broker
-from blumfeld.kernel.plan import Plan
-from blumfeld.kernel.plugins import PluginSet
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.watching.event_log import EventLogs, Prepare, Render
 from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.transport import LoopFactory
 

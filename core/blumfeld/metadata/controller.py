@@ -13,12 +13,12 @@ from importlib import import_module
 from typing import Any, cast
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.brokers import fence_expired
+from blumfeld.metadata.brokers.feature_levels import supported_features
+from blumfeld.metadata.brokers.registration import fence_expired
+from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.feature_levels import supported_features
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_step import ImageStep
-from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -28,21 +28,21 @@ from blumfeld.wire.schema import Message
 Command = Callable[[ControllerState, Any, Moment], ControllerDecision]
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "BrokerRegistrationRequest": ("brokers", "register_broker"),
-    "BrokerHeartbeatRequest": ("brokers", "heartbeat"),
-    "UnregisterBrokerRequest": ("brokers", "unregister_broker"),
-    "ControllerRegistrationRequest": ("controllers", "register_controller"),
-    "CreateTopicsRequest": ("topics", "create_topics"),
-    "DeleteTopicsRequest": ("topics", "delete_topics"),
-    "CreatePartitionsRequest": ("more_partitions", "create_partitions"),
-    "IncrementalAlterConfigsRequest": ("configs", "incremental_alter_configs"),
-    "AlterConfigsRequest": ("configs", "alter_configs"),
-    "AllocateProducerIdsRequest": ("producer_ids", "allocate_producer_ids"),
-    "UpdateFeaturesRequest": ("features", "update_features"),
-    "AlterPartitionRequest": ("isr", "alter_partition"),
-    "AlterPartitionReassignmentsRequest": ("reassignments", "alter_partition_reassignments"),
-    "ElectLeadersRequest": ("elections", "elect_leaders"),
-    "AssignReplicasToDirsRequest": ("replica_directories", "assign_replicas_to_dirs"),
+    "BrokerRegistrationRequest": ("brokers.registration", "register_broker"),
+    "BrokerHeartbeatRequest": ("brokers.registration", "heartbeat"),
+    "UnregisterBrokerRequest": ("brokers.registration", "unregister_broker"),
+    "ControllerRegistrationRequest": ("brokers.controllers", "register_controller"),
+    "CreateTopicsRequest": ("topics.creation", "create_topics"),
+    "DeleteTopicsRequest": ("topics.creation", "delete_topics"),
+    "CreatePartitionsRequest": ("topics.more_partitions", "create_partitions"),
+    "IncrementalAlterConfigsRequest": ("topics.configs", "incremental_alter_configs"),
+    "AlterConfigsRequest": ("topics.configs", "alter_configs"),
+    "AllocateProducerIdsRequest": ("brokers.producer_ids", "allocate_producer_ids"),
+    "UpdateFeaturesRequest": ("brokers.features", "update_features"),
+    "AlterPartitionRequest": ("partitions.isr", "alter_partition"),
+    "AlterPartitionReassignmentsRequest": ("partitions.reassignments", "alter_partition_reassignments"),
+    "ElectLeadersRequest": ("partitions.elections", "elect_leaders"),
+    "AssignReplicasToDirsRequest": ("partitions.replica_directories", "assign_replicas_to_dirs"),
 }
 """Request → module of this package and function. A family is imported with its first command: a start needs two."""
 

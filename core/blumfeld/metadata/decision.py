@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.metadata.brokers.sessions import BrokerSessions
+from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.hooks import Feature
 from blumfeld.wire.schema import Message
 

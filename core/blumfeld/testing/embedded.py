@@ -15,14 +15,14 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
-from blumfeld.kernel.event_log import EventLogs, Render
-from blumfeld.kernel.manifest import Manifest, decode_section
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.composing.registry import Registry
+from blumfeld.kernel.manifest.sections import Manifest, decode_section
 from blumfeld.kernel.node import Node
-from blumfeld.kernel.plan import Plan, make_plan
 from blumfeld.kernel.process import loop_factory
-from blumfeld.kernel.real_files import RealFiles
-from blumfeld.kernel.registry import Registry
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.real_files import RealFiles
+from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.testing.unsynced_files import UnsyncedFiles
 
 CONFIG: Mapping[str, Any] = {

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.runtime import Files, Phase, Random, Timer
 from blumfeld.testing.fake_files import FakeDisk
 from blumfeld.testing.fake_power import PowerCut

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.log.aborted_transactions import encode_aborted
-from blumfeld.log.cleaning import BatchSpan, Buffer, clean
+from blumfeld.log.cleaning.cleaner_pass import BatchSpan, Buffer, clean
+from blumfeld.log.producers.aborted_transactions import encode_aborted
 from blumfeld.spi.compaction import AbortedTransaction, CompactionRequest, CompactionResult
 
 

@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.file_names import Suffix, segment_name
-from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
+from blumfeld.log.segments.file_names import Suffix, segment_name
+from blumfeld.log.segments.rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl

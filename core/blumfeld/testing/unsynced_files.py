@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from blumfeld.kernel.real_files import RealFile, RealFiles
+from blumfeld.kernel.runtime.real_files import RealFile, RealFiles
 
 
 class UnsyncedFile(RealFile):

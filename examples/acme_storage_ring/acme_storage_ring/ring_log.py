@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
+from blumfeld.log.segments.rules import ActiveSegment, IncomingBatch, RollLimits, should_roll
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.metadata.bootstrap import first_records
-from blumfeld.metadata.checkpoint import metadata_batch
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import Moment
-from blumfeld.metadata.image import MetadataImage
+from blumfeld.metadata.image.bootstrap import first_records
+from blumfeld.metadata.image.checkpoint import metadata_batch
+from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId

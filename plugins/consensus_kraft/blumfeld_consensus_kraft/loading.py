@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from blumfeld.metadata.checkpoint import CheckpointId, batch_records, decode_checkpoint
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_records import image_of
-from blumfeld.metadata.image_step import BrokenMetadata, ImageStep
-from blumfeld.metadata.transactions import TransactionGate
+from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records, decode_checkpoint
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.records import image_of
+from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
+from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.codec import decode
 from blumfeld.wire.control_records import ControlType, control_type_of

@@ -7,12 +7,12 @@ from errno import EIO
 from typing import NamedTuple
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.metadata.bootstrap import bootstrap_checkpoint
-from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
-from blumfeld.metadata.feature_levels import default_levels, supported_features
-from blumfeld.metadata.image import METADATA_VERSION_FEATURE
-from blumfeld.metadata.image_records import feature_records
-from blumfeld.metadata.record_frame import METADATA_VERSION
+from blumfeld.metadata.brokers.feature_levels import default_levels, supported_features
+from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
+from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
+from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.image.record_frame import METADATA_VERSION
+from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_step import ImageStep
-from blumfeld.metadata.transactions import TransactionGate
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.step import ImageStep
+from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ImageListener
 from blumfeld.spi.runtime import Timer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blumfeld.metadata.security_protocols import NAMES, protocol_number
+from blumfeld.metadata.brokers.security_protocols import NAMES, protocol_number
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.hooks import Feature as FeatureRange
 from blumfeld.wire.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.checkpoint import CheckpointId, encode_checkpoint
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_records import image_records
+from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.records import image_records
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import PartitionLog, segmented

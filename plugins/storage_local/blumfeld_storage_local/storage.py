@@ -9,7 +9,7 @@ from math import inf
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
-from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
+from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
-from blumfeld.kernel.metrics import NodeMetrics
+from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.wire.messages.sync_group import SyncGroupRequest
 from tests.broker.coordination.test_group_coordination import Grouped, join_request
 from tests.broker.plain_storage import PlainStorage
 from tests.coordinator.groups.test_offsets import commit_request
-from tests.kernel.test_metrics_endpoint import ask, with_endpoint
+from tests.kernel.watching.test_metrics_endpoint import ask, with_endpoint
 
 
 def scrape(broker: Grouped) -> dict[str, float]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from blumfeld.broker.membership.log_directories import LogDirectoryFailure
-from blumfeld.metadata.directories import UNASSIGNED_DIRECTORY
+from blumfeld.metadata.partitions.directories import UNASSIGNED_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulated_loop import SimulationError

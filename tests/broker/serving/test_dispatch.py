@@ -11,7 +11,7 @@ from blumfeld.broker.handlers import TABLE, LazyHandler
 from blumfeld.broker.serving.dispatch import Dispatcher
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import ConnectionState
-from blumfeld.kernel.metrics import ApiCounts
+from blumfeld.kernel.watching.metrics import ApiCounts
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.metadata.bootstrap import bootstrap_checkpoint
-from blumfeld.metadata.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
-from blumfeld.metadata.image import MetadataImage
-from blumfeld.metadata.image_records import image_records
+from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
+from blumfeld.metadata.image.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.records import image_records
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Feature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from blumfeld.testing.groups.node import ModelCluster
-from blumfeld_groups_kip848.downgrade import exported
+from blumfeld_groups_kip848.classic.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import (
     LEFT_FOR_A_WHILE,
@@ -15,8 +15,8 @@ from blumfeld_groups_kip848.group import (
     MemberState,
     PartitionOwners,
 )
-from blumfeld_groups_kip848.leaving import leave_for_a_while
-from blumfeld_groups_kip848.reconciliation import reconcile
+from blumfeld_groups_kip848.members.leaving import leave_for_a_while
+from blumfeld_groups_kip848.targets.reconciliation import reconcile
 from campaigns.groups.classic_assignment import partitions_of, subscription_bytes
 
 A, B = b"a" * 16, b"b" * 16

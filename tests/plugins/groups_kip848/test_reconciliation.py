@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld_groups_kip848.group import Member, MemberState, Owned, PartitionOwners
-from blumfeld_groups_kip848.reconciliation import is_subset, reconcile
+from blumfeld_groups_kip848.targets.reconciliation import is_subset, reconcile
 
 T, U = b"t" * 16, b"u" * 16
 STABLE, UNREVOKED, UNRELEASED = MemberState

@@ -11,10 +11,10 @@ import pytest
 
 from blumfeld.spi.cluster import BrokerImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld_groups_kip848 import regex
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
-from blumfeld_groups_kip848.subscriptions import (
+from blumfeld_groups_kip848.targets import regex
+from blumfeld_groups_kip848.targets.subscriptions import (
     NEW_TOPICS_INTERVAL_MS,
     TopicHashes,
     image_version,

@@ -13,12 +13,12 @@ from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from blumfeld_groups_kip848.assignment_spec import assignment_spec
 from blumfeld_groups_kip848.assignors import bundled_assignors
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
-from blumfeld_groups_kip848.targets import (
+from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec
+from blumfeld_groups_kip848.targets.computing import (
     BYTES_PER_DECISION,
     MEMBERS_PER_DECISION,
     AssignmentDue,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.log.file_names import parse_segment_name
+from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.compaction import CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogStorage

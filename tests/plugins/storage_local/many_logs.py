@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome

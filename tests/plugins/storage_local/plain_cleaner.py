@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from blumfeld.log.cleaning import BatchSpan, OpenTarget, Source
+from blumfeld.log.cleaning.cleaner_pass import BatchSpan, OpenTarget, Source
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.wire.record_batch import RecordBatch, split_batches
 from blumfeld.wire.records import records
@@ -13,7 +13,7 @@ from blumfeld.wire.records import records
 def clean(
     sources: Sequence[Source], request: CompactionRequest, open_target: OpenTarget
 ) -> Generator[int, None, CompactionResult]:
-    """As :func:`blumfeld.log.cleaning.clean`, as far as these tests go."""
+    """As :func:`blumfeld.log.cleaning.cleaner_pass.clean`, as far as these tests go."""
     found: list[tuple[Source, list[RecordBatch]]] = []
     newest: dict[bytes | None, int] = {}
     for source in sources:

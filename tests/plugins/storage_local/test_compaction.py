@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.log import cleaning
-from blumfeld.log.file_names import Mark, segment_name
+from blumfeld.log.cleaning import cleaner_pass as cleaning
+from blumfeld.log.segments.file_names import Mark, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from blumfeld.kernel.real_files import RealFiles
-from blumfeld.log import cleaning
-from blumfeld.log.file_names import Mark, Suffix, segment_name
+from blumfeld.kernel.runtime.real_files import RealFiles
+from blumfeld.log.cleaning import cleaner_pass as cleaning
+from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
 from blumfeld.spi.runtime import Random
 from blumfeld.testing.crash.machine import READS
 from blumfeld.testing.fake_files import Fault

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fake_files import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing.broker_process import BrokerProcess
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import TIME_MS, Node, make_batch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_contract import StorageContract

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import WriteOutcome
 from blumfeld.testing.fake_files import Adversary, Fault

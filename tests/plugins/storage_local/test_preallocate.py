@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.testing.fake_disk import Fault
 from blumfeld.testing.fake_runtime import FakeRuntime

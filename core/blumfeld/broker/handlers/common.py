@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from blumfeld.broker.ports import Image
-from blumfeld.metadata.directories import directory_of, has_online_directory
+from blumfeld.metadata.partitions.directories import directory_of, has_online_directory
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blumfeld.metadata.directories import is_reserved
+from blumfeld.metadata.partitions.directories import is_reserved
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer

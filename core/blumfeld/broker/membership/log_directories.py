@@ -13,7 +13,7 @@ from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.ports import BrokerComposition, Image
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.metadata.directories import directory_of, is_reserved
+from blumfeld.metadata.partitions.directories import directory_of, is_reserved
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.storage import LogDirInfo, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from errno import EIO
 
-from blumfeld.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, directory_of
+from blumfeld.metadata.partitions.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, directory_of
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogStorage, TopicPartition, lasting
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 
-from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
-from blumfeld.log.producer_snapshot import CorruptSnapshot
-from blumfeld.log.producer_state import ProducerState
+from blumfeld.log.producers.snapshot import CorruptSnapshot
+from blumfeld.log.producers.state import ProducerState
+from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog
 

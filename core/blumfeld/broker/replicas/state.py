@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from blumfeld.broker.replicas.producer_snapshots import ProducerSnapshots
 from blumfeld.broker.replicas.recovered_batches import RecoveredBatches
 from blumfeld.broker.replicas.transaction_index import SOUND, TransactionIndex
-from blumfeld.log.aborted_transactions import AbortedTransactions
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_state import ProducerState
+from blumfeld.log.producers.aborted_transactions import AbortedTransactions
+from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog, segment_bases
 from blumfeld.wire.record_batch import RecordBatch

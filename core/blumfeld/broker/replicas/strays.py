@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blumfeld.metadata.topic_names import CLUSTER_METADATA_TOPIC
+from blumfeld.metadata.topics.names import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.storage import TopicPartition
 

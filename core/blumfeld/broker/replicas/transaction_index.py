@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from blumfeld.log.aborted_transactions import AbortedTransactions, decode_aborted, encode_aborted
-from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.log.producers.aborted_transactions import AbortedTransactions, decode_aborted, encode_aborted
+from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog

@@ -1,6 +1,6 @@
 """The log cleaner: cleans the compacted log that has most to gain, one log at a time (Kafka's ``LogCleaner``).
 
-How a round chooses records is the storage's and :mod:`blumfeld.log.cleaning`'s business; here is *when*. A log that
+How a round chooses records is the storage's and ``log.cleaning``'s business; here is *when*. A log that
 can't be cleaned is left alone until the next start, as Kafka does, and the others go on.
 """
 
@@ -14,7 +14,7 @@ from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
 from blumfeld.broker.ports import Hosted, Image
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
-from blumfeld.log.cleaner_rules import CleaningPlan, choose, plan_cleaning
+from blumfeld.log.cleaning.rules import CleaningPlan, choose, plan_cleaning
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog, Metric

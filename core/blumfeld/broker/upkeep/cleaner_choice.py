@@ -7,7 +7,7 @@ from typing import cast
 from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.config.values import BrokerConfig
-from blumfeld.log.cleaner_rules import CleanableLog, CleaningPlan
+from blumfeld.log.cleaning.rules import CleanableLog, CleaningPlan
 from blumfeld.spi.compaction import CompactionRequest, LastProducerBatch
 from blumfeld.spi.storage import SegmentedLog
 

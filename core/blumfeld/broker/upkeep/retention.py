@@ -1,7 +1,7 @@
 """What is done now and then: checkpoints, retention, forgetting producers (Kafka's own intervals).
 
 Retention begins ``log.initial.task.delay.ms`` after the start, as Kafka's does. It takes whole segments, the
-oldest first, by time, size and log start (:func:`blumfeld.log.segment_rules.plan_retention`); a topic that is
+oldest first, by time, size and log start (:func:`blumfeld.log.segments.rules.plan_retention`); a topic that is
 only compacted loses what is below its log start and nothing else.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from blumfeld.broker.ports import Image
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.log.segment_rules import RetentionLimits, plan_retention
+from blumfeld.log.segments.rules import RetentionLimits, plan_retention
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import LogStorage, lasting, segmented

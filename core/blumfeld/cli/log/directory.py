@@ -16,8 +16,7 @@ from blumfeld.cli.log.files import (
     time_text,
 )
 from blumfeld.cli.log.listing import Listing
-from blumfeld.kernel.real_files import RealFiles
-from blumfeld.log.aborted_transactions import decode_aborted
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -33,7 +32,11 @@ from blumfeld.log.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
 )
-from blumfeld.log.file_names import (
+from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
+from blumfeld.log.leader_epochs import LeaderEpochCache
+from blumfeld.log.producers.aborted_transactions import decode_aborted
+from blumfeld.log.producers.snapshot import CorruptSnapshot
+from blumfeld.log.segments.file_names import (
     DirState,
     PartitionDir,
     SegmentFile,
@@ -41,11 +44,8 @@ from blumfeld.log.file_names import (
     parse_partition_dir,
     parse_segment_name,
 )
-from blumfeld.log.inspection import Damage, inspect_segment
-from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
-from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_snapshot import CorruptSnapshot
-from blumfeld.metadata.checkpoint import BOOTSTRAP_NAME
+from blumfeld.log.segments.inspection import Damage, inspect_segment
+from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.primitives import uuid_text
 

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 import msgspec
 
 from blumfeld.cli.log.listing import Listing
-from blumfeld.kernel.real_files import RealFiles
-from blumfeld.log.aborted_transactions import decode_aborted
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import decode_offsets
-from blumfeld.log.file_names import Suffix, parse_partition_dir, parse_segment_name
-from blumfeld.log.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_snapshot import decode_snapshot
-from blumfeld.log.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from blumfeld.log.verification import trimmed
-from blumfeld.metadata.record_frame import decode_record
-from blumfeld.metadata.topic_names import CLUSTER_METADATA_TOPIC
+from blumfeld.log.producers.aborted_transactions import decode_aborted
+from blumfeld.log.producers.snapshot import decode_snapshot
+from blumfeld.log.segments.file_names import Suffix, parse_partition_dir, parse_segment_name
+from blumfeld.log.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
+from blumfeld.log.segments.verification import trimmed
+from blumfeld.metadata.image.record_frame import decode_record
+from blumfeld.metadata.topics.names import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.control_records import control_type_of
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError

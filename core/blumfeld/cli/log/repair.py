@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from blumfeld.cli.log.files import read
 from blumfeld.cli.log.verify import LogReport
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import LOCK
-from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
-from blumfeld.log.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.segment_index import OffsetIndex, SegmentIndexer, TimeIndex
-from blumfeld.log.verification import Mending, first_epochs
+from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.log.segments.index import OffsetIndex, SegmentIndexer, TimeIndex
+from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
+from blumfeld.log.segments.verification import Mending, first_epochs
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default: how dense an index is matters only to how far a look-up scans."""

@@ -15,11 +15,11 @@ from blumfeld.cli.log.directory import (
 )
 from blumfeld.cli.log.files import read
 from blumfeld.cli.log.listing import Listing
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import CLEANER_OFFSETS
-from blumfeld.log.file_names import Mark, SegmentFile, Suffix, parse_partition_dir, segment_name
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
-from blumfeld.log.verification import (
+from blumfeld.log.segments.file_names import Mark, SegmentFile, Suffix, parse_partition_dir, segment_name
+from blumfeld.log.segments.verification import (
     Finding,
     SegmentBytes,
     SegmentSummary,

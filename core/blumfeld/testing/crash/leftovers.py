@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.log.file_names import DirState, Suffix, parse_partition_dir, parse_segment_name
+from blumfeld.log.segments.file_names import DirState, Suffix, parse_partition_dir, parse_segment_name
 from blumfeld.spi.runtime import Files
 
 _OF_SEGMENTS = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.log.producer_state import ProducerState
+from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.compaction import LastProducerBatch
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.kernel.real_files import RealFiles
+from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.storage_node import Log, Node, make_batch

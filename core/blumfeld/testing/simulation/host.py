@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from blumfeld.kernel.event_log import EventLogs, Render
-from blumfeld.kernel.manifest import Manifest, decode_section
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.composing.registry import GROUP, Registry
+from blumfeld.kernel.manifest.sections import Manifest, decode_section
 from blumfeld.kernel.node import Node, StartError
-from blumfeld.kernel.plan import Plan, make_plan
-from blumfeld.kernel.registry import GROUP, Registry
+from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.testing.fake_files import FakeDisk
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulatedLoop

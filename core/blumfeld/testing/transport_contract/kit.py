@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from blumfeld.kernel.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.parts import FileRegion, Part
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, Connection, Exchange, Limits, Listener, LoopFactory, Transport

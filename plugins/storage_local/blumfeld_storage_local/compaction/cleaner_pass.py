@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
-from blumfeld.log.file_names import Mark, segment_name
+from blumfeld.log.segments.file_names import Mark, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld_storage_local.compaction.cleaner_worker import (
     CleanedSegment,

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from blumfeld.log.aborted_transactions import encode_aborted
-from blumfeld.log.file_names import Mark, Suffix, parse_segment_name, segment_name
-from blumfeld.log.segment_index import OffsetIndex, SegmentIndexer, TimeIndex
+from blumfeld.log.producers.aborted_transactions import encode_aborted
+from blumfeld.log.segments.file_names import Mark, Suffix, parse_segment_name, segment_name
+from blumfeld.log.segments.index import OffsetIndex, SegmentIndexer, TimeIndex
 from blumfeld.spi.compaction import AbortedTransaction, CompactionRequest, CompactionResult
 from blumfeld.spi.runtime import File, Files
 
 if TYPE_CHECKING:
-    from blumfeld.log.cleaning import BatchSpan, Buffer
+    from blumfeld.log.cleaning.cleaner_pass import BatchSpan, Buffer
 
 IOV_MAX = 1024
 """Buffers that one gather write takes (Linux)."""
@@ -61,7 +61,9 @@ def compact_files(files: Files, job: CompactionJob) -> Generator[float, float, C
 
     :raises OSError: a batch is bad; the disk is full, or would be
     """
-    from blumfeld.log.cleaning import clean  # the worker's own business: a broker starts without it
+    from blumfeld.log.cleaning.cleaner_pass import (
+        clean,  # the worker's own business: a broker starts without it
+    )
 
     began = yield 0.0
     remove_leftovers(files, job.directory)

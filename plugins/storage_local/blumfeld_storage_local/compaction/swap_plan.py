@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.log.file_names import Mark, SegmentFile, Suffix, parse_segment_name, segment_name
+from blumfeld.log.segments.file_names import Mark, SegmentFile, Suffix, parse_segment_name, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.segments.scan import scan
 

@@ -17,7 +17,7 @@ from blumfeld.log.checkpoints import (
     encode_clean_shutdown,
     encode_meta_properties,
 )
-from blumfeld.log.file_names import DirState, parse_partition_dir
+from blumfeld.log.segments.file_names import DirState, parse_partition_dir
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
+from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import Copy, MoveEnd, MoveMark, current

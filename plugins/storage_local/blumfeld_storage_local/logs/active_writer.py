@@ -11,7 +11,7 @@ import errno
 from typing import Protocol
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.segment_index import TimestampPosition
+from blumfeld.log.segments.index import TimestampPosition
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.segments.scan import REPAIR
 from blumfeld_storage_local.segments.segment import Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from blumfeld.log.file_names import parse_segment_name
+from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
 from blumfeld_storage_local.segments.segment import SUFFIXES

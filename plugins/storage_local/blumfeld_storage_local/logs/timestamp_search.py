@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from blumfeld.log.file_names import Suffix
-from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
+from blumfeld.log.segments.file_names import Suffix
+from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.record_batch import RecordBatch

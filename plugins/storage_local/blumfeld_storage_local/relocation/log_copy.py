@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from blumfeld.log.file_names import Suffix, segment_name
+from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.segments.segment import Segment
 

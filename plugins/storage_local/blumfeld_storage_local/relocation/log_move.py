@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from blumfeld.log.file_names import DirState, marked_partition_dir, partition_dir
+from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import LogMove, TopicPartition

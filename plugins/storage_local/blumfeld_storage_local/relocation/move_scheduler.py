@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from blumfeld.log.file_names import DirState
+from blumfeld.log.segments.file_names import DirState
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogMove, TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.log.file_names import Suffix
-from blumfeld.log.recovery import RecoveredSegment, recover_segment
-from blumfeld.log.segment_index import (
+from blumfeld.log.segments.file_names import Suffix
+from blumfeld.log.segments.index import (
     TIME_ENTRY_BYTES,
     CorruptIndex,
     OffsetIndex,
     TimeIndex,
     TimestampPosition,
 )
+from blumfeld.log.segments.recovery import RecoveredSegment, recover_segment
 from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.segments.scan import damaged
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from blumfeld.log.file_names import Mark, Suffix, segment_name
-from blumfeld.log.recovery import RecoveredSegment
-from blumfeld.log.segment_index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
+from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
+from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
+from blumfeld.log.segments.recovery import RecoveredSegment
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import SegmentInfo

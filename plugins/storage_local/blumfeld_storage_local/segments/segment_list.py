@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from blumfeld.log.file_names import Mark, Suffix
+from blumfeld.log.segments.file_names import Mark, Suffix
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
 

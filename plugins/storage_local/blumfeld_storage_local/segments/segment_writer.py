@@ -6,14 +6,14 @@ import errno
 from collections.abc import Callable, Sequence
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.segment_index import (
+from blumfeld.log.segments.index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_BYTES,
     SegmentIndexer,
     TimestampPosition,
 )
-from blumfeld.log.segment_rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
+from blumfeld.log.segments.rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, scan

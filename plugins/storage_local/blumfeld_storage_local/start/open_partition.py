@@ -8,8 +8,14 @@ from functools import partial
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from blumfeld.log.file_names import DirState, Suffix, marked_partition_dir, partition_dir, segment_name
-from blumfeld.log.segment_index import RELATIVE_OFFSET_MAX
+from blumfeld.log.segments.file_names import (
+    DirState,
+    Suffix,
+    marked_partition_dir,
+    partition_dir,
+    segment_name,
+)
+from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory

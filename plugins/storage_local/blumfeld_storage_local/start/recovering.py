@@ -6,8 +6,8 @@ import errno
 from collections.abc import Generator
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.log.file_names import Suffix
-from blumfeld.log.recovery import LegacyFormat, RecoveredSegment, recover_segment
+from blumfeld.log.segments.file_names import Suffix
+from blumfeld.log.segments.recovery import LegacyFormat, RecoveredSegment, recover_segment
 from blumfeld.spi.storage import LogListener
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld_storage_local.directories.directory import LogDirectory

@@ -8,7 +8,7 @@ name, for ``blumfeld log`` and for people.
 
 from __future__ import annotations
 
-from blumfeld.log.inspection import WholeBatch, inspect_segment
+from blumfeld.log.segments.inspection import WholeBatch, inspect_segment
 from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.segments.segment import Segment
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from blumfeld.log.file_names import Suffix, partition_dir, segment_name
+from blumfeld.log.segments.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.start.tidying import FoundSegments, tidy

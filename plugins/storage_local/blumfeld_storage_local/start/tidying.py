@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from blumfeld.log.file_names import Suffix, parse_segment_name, segment_name
+from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, finish_swaps
 

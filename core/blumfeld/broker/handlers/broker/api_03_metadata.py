@@ -25,7 +25,7 @@ from blumfeld.broker.handlers.common import (
     offline_replicas,
 )
 from blumfeld.broker.ports import Ports
-from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
+from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext

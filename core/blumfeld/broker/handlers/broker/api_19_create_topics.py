@@ -12,7 +12,7 @@ import msgspec
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarding import forward
 from blumfeld.broker.ports import Ports
-from blumfeld.metadata.topics import NEW_PARTITIONS_MAX
+from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, by_elements

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from blumfeld.broker.handlers.common import is_legal_topic
 from blumfeld.broker.ports import Ports
-from blumfeld.log.producer_snapshot import ProducerEntry
+from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of

@@ -1,0 +1,143 @@
+"""The node's parts so far, as a making hook is handed them (``spi.hooks.Composition``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.context import Parking
+from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.hooks import Composition, EventLog, Feature
+from blumfeld.spi.observing import Observer
+from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.replication import Replicas, Replication
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.security import Security
+from blumfeld.spi.storage import LogStorage
+from blumfeld.spi.transport import Listener, Transport
+from blumfeld.wire.errors import PluginContractError
+
+if TYPE_CHECKING:
+    from blumfeld.config.values import BrokerConfig
+
+
+class NodeComposition:
+    """What a node is made of. One for the node; each plug-in gets a view of it that has its own ``options``.
+
+    Reading a part before it was provided raises ``PluginContractError``.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        config: BrokerConfig,
+        node_id: int,
+        roles: tuple[str, ...],
+        data_dirs: tuple[str, ...],
+        listeners: Sequence[Listener],
+        logs: EventLogs,
+        rack: str | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.node_id = node_id
+        self.roles = roles
+        self.data_dirs = data_dirs
+        self.data_dir = data_dirs[0]
+        self.rack = rack
+        self.cluster_id = ""
+        """Known once the node starts: what the directory was formatted with, or a new one."""
+        self.incarnation_id = runtime.new_uuid()
+        self.listeners: Sequence[Listener] = tuple(listeners)
+        self.features: tuple[Feature, ...] = ()
+        self.assignors: Sequence[ConsumerAssignor] = ()
+        self.group_protocols: tuple[GroupProtocol, ...] = ()
+        self.transactions: TransactionCoordinator | None = None
+        self.security: Security | None = None
+        self.observers: tuple[tuple[str, Observer], ...] = ()
+        """Each with the name of its plug-in."""
+        self.options: Any = None
+        self.hook: Any = None
+        """pluggy's relay, for what is announced: ``hook.blumfeld_topic_created(topic=…)``."""
+        self._logs = logs
+        self._parts: dict[str, Any] = {}
+
+    def provide(self, name: str, part: Any) -> None:
+        """A part was made. Each is provided once, but for ``storage``, which a wrapping one replaces."""
+        if name in self._parts and name != "storage":
+            raise PluginContractError(f"the part {name} was made twice")
+        self._parts[name] = part
+
+    def made(self, name: str) -> Any:
+        """The part, or ``None`` while it isn't made: for stopping what there is."""
+        return self._parts.get(name)
+
+    def _part(self, name: str) -> Any:
+        if name not in self._parts:
+            raise PluginContractError(
+                f"{name} was read before it was made; parts are made in the order of the hooks"
+            )
+        return self._parts[name]
+
+    @property
+    def transport(self) -> Transport:
+        """Made first."""
+        return cast("Transport", self._part("transport"))
+
+    @property
+    def storage(self) -> LogStorage:
+        """The node's outermost storage."""
+        return cast("LogStorage", self._part("storage"))
+
+    @property
+    def local_storage(self) -> LogStorage:
+        """The innermost storage."""
+        return cast("LogStorage", self._part("local_storage"))
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The node's consensus."""
+        return cast("ClusterMetadata", self._part("metadata"))
+
+    @property
+    def replication(self) -> Replication:
+        """The node's replication."""
+        return cast("Replication", self._part("replication"))
+
+    @property
+    def parking(self) -> Parking:
+        """The purgatory."""
+        return cast("Parking", self._part("parking"))
+
+    @property
+    def replicas(self) -> Replicas:
+        """Make this node's replicas leader or follower."""
+        return cast("Replicas", self._part("replicas"))
+
+    @property
+    def peers(self) -> PeerClient:
+        """Requests to other nodes."""
+        return cast("PeerClient", self._part("peers"))
+
+    def log(self, name: str) -> EventLog:
+        """A log of events for people, under this name."""
+        return self._logs.named(name)
+
+    def view(self, options: Any) -> Composition:
+        """The same composition for a plug-in with these options."""
+        return cast("Composition", _View(self, options))
+
+
+class _View:
+    """A composition that differs in its options only."""
+
+    def __init__(self, whole: NodeComposition, options: Any) -> None:
+        self._whole = whole
+        self.options = options
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)

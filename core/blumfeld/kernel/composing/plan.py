@@ -1,0 +1,128 @@
+"""What a manifest comes to: plug-ins loaded and their options decoded, listeners, configuration. Opens nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from blumfeld.kernel.composing.plugins import PlannedPlugin
+from blumfeld.kernel.composing.registry import Registry
+from blumfeld.kernel.identity import is_cluster_id
+from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
+from blumfeld.kernel.manifest.kafka_config import broker_config
+from blumfeld.kernel.manifest.rules import checked_listeners
+from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, decode_section
+from blumfeld.spi.transport import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from blumfeld.config.values import BrokerConfig
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest that can be run. Plug-ins stand in the order in which their parts are made."""
+
+    manifest: Manifest
+    source: str
+    """What the manifest is called in messages."""
+    registry: Registry
+    plugins: tuple[PlannedPlugin, ...]
+    listeners: tuple[Listener, ...]
+    config: BrokerConfig
+    """``[config]`` over Kafka's defaults, with what the manifest's own sections say under Kafka's names."""
+
+    def of_role(self, role: str) -> tuple[PlannedPlugin, ...]:
+        """The plug-ins of a section."""
+        return tuple(plugin for plugin in self.plugins if plugin.role == role)
+
+
+def make_plan(manifest: Manifest, source: str = NO_FILE, registry: Registry | None = None) -> Plan:
+    """Check a manifest as a whole and load what it names.
+
+    :raises ManifestError: it can't be run as it is: nothing was opened
+    :raises PluginContractError: an entry point names something that is no plug-in
+    """
+    listeners = checked_listeners(manifest, source)
+    cluster_id = manifest.node.cluster_id
+    if cluster_id is not None and not is_cluster_id(cluster_id):
+        allowed = "1 to 64 letters, digits, - and _; Kafka's own have 22"
+        raise ManifestError(source, [Problem("node.cluster_id", shown(cluster_id), allowed)])
+    config = broker_config(manifest, listeners, source)
+    registry = Registry() if registry is None else registry
+    plugins = tuple(_Loader(manifest, source, registry).load_all())
+    return Plan(
+        manifest=manifest,
+        source=source,
+        registry=registry,
+        plugins=plugins,
+        listeners=listeners,
+        config=config,
+    )
+
+
+class _Loader:
+    """Loads what a manifest names, role by role."""
+
+    def __init__(self, manifest: Manifest, source: str, registry: Registry) -> None:
+        self.manifest = manifest
+        self.source = source
+        self.registry = registry
+
+    def load_all(self) -> Iterator[PlannedPlugin]:
+        """In the order in which parts are made."""
+        manifest = self.manifest
+        yield self._one("network", manifest.network.plugin, manifest.network.options)
+        yield from self._storages()
+        yield self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
+        is_broker = "broker" in manifest.node.roles
+        if is_broker:
+            yield self._one("replication", manifest.replication.plugin, manifest.replication.options)
+        if manifest.security.plugin is not None:
+            yield self._one("security", manifest.security.plugin, manifest.security.options)
+        for nth, name in enumerate(manifest.plugins.observers):
+            options = manifest.plugins.options.get(name, {})
+            at, options_at = f"plugins.observers[{nth}]", f"plugins.options.{name}"
+            yield self._one("observers", name, options, at=at, options_at=options_at)
+        if is_broker:
+            for nth, name in enumerate(manifest.groups.plugins):
+                options = manifest.groups.options.get(name, {})
+                at, options_at = f"groups.plugins[{nth}]", f"groups.options.{name}"
+                yield self._one("groups", name, options, at=at, options_at=options_at)
+            for nth, name in enumerate(manifest.groups.assignors):
+                options = manifest.groups.options.get(name, {})
+                at, options_at = f"groups.assignors[{nth}]", f"groups.options.{name}"
+                yield self._one("assignors", name, options, at=at, options_at=options_at)
+        if manifest.transactions.plugin is not None:
+            yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
+
+    def _storages(self) -> Iterator[PlannedPlugin]:
+        """The innermost storage first. Whether a storage wraps another, its options say: a field ``local`` names it."""
+        section = self.manifest.storage
+        outer = self._one("storage", section.plugin, section.options)
+        inner = getattr(outer.options, "local", None)
+        if isinstance(inner, str):
+            at, options_at = "storage.options.local", "storage.local_options"
+            if inner == section.plugin:
+                problem = Problem(at, shown(inner), "another storage than the one that wraps it")
+                raise ManifestError(self.source, [problem])
+            found = self._one("storage", inner, section.local_options, at=at, options_at=options_at)
+            yield msgspec.structs.replace(found, role="local_storage")
+        elif section.local_options:
+            problem = Problem(
+                "storage.local_options", "options", f"none: {section.plugin} wraps no other storage"
+            )
+            raise ManifestError(self.source, [problem])
+        yield outer
+
+    def _one(
+        self, role: str, name: str, options: Mapping[str, Any], *, at: str = "", options_at: str = ""
+    ) -> PlannedPlugin:
+        path = at or f"{role}.plugin"
+        plugin_class = self.registry.load(name, role, self.source, path)
+        decoded = decode_section(
+            options, plugin_class.options_class, self.source, options_at or f"{role}.options"
+        )
+        return PlannedPlugin(role=role, name=name, path=path, plugin_class=plugin_class, options=decoded)

@@ -1,0 +1,127 @@
+"""The plug-ins of one node, behind pluggy: a making hook is called only for the plug-in that the manifest names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pluggy
+
+from blumfeld.kernel.composing.composition import NodeComposition
+from blumfeld.kernel.composing.part_checks import check_given, check_part
+from blumfeld.kernel.manifest.error import closest
+from blumfeld.spi.hooks import CompositionRefused, Hooks, Plugin
+from blumfeld.wire.errors import PluginContractError
+
+
+class PlannedPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A plug-in that the manifest names, loaded but not made."""
+
+    role: str
+    """The section; ``local_storage`` for a storage that another wraps."""
+    name: str
+    path: str
+    """Where the manifest names it: ``groups.plugins[1]``."""
+    plugin_class: type[Plugin]
+    options: msgspec.Struct
+
+
+PREFIX = "blumfeld_"
+_MARK = "blumfeld_impl"
+"""What ``hookimpl`` leaves on a function."""
+_KNOWN = tuple(name for name in vars(Hooks) if name.startswith(PREFIX))
+
+
+class RefusedBy(Exception):  # noqa: N818 - as CompositionRefused
+    """A plug-in refused the composition."""
+
+    def __init__(self, plan: PlannedPlugin, refused: CompositionRefused) -> None:
+        super().__init__(f"plug-in {plan.name}: {refused}")
+        self.plan = plan
+        self.refused = refused
+
+
+class PluginSet:
+    """Made once for a node: an instance of each planned plug-in.
+
+    :raises PluginContractError: a plug-in can't be made, a hook of it has arguments that the spec doesn't, or a method
+        looks like a hook and is none: its name is misspelled, or ``hookimpl`` was forgotten
+    """
+
+    def __init__(self, planned: Sequence[PlannedPlugin]) -> None:
+        self._manager = pluggy.PluginManager("blumfeld")
+        self._manager.add_hookspecs(Hooks)
+        self._made: list[tuple[PlannedPlugin, Plugin]] = []
+        for plan in planned:
+            try:
+                instance = plan.plugin_class()
+                self._manager.register(instance, name=f"{plan.role}:{plan.name}")
+            except (TypeError, pluggy.PluginValidationError) as error:
+                message = "; ".join(str(error).splitlines())
+                raise PluginContractError(f"plug-in {plan.name}: {message}") from error
+            if wrong := [*_wrong_hooks(plan.plugin_class)]:
+                raise PluginContractError(f"plug-in {plan.name}: {'; '.join(wrong)}")
+            self._made.append((plan, instance))
+
+    @property
+    def hook(self) -> Any:
+        """pluggy's relay, for announcements."""
+        return self._manager.hook
+
+    def of_role(self, role: str) -> list[PlannedPlugin]:
+        """The plug-ins of one role, in the manifest's order."""
+        return [plan for plan, _ in self._made if plan.role == role]
+
+    def make(self, plan: PlannedPlugin, hook_name: str, composition: NodeComposition) -> Any:
+        """Call one making hook of one plug-in.
+
+        :raises PluginContractError: it gave nothing, or something that its Protocol would not know
+        :raises RefusedBy: the plug-in can't be part of this composition
+        """
+        try:
+            part = self._only(plan)(hook_name)(composition=composition.view(plan.options))
+        except CompositionRefused as refused:
+            raise RefusedBy(plan, refused) from refused
+        if part is None:
+            raise PluginContractError(
+                f"plug-in {plan.name} fills {plan.role}, but its {hook_name} made nothing"
+            )
+        check_part(plan.name, hook_name, part)
+        return part
+
+    def call(self, plan: PlannedPlugin, hook_name: str, **arguments: Any) -> Any:
+        """Call one hook of one plug-in; what it gave, or ``None``/``[]`` where it doesn't implement it."""
+        return self._only(plan)(hook_name)(**arguments)
+
+    def each(
+        self, hook_name: str, composition: NodeComposition | None = None
+    ) -> Iterator[tuple[PlannedPlugin, Any]]:
+        """Call a hook of every plug-in that has it, in the order of the plan; (plug-in, what it gave)."""
+        for plan, instance in self._made:
+            if not hasattr(instance, hook_name):
+                continue
+            arguments = {} if composition is None else {"composition": composition.view(plan.options)}
+            for answer in self._only(plan)(hook_name)(**arguments):
+                check_given(plan.name, hook_name, answer)
+                yield plan, answer
+
+    def _only(self, plan: PlannedPlugin) -> Any:
+        others = [instance for other, instance in self._made if other is not plan]
+
+        def caller(hook_name: str) -> Any:
+            return self._manager.subset_hook_caller(hook_name, remove_plugins=others)
+
+        return caller
+
+
+def _wrong_hooks(plugin_class: type[Plugin]) -> Iterator[str]:
+    """Methods that a person took for hooks, and that nobody would ever call."""
+    for name in dir(plugin_class):
+        method = getattr(plugin_class, name)
+        marked = hasattr(method, _MARK)
+        if name in _KNOWN:
+            if callable(method) and not marked:
+                yield f"{name} is not marked with hookimpl, so that it is never called"
+        elif marked or (name.startswith(PREFIX) and callable(method)):
+            yield f"{name} is no hook{closest(name, _KNOWN)}"

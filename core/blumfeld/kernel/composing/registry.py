@@ -1,0 +1,129 @@
+"""The plug-ins that are installed: entry points of the group ``blumfeld.plugins``, found without being imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+import msgspec
+
+from blumfeld.kernel.manifest.error import ManifestError, Problem, closest, one_of
+from blumfeld.spi.hooks import Plugin
+from blumfeld.wire.errors import PluginContractError
+
+GROUP = "blumfeld.plugins"
+ROLES = (
+    "network",
+    "storage",
+    "consensus",
+    "replication",
+    "groups",
+    "assignors",
+    "transactions",
+    "security",
+    "observers",
+    "sink",
+    "decoders",
+)
+"""What a plug-in may say it fills, in the order in which parts are made."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The distribution that a plug-in came with."""
+
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+class Registry:
+    """All entry points of the group. Only :meth:`load` imports, and only what it is asked for."""
+
+    def __init__(self, points: Iterable[EntryPoint] | None = None) -> None:
+        found = entry_points(group=GROUP) if points is None else points
+        self._points: dict[str, list[EntryPoint]] = {}
+        for point in found:
+            self._points.setdefault(point.name, []).append(point)
+
+    def names(self) -> list[str]:
+        """Names of all plug-ins, sorted."""
+        return sorted(self._points)
+
+    def origins(self, name: str) -> list[Origin]:
+        """The distributions that bring a plug-in of this name: one, unless two distributions quarrel about it."""
+        return [_origin(point) for point in self._points.get(name, [])]
+
+    def load(self, name: str, role: str, source: str, path: str) -> type[Plugin]:
+        """Import the plug-in that the manifest names for a role, at ``path``.
+
+        :raises ManifestError: it isn't installed, twice, can't be imported, or doesn't fill the role
+        :raises PluginContractError: what the entry point names is no plug-in
+        """
+        if name not in self._points:
+            raise ManifestError(source, [_absent(name, path, self._filling(role))])
+        checked = self.load_any(name, source, path)
+        if role not in checked.roles:
+            found = f'"{name}", which fills {" and ".join(checked.roles)}'
+            fitting = self._filling(role)
+            allowed = f"a plug-in for {role}: {one_of('', fitting)}"
+            raise ManifestError(source, [Problem(path, found, allowed)])
+        return checked
+
+    def load_any(self, name: str, source: str = "installed plug-ins", path: str = "") -> type[Plugin]:
+        """As :meth:`load`, whatever role it fills."""
+        points = self._points.get(name, [])
+        if len(points) != 1:
+            raise ManifestError(source, [self._not_one(name, path, points)])
+        try:
+            plugin = points[0].load()
+        except (ImportError, AttributeError) as error:
+            found = f'"{name}" of {_origin(points[0])}, which can\'t be imported ({error})'
+            allowed = "a plug-in whose requirements are installed"
+            raise ManifestError(source, [Problem(path, found, allowed)]) from error
+        return _checked(plugin, name, points[0])
+
+    def _not_one(self, name: str, path: str, points: Sequence[EntryPoint]) -> Problem:
+        if not points:
+            return _absent(name, path, self.names())
+        brought = " and ".join(str(_origin(point)) for point in points)
+        return Problem(
+            path, f'"{name}" of {brought}', "one distribution for each plug-in name; uninstall one"
+        )
+
+    def _filling(self, role: str) -> list[str]:
+        fitting = []
+        for name, points in sorted(self._points.items()):
+            try:
+                if role in points[0].load().roles:
+                    fitting.append(name)
+            except (ImportError, AttributeError):
+                continue  # another plug-in's trouble is not what the user asked about
+        return fitting
+
+
+def _absent(name: str, path: str, installed: Sequence[str]) -> Problem:
+    allowed = ", ".join(installed) if installed else "no plug-in is installed"
+    return Problem(path, f'"{name}", which isn\'t installed', allowed + closest(name, installed))
+
+
+def _origin(point: EntryPoint) -> Origin:
+    if point.dist is None:
+        return Origin("unknown", "")
+    return Origin(point.dist.name, point.dist.version)
+
+
+def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:
+    """What the contract of ``spi.hooks.Plugin`` asks of the class itself."""
+    where = f"plug-in {name} ({point.value} of {_origin(point)})"
+    if not isinstance(plugin, type):
+        raise PluginContractError(f"{where}: the entry point names {plugin!r}, not a class")
+    options = getattr(plugin, "options_class", None)
+    if not (isinstance(options, type) and issubclass(options, msgspec.Struct)):
+        raise PluginContractError(f"{where}: options_class is {options!r}, not a msgspec.Struct type")
+    roles = getattr(plugin, "roles", None)
+    if not isinstance(roles, tuple) or not roles or not all(role in ROLES for role in roles):
+        raise PluginContractError(f"{where}: roles is {roles!r}, not a tuple of {', '.join(ROLES)}")
+    return cast("type[Plugin]", plugin)

@@ -1,0 +1,1 @@
+"""The manifest as a person wrote it, its rules and its errors."""

@@ -1,0 +1,167 @@
+"""``[config]`` and what the manifest's own sections say, under Kafka's names: one configuration for DescribeConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from blumfeld.config.definitions import LISTENER_PREFIX
+from blumfeld.config.ip_overrides import ip_overrides
+from blumfeld.config.values import (
+    BROKER_CONFIGS,
+    BrokerConfig,
+    ConfigDef,
+    ConfigError,
+    Given,
+    UnknownConfigError,
+    parse,
+)
+from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
+from blumfeld.kernel.manifest.sections import Manifest
+from blumfeld.kernel.runtime.machine_memory import buffer_bytes_max, memory_bytes
+from blumfeld.spi.transport import Limits, Listener
+
+PROTOCOL_MAP = "listener.security.protocol.map"
+_SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
+
+
+def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str) -> BrokerConfig:
+    """The broker's static configuration.
+
+    :raises ManifestError: every key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or that would
+        promise something that this build doesn't do; and every listener that isn't to speak PLAINTEXT
+    """
+    problems = list(_protocol_problems(manifest, listeners))
+    for key, value in manifest.config.items():
+        try:
+            defn = BROKER_CONFIGS.find(key)
+            parse(defn, value)
+            _check_effect(defn, key, value, listeners)
+        except UnknownConfigError as error:
+            allowed = "Kafka's broker keys"
+            if error.close:
+                allowed += f" (did you mean {' or '.join(error.close)}?)"
+            problems.append(Problem(f'config."{key}"', "an unknown key", allowed))
+        except ConfigError as error:
+            problems.append(Problem(f'config."{key}"', shown(error.found), error.allowed))
+    if problems:
+        raise ManifestError(source, problems)
+    config = BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
+    problems = list(_limit_problems(config))
+    if problems:
+        raise ManifestError(source, problems)
+    return config
+
+
+def _limit_problems(config: BrokerConfig) -> Iterator[Problem]:
+    """Kafka's rules: a bound on the memory of requests holds the largest of them, and some address may connect."""
+    if config.int("max.connections.per.ip") == 0 and not config.get("max.connections.per.ip.overrides"):
+        yield Problem(
+            'config."max.connections.per.ip"',
+            "0",
+            "1 or more, unless max.connections.per.ip.overrides is set",
+        )
+    bound, frame = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
+    if 0 < bound < frame:
+        allowed = f"-1, or at least socket.request.max.bytes, which is {frame}"
+        yield Problem('config."queued.max.request.bytes"', shown(bound), allowed)
+
+
+def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener]) -> None:
+    from blumfeld.config.effects import (
+        check_effect,
+        check_listener_key,
+    )  # without [config] no table is needed
+
+    check_effect(defn, value)
+    check_listener_key(defn, key, value)
+    prefixes = [f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners]
+    if key != defn.name and not any(key == prefix + defn.name for prefix in prefixes):
+        allowed = "the prefix of a listener of this node: " + " or ".join(prefixes)
+        raise ConfigError(key, value, allowed)
+
+
+def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Iterator[Problem]:
+    """A listener here speaks PLAINTEXT. A name or a mapping that says otherwise would hide an open door."""
+    for nth, listener in enumerate(listeners):
+        if listener.name in _SECURE_PROTOCOLS:
+            found = f"{shown(listener.name)}, which names a security protocol"
+            yield Problem(f"network.listeners[{nth}].name", found, f"another name: {_PLAINTEXT_ONLY}")
+    given = manifest.config.get(PROTOCOL_MAP)
+    if not isinstance(given, str):
+        return
+    path, names = f'config."{PROTOCOL_MAP}"', {listener.name for listener in listeners}
+    for entry in given.split(",") if given.strip() else ():
+        name, colon, protocol = (part.strip() for part in entry.partition(":"))
+        if not name or not colon or protocol not in ("PLAINTEXT", *_SECURE_PROTOCOLS):
+            protocols = ", ".join(("PLAINTEXT", *_SECURE_PROTOCOLS))
+            yield Problem(path, shown(entry), f"LISTENER:PROTOCOL, the protocol one of {protocols}")
+        elif protocol != "PLAINTEXT" and (name in names or name != protocol):
+            yield Problem(path, shown(entry), f"{name}:PLAINTEXT: {_PLAINTEXT_ONLY}")
+
+
+def keys_without_effect(manifest: Manifest) -> list[str]:
+    """The keys of ``[config]`` that are taken and change nothing."""
+    if not manifest.config:
+        return []
+    from blumfeld.config.effects import WITHOUT, effect_of
+
+    return [key for key in manifest.config if effect_of(BROKER_CONFIGS.find(key)).effect == WITHOUT]
+
+
+def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str, Any]:
+    node = manifest.node
+    keys: dict[str, Any] = {
+        "node.id": node.id,
+        "broker.id": node.id,
+        "process.roles": list(node.roles),
+        "log.dirs": list(node.directories),
+        "listeners": [_address(one, one.host, one.port) for one in listeners],
+        "advertised.listeners": [
+            _address(one, one.advertised_host or one.host, one.advertised_port or one.port)
+            for one in listeners
+            if one.kind == "broker"
+        ],
+    }
+    controllers = [one.name for one in listeners if one.kind == "controller"]
+    if controllers:
+        keys["controller.listener.names"] = controllers
+    inter_broker = next((one.name for one in listeners if one.inter_broker), None)
+    if inter_broker is not None:
+        keys["inter.broker.listener.name"] = inter_broker
+    if node.rack is not None:
+        keys["broker.rack"] = node.rack
+    return keys
+
+
+def _address(listener: Listener, host: str, port: int) -> str:
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{listener.name}://{bracketed}:{port}"
+
+
+def transport_limits(
+    config: BrokerConfig, listener: str, answer_memory_bytes_max: int | None = None, memory: int | None = None
+) -> Limits:
+    """The limits of a listener, by Kafka's names.
+
+    :param answer_memory_bytes_max: the manifest's ``network.answer_memory_bytes_max``
+    :param memory: of the machine, in bytes; ``None`` looks
+    """
+    own = f"{LISTENER_PREFIX}{listener.lower()}."
+    frame_bytes_max = config.int("socket.request.max.bytes")
+    share = buffer_bytes_max(frame_bytes_max, memory_bytes() if memory is None else memory)
+    requests = config.int("queued.max.request.bytes")
+    return Limits(
+        frame_bytes_max=frame_bytes_max,
+        request_memory_bytes_max=requests if requests > 0 else share,
+        answer_memory_bytes_max=share if answer_memory_bytes_max is None else answer_memory_bytes_max,
+        idle_ms_max=config.int("connections.max.idle.ms"),
+        connections_max=config.int("max.connections"),
+        listener_connections_max=config.int(f"{own}max.connections"),
+        connections_per_ip_max=config.int("max.connections.per.ip"),
+        connections_per_ip_overrides=ip_overrides(config.get("max.connections.per.ip.overrides")),
+        connections_per_s_max=config.int("max.connection.creation.rate"),
+        listener_connections_per_s_max=config.int(f"{own}max.connection.creation.rate"),
+        listen_backlog=config.int("socket.listen.backlog.size"),
+    )

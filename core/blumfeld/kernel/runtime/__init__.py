@@ -1,0 +1,1 @@
+"""The runtime of a real node: loop, files, worker process, memory of the machine."""

@@ -1,0 +1,1 @@
+"""Events, counts, and the HTTP port that shows them."""

@@ -1,0 +1,1 @@
+"""What a log remembers of its producers: idempotence, transactions, snapshots (KIP-98). Pure."""

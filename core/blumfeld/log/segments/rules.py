@@ -1,0 +1,138 @@
+"""When a segment rolls, and which segments retention deletes (Kafka's ``LogSegment``). Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
+from blumfeld.spi.storage import SegmentInfo
+
+NO_TIMESTAMP = -1
+UNLIMITED = -1
+
+
+class RollLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic's limits, in Kafka's words."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int = 0
+    """Already drawn, in [0, ``segment.jitter.ms``), once for each segment."""
+
+
+class ActiveSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """The active segment as of now, with what is about to be written before the batch counted in."""
+
+    base_offset: int
+    size_bytes: int
+    created_ms: int
+    first_timestamp_ms: int = NO_TIMESTAMP
+    """Highest timestamp of its first batch; -1 when it is empty, or the batch has none."""
+    index_full: bool = False
+    """The offset or the time index is full."""
+
+
+class IncomingBatch(msgspec.Struct, frozen=True):
+    """The batch that is about to be written."""
+
+    size_bytes: int
+    last_offset: int
+    max_timestamp_ms: int = NO_TIMESTAMP
+
+
+class RollReason(StrEnum):
+    """Why a segment must roll before a batch."""
+
+    SIZE = "size"
+    TIME = "time"
+    INDEX_FULL = "index full"
+    OFFSET_RANGE = "offset range"
+
+
+def should_roll(
+    segment: ActiveSegment, batch: IncomingBatch, now_ms: int, limits: RollLimits
+) -> RollReason | None:
+    """Whether a new segment must start with ``batch``, and why.
+
+    Time is counted on the records' own timestamps where the segment's first batch has one, so that a replay of
+    old data rolls as it did at first; else from the segment's creation to ``now_ms``.
+    """
+    if segment.size_bytes > limits.segment_bytes - batch.size_bytes:
+        return RollReason.SIZE
+    if segment.size_bytes > 0:
+        if segment.first_timestamp_ms >= 0:
+            waited_ms = batch.max_timestamp_ms - segment.first_timestamp_ms
+        else:
+            waited_ms = now_ms - segment.created_ms
+        if waited_ms > limits.segment_ms - limits.segment_jitter_ms:
+            return RollReason.TIME
+    if segment.index_full:
+        return RollReason.INDEX_FULL
+    if batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return RollReason.OFFSET_RANGE
+    return None
+
+
+class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic may keep; -1 is without limit. A topic that is only compacted has neither."""
+
+    retention_ms: int = UNLIMITED
+    retention_bytes: int = UNLIMITED
+
+
+class RetentionPlan(msgspec.Struct, frozen=True):
+    """What retention does now."""
+
+    end_offset: int
+    """Segments that end at or below it go, all of them: what ``PartitionLog.drop_segments`` is told, and the
+    new log start if it is above the old one.
+    """
+    segments: int
+    """How many go; 0 when there is nothing to do."""
+    roll: bool
+    """The active segment is among them, and must be rolled first."""
+
+
+def plan_retention(
+    segments: Sequence[SegmentInfo],
+    limits: RetentionLimits,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> RetentionPlan:
+    """Which whole segments at the beginning of a log are to be deleted.
+
+    A segment goes when it is sealed and all of it is below the log start, or the log without it still has
+    ``retention_bytes``, or its highest timestamp (the file's time of change, where no record has one) is more than
+    ``retention_ms`` ago, and not to come; and only with all before it, and with every offset below the high
+    watermark. An empty active segment stays; an empty sealed one is what compaction has left.
+
+    :param segments: all of them, oldest first, the active one last
+    """
+    excess_bytes = UNLIMITED
+    if limits.retention_bytes >= 0:
+        excess_bytes = sum(segment.size_bytes for segment in segments) - limits.retention_bytes
+    gone = 0
+    for segment in segments:
+        if segment.next_offset > high_watermark or (segment.size_bytes == 0 and not segment.sealed):
+            break
+        outgrown = limits.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+        if not (
+            outgrown
+            or (segment.sealed and segment.next_offset <= log_start_offset)
+            or _expired(segment, limits.retention_ms, now_ms)
+        ):
+            break
+        excess_bytes -= segment.size_bytes
+        gone += 1
+    end_offset = segments[gone - 1].next_offset if gone else log_start_offset
+    return RetentionPlan(end_offset, gone, gone > 0 and not segments[gone - 1].sealed)
+
+
+def _expired(segment: SegmentInfo, retention_ms: int, now_ms: int) -> bool:
+    newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.modified_ms
+    return retention_ms >= 0 and now_ms - newest_ms > retention_ms

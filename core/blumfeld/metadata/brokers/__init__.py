@@ -1,0 +1,1 @@
+"""Commands of brokers and controllers: registration, sessions, features, producer ids. Pure."""

@@ -1,0 +1,39 @@
+"""AllocateProducerIds: blocks of producer ids, so that no two brokers give out the same. Pure."""
+
+from __future__ import annotations
+
+from blumfeld.metadata.brokers.registration import broker_of_epoch
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.metadata_records import ProducerIdsRecord
+
+BLOCK_IDS = 1000
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+def allocate_producer_ids(
+    state: ControllerState, request: AllocateProducerIdsRequest, _moment: Moment
+) -> ControllerDecision:
+    """The next block of 1000 ids; what a broker did not use of its last one is lost.
+
+    Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are gone.
+    """
+    last = state.image.producer_ids
+    start = 0 if last is None else last.next_producer_id
+    try:
+        broker_of_epoch(state, request.broker_id, request.broker_epoch)
+        if start > PRODUCER_ID_MAX - BLOCK_IDS:
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are given out")
+    except BrokerError as error:
+        return ControllerDecision([], AllocateProducerIdsResponse(error_code=error.code))
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        next_producer_id=start + BLOCK_IDS,
+    )
+    response = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_IDS)
+    return ControllerDecision([record], response)

@@ -1,0 +1,140 @@
+"""The cluster image: what the metadata records say, as values. Pure.
+
+A :class:`MetadataImage` is changed by an :class:`~blumfeld.metadata.image.step.ImageStep` and by nothing else.
+Its topics and brokers are frozen values that are replaced, so a reader may keep one for as long as it likes. All
+its mappings are in the order in which things came to be, never in that of a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+
+from blumfeld.spi.cluster import BrokerImage, ImageDelta, TopicImage
+from blumfeld.wire.messages.metadata_records import (
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from blumfeld.wire.schema import Message
+
+_NONE_SET: Mapping[str, str] = MappingProxyType({})
+METADATA_VERSION_FEATURE = "metadata.version"
+ELR_FEATURE = "eligible.leader.replicas.version"
+
+
+class MetadataImage:
+    """What is known of a cluster up to and including the record at ``offset``.
+
+    It is a :class:`blumfeld.spi.cluster.ClusterImage`, with what only the controller and snapshots need beside.
+    """
+
+    __slots__ = (
+        "brokers",
+        "cluster_id",
+        "configs",
+        "controllers",
+        "epoch",
+        "features",
+        "features_epoch",
+        "kept",
+        "offset",
+        "producer_ids",
+        "registrations",
+        "topic_names",
+        "topics",
+    )
+
+    cluster_id: str
+    brokers: dict[int, BrokerImage]
+    topics: dict[str, TopicImage]
+    features: dict[str, int]
+    features_epoch: int
+    offset: int
+    """Of the last record in it; -1 before the first."""
+    epoch: int
+    """Of the controller that wrote that record; -1 before the first."""
+    topic_names: dict[bytes, str]
+    configs: dict[tuple[int, str], dict[str, str]]
+    """(resource type, name) → dynamic overrides; no entry is empty."""
+    registrations: dict[int, RegisterBrokerRecord]
+    """What each broker registered with, as changed since: the whole of what ``brokers`` shows a part of."""
+    controllers: dict[int, RegisterControllerRecord]
+    producer_ids: ProducerIdsRecord | None
+    """The last block that was given out."""
+    kept: dict[Hashable, Message]
+    """Records of parts that this build does not have (ACLs, quotas, SCRAM…), by what they are about: a snapshot
+    of ours must not lose them.
+    """
+
+    def __init__(self, cluster_id: str = "") -> None:
+        self.cluster_id = cluster_id
+        self.brokers = {}
+        self.topics = {}
+        self.features = {}
+        self.features_epoch = -1
+        self.offset = -1
+        self.epoch = -1
+        self.topic_names = {}
+        self.configs = {}
+        self.registrations = {}
+        self.controllers = {}
+        self.producer_ids = None
+        self.kept = {}
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with this id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Dynamic overrides of a resource; broker ``""`` is the cluster-wide default. Empty when there are none."""
+        return self.configs.get((resource_type, name), _NONE_SET)
+
+    def configured(self, resource_type: int) -> tuple[str, ...]:
+        """Names of the resources of a type that have dynamic overrides, sorted."""
+        return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are kept (KIP-966)."""
+        return self.features.get(ELR_FEATURE, 0) >= 1
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether it may lead: registered, not fenced, not shutting down."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def copy(self) -> MetadataImage:
+        """Another image with the same content; the values in it are shared, and never change."""
+        other = MetadataImage(self.cluster_id)
+        for name in MetadataImage.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, dict(value) if isinstance(value, dict) else value)
+        other.configs = {resource: dict(values) for resource, values in self.configs.items()}
+        return other
+
+    def first_delta(self) -> ImageDelta:
+        """The delta from nothing to here."""
+        topics = tuple(self.topics.values())
+        return ImageDelta(
+            topics_created=topics,
+            partitions_changed=tuple((topic, p) for topic in topics for p in topic.partitions.values()),
+            brokers_changed=tuple(self.brokers),
+            configs_changed=tuple(self.configs),
+            features_changed=bool(self.features),
+            first=True,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same of the cluster; how far they have read does not count."""
+        if not isinstance(other, MetadataImage):
+            return NotImplemented
+        ignored = ("offset", "epoch", "features_epoch", "cluster_id")
+        return all(
+            getattr(self, name) == getattr(other, name)
+            for name in MetadataImage.__slots__
+            if name not in ignored
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,77 @@
+"""An image as the records that make it: what a snapshot holds. Pure.
+
+``replay(image_records(image)) == image``, in Kafka's order: features, controllers, brokers, topics, configs,
+producer ids, then what is kept for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.metadata.image.step import ImageStep
+from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.wire.messages.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from blumfeld.wire.schema import Message
+
+
+def image_records(image: MetadataImage) -> Iterator[Message]:
+    """The records, ``metadata.version`` first: whoever reads them must know how before it reads on."""
+    yield from feature_records(image.features)
+    yield from image.controllers.values()
+    yield from image.registrations.values()
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for partition in topic.partitions.values():
+            yield partition_record(topic, partition)
+    for (resource_type, resource_name), values in image.configs.items():
+        for name, value in values.items():
+            yield ConfigRecord(
+                resource_type=resource_type, resource_name=resource_name, name=name, value=value
+            )
+    if image.producer_ids is not None:
+        yield image.producer_ids
+    yield from image.kept.values()
+
+
+def feature_records(features: dict[str, int]) -> list[Message]:
+    """Levels as records: ``metadata.version``, then the others by name."""
+    names = sorted(features, key=lambda name: (name != METADATA_VERSION_FEATURE, name))
+    return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
+
+
+def partition_record(topic: TopicImage, partition: PartitionImage) -> PartitionRecord:
+    """The whole of a partition."""
+    return PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic.topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
+
+
+def image_of(cluster_id: str, records: Iterable[Message], offset: int = -1, epoch: int = -1) -> MetadataImage:
+    """The image that the records make.
+
+    :raises BrokenMetadata: they contradict each other
+    """
+    image = MetadataImage(cluster_id)
+    step = ImageStep(image)
+    for record in records:
+        step.replay(record)
+    step.finish(offset, epoch)
+    return image

@@ -1,0 +1,311 @@
+"""One step of an image: records are replayed one by one, and the step says at its end what it changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import msgspec
+
+from blumfeld.metadata.brokers.security_protocols import protocol_name
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.cluster import (
+    TOPIC_RESOURCE,
+    BrokerImage,
+    Endpoint,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+)
+from blumfeld.wire.messages import metadata_records as records
+from blumfeld.wire.schema import Message
+
+T = TypeVar("T")
+NO_LEADER_CHANGE = -2
+
+
+class BrokenMetadata(ValueError):  # noqa: N818 - the noun says what it is
+    """Records that contradict those before them: a log of another cluster, a damaged one, or a defect."""
+
+
+class ImageStep:
+    """Replays committed records into an image and collects what they changed.
+
+    Each record is in the image when :meth:`replay` returns. Nothing is decided here: what a record says is done.
+    A step may span several batches; it ends with :meth:`finish` and is not used again.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._open: dict[bytes, dict[int, PartitionImage]] = {}
+        """Partitions of the topics that this step has touched: copied once, however many records follow."""
+        self._created: dict[bytes, None] = {}
+        self._deleted: list[TopicImage] = []
+        self._partitions: dict[tuple[bytes, int], None] = {}
+        self._brokers: dict[int, None] = {}
+        self._configs: dict[tuple[int, str], None] = {}
+        self._features = False
+
+    def replay(self, record: Message) -> None:
+        """Do what the record says. Types that this build has no part for are kept for the snapshot.
+
+        :raises BrokenMetadata: it is about a topic, partition or broker that there is not
+        """
+        replay = _REPLAYS.get(type(record))
+        if replay is None:
+            raise BrokenMetadata(f"{type(record).__name__} is no record of an image")
+        replay(self, record)
+
+    def finish(self, offset: int, epoch: int) -> ImageDelta:
+        """The records up to ``offset``, of controller epoch ``epoch``, are in; what they changed."""
+        image = self.image
+        image.offset = offset
+        image.epoch = epoch
+        image.features_epoch = offset
+        created = [image.topic_by_id(topic_id) for topic_id in self._created]
+        changed = []
+        for topic_id, number in self._partitions:
+            topic = image.topic_by_id(topic_id)
+            if topic is not None:
+                changed.append((topic, topic.partitions[number]))
+        return ImageDelta(
+            topics_created=tuple(topic for topic in created if topic is not None),
+            topics_deleted=tuple(self._deleted),
+            partitions_changed=tuple(changed),
+            brokers_changed=tuple(self._brokers),
+            configs_changed=tuple(self._configs),
+            features_changed=self._features,
+        )
+
+    # Topics and partitions
+
+    def _topic(self, record: records.TopicRecord) -> None:
+        image = self.image
+        if record.name in image.topics or record.topic_id in image.topic_names:
+            raise BrokenMetadata(f"topic {record.name} is created twice")
+        image.topic_names[record.topic_id] = record.name
+        self._open[record.topic_id] = {}
+        self._created[record.topic_id] = None
+        self._replace(record.name, record.topic_id)
+
+    def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
+        image = self.image
+        name = image.topic_names.pop(record.topic_id, None)
+        if name is None:
+            raise BrokenMetadata(f"topic {record.topic_id.hex()} is removed, and is not there")
+        topic = image.topics.pop(name)
+        image.configs.pop((TOPIC_RESOURCE, name), None)
+        self._open.pop(record.topic_id, None)
+        if record.topic_id in self._created:
+            del self._created[record.topic_id]
+        else:
+            self._deleted.append(topic)
+
+    def _partition(self, record: records.PartitionRecord) -> None:
+        self._put(
+            record.topic_id,
+            PartitionImage(
+                partition=record.partition_id,
+                replicas=tuple(record.replicas),
+                isr=tuple(record.isr),
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+                adding_replicas=tuple(record.adding_replicas),
+                removing_replicas=tuple(record.removing_replicas),
+                eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+                last_known_elr=tuple(record.last_known_elr or ()),
+                leader_recovery_state=record.leader_recovery_state,
+                directories=tuple(record.directories),
+            ),
+        )
+
+    def _partition_change(self, record: records.PartitionChangeRecord) -> None:
+        old = self._partitions_of(record.topic_id).get(record.partition_id)
+        if old is None:
+            raise BrokenMetadata(f"partition {record.partition_id} changes, and is not there")
+        self._put(record.topic_id, changed_partition(old, record))
+
+    def _clear_elr(self, record: records.ClearElrRecord) -> None:
+        image = self.image
+        if record.topic_name and record.topic_name not in image.topics:
+            raise BrokenMetadata(f"topic {record.topic_name} loses its ELR, and is not there")
+        topics = [image.topics[record.topic_name]] if record.topic_name else list(image.topics.values())
+        for topic in topics:
+            for old in list(topic.partitions.values()):
+                if old.eligible_leader_replicas or old.last_known_elr:
+                    new = msgspec.structs.replace(old, eligible_leader_replicas=(), last_known_elr=())
+                    self._put(topic.topic_id, new)
+
+    def _partitions_of(self, topic_id: bytes) -> dict[int, PartitionImage]:
+        partitions = self._open.get(topic_id)
+        if partitions is None:
+            topic = self.image.topic_by_id(topic_id)
+            if topic is None:
+                raise BrokenMetadata(f"topic {topic_id.hex()} changes, and is not there")
+            partitions = self._open[topic_id] = dict(topic.partitions)
+            self._replace(topic.name, topic_id)
+        return partitions
+
+    def _put(self, topic_id: bytes, partition: PartitionImage) -> None:
+        self._partitions_of(topic_id)[partition.partition] = partition
+        self._partitions[topic_id, partition.partition] = None
+
+    def _replace(self, name: str, topic_id: bytes) -> None:
+        self.image.topics[name] = TopicImage(name=name, topic_id=topic_id, partitions=self._open[topic_id])
+
+    # Brokers and controllers
+
+    def _register_broker(self, record: records.RegisterBrokerRecord) -> None:
+        self._set_broker(record)
+
+    def _unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
+        self._registered(record.broker_id, record.broker_epoch)
+        del self.image.registrations[record.broker_id]
+        del self.image.brokers[record.broker_id]
+        self._brokers[record.broker_id] = None
+
+    def _fence(self, record: records.FenceBrokerRecord) -> None:
+        self._set_broker(msgspec.structs.replace(self._registered(record.id, record.epoch), fenced=True))
+
+    def _unfence(self, record: records.UnfenceBrokerRecord) -> None:
+        self._set_broker(msgspec.structs.replace(self._registered(record.id, record.epoch), fenced=False))
+
+    def _broker_change(self, record: records.BrokerRegistrationChangeRecord) -> None:
+        old = self._registered(record.broker_id, record.broker_epoch)
+        cordoned = record.cordoned_log_dirs
+        self._set_broker(
+            msgspec.structs.replace(
+                old,
+                fenced=old.fenced if record.fenced == 0 else record.fenced > 0,
+                in_controlled_shutdown=old.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+                log_dirs=record.log_dirs or old.log_dirs,
+                cordoned_log_dirs=old.cordoned_log_dirs if cordoned is None else cordoned,
+            )
+        )
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> records.RegisterBrokerRecord:
+        found = self.image.registrations.get(broker_id)
+        if found is None or found.broker_epoch != broker_epoch:
+            raise BrokenMetadata(f"broker {broker_id} of epoch {broker_epoch} changes, and is not there")
+        return found
+
+    def _set_broker(self, record: records.RegisterBrokerRecord) -> None:
+        self.image.registrations[record.broker_id] = record
+        self.image.brokers[record.broker_id] = _broker_image(record)
+        self._brokers[record.broker_id] = None
+
+    def _register_controller(self, record: records.RegisterControllerRecord) -> None:
+        self.image.controllers[record.controller_id] = record
+
+    # The rest
+
+    def _config(self, record: records.ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        values = self.image.configs.setdefault(resource, {})
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        if not values:
+            del self.image.configs[resource]
+        self._configs[resource] = None
+
+    def _feature(self, record: records.FeatureLevelRecord) -> None:
+        if record.feature_level == 0:
+            self.image.features.pop(record.name, None)
+        else:
+            self.image.features[record.name] = record.feature_level
+        self._features = True
+
+    def _producer_ids(self, record: records.ProducerIdsRecord) -> None:
+        self.image.producer_ids = record
+
+    def _keep(self, record: Message) -> None:
+        key, keeps = _KEPT[type(record)](record)
+        if keeps:
+            self.image.kept[key] = record
+        else:
+            self.image.kept.pop(key, None)
+
+    def _nothing(self, record: Message) -> None:
+        """NoOpRecord; and the brackets of a transaction, which is whole before it is replayed."""
+
+
+def _changed(old: tuple[T, ...], new: list[T] | None) -> tuple[T, ...]:
+    return old if new is None else tuple(new)
+
+
+def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
+    """The partition after the change: another partition epoch, and another leader epoch if it names a leader."""
+    led = record.leader != NO_LEADER_CHANGE
+    recovery = record.leader_recovery_state
+    return PartitionImage(
+        partition=old.partition,
+        replicas=_changed(old.replicas, record.replicas),
+        isr=_changed(old.isr, record.isr),
+        leader=record.leader if led else old.leader,
+        leader_epoch=old.leader_epoch + led,
+        partition_epoch=old.partition_epoch + 1,
+        adding_replicas=_changed(old.adding_replicas, record.adding_replicas),
+        removing_replicas=_changed(old.removing_replicas, record.removing_replicas),
+        eligible_leader_replicas=_changed(old.eligible_leader_replicas, record.eligible_leader_replicas),
+        last_known_elr=_changed(old.last_known_elr, record.last_known_elr),
+        leader_recovery_state=recovery if recovery >= 0 else old.leader_recovery_state,
+        directories=_changed(old.directories, record.directories),
+    )
+
+
+def _broker_image(record: records.RegisterBrokerRecord) -> BrokerImage:
+    return BrokerImage(
+        broker_id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints=tuple(
+            Endpoint(e.name, e.host, e.port, protocol_name(e.security_protocol)) for e in record.end_points
+        ),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=tuple(record.log_dirs),
+    )
+
+
+def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
+    entity = sorted((e.entity_type, e.entity_name or "", e.entity_name is None) for e in record.entity)
+    return "quota", tuple(entity), record.key
+
+
+# What a record of a part that isn't here is about, and whether it sets that or takes it away.
+_KEPT: dict[type[Message], Callable[[Any], tuple[Hashable, bool]]] = {
+    records.AccessControlEntryRecord: lambda r: (("acl", r.id), True),
+    records.RemoveAccessControlEntryRecord: lambda r: (("acl", r.id), False),
+    records.UserScramCredentialRecord: lambda r: (("scram", r.name, r.mechanism), True),
+    records.RemoveUserScramCredentialRecord: lambda r: (("scram", r.name, r.mechanism), False),
+    records.DelegationTokenRecord: lambda r: (("token", r.token_id), True),
+    records.RemoveDelegationTokenRecord: lambda r: (("token", r.token_id), False),
+    records.ClientQuotaRecord: lambda r: (_quota_key(r), not r.remove),
+    records.ZkMigrationStateRecord: lambda _: (("zk migration",), True),
+}
+
+_REPLAYS: dict[type[Message], Callable[[ImageStep, Any], None]] = {
+    records.TopicRecord: ImageStep._topic,
+    records.RemoveTopicRecord: ImageStep._remove_topic,
+    records.PartitionRecord: ImageStep._partition,
+    records.PartitionChangeRecord: ImageStep._partition_change,
+    records.ClearElrRecord: ImageStep._clear_elr,
+    records.RegisterBrokerRecord: ImageStep._register_broker,
+    records.UnregisterBrokerRecord: ImageStep._unregister_broker,
+    records.FenceBrokerRecord: ImageStep._fence,
+    records.UnfenceBrokerRecord: ImageStep._unfence,
+    records.BrokerRegistrationChangeRecord: ImageStep._broker_change,
+    records.RegisterControllerRecord: ImageStep._register_controller,
+    records.ConfigRecord: ImageStep._config,
+    records.FeatureLevelRecord: ImageStep._feature,
+    records.ProducerIdsRecord: ImageStep._producer_ids,
+    records.NoOpRecord: ImageStep._nothing,
+    records.BeginTransactionRecord: ImageStep._nothing,
+    records.EndTransactionRecord: ImageStep._nothing,
+    records.AbortTransactionRecord: ImageStep._nothing,
+    **dict.fromkeys(_KEPT, ImageStep._keep),
+}

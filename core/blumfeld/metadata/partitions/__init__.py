@@ -1,0 +1,1 @@
+"""Commands on partitions: leaders, ISR, reassignments, log directories. Pure."""

@@ -1,0 +1,218 @@
+"""How a partition changes when replicas come, go or lead: elections and the ISR (KIP-966). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
+from blumfeld.metadata.decision import ControllerState
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.partitions.directories import directory_of, may_lead_from
+from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage, TopicImage
+from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
+from blumfeld.wire.schema import Message
+
+Usable = Callable[[int, bytes], bool]
+"""(broker, the directory of its replica)."""
+
+NO_LEADER = -1
+RECOVERED, RECOVERING = 0, 1
+
+
+class PartitionChange:
+    """A change in the making: set what is wanted, then take the record.
+
+    :param usable: whether a replica may lead by itself: registered, unfenced, not shutting down, and from this
+        directory
+    :param min_isr: ``min.insync.replicas`` where eligible leader replicas are kept (KIP-966), else ``None``
+    :param unclean: ``unclean.leader.election.enable``: a replica that may lack records may lead
+    """
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        partition: PartitionImage,
+        usable: Usable,
+        *,
+        min_isr: int | None = None,
+        unclean: bool = False,
+    ) -> None:
+        self.partition = partition
+        self.isr = list(partition.isr)
+        self.directories = [directory_of(partition, replica) for replica in partition.replicas]
+        """Of the replicas, in their order: an election goes by these."""
+        self.recovery_state = partition.leader_recovery_state
+        self._topic_id = topic_id
+        self._usable_from = usable
+        self._min_isr = min_isr
+        self._unclean = unclean
+        self._elr = list(partition.eligible_leader_replicas)
+        self._last_known_elr = list(partition.last_known_elr)
+
+    def assign(self, broker_id: int, directory_id: bytes) -> None:
+        """The broker's replica lies in this directory."""
+        self.directories[self.partition.replicas.index(broker_id)] = directory_id
+
+    def record(self) -> PartitionChangeRecord | None:
+        """What to append, or ``None`` if nothing changes. A changed leader has a new epoch by it."""
+        old = self.partition
+        self._populate_elr()
+        leader = self._elect()
+        record = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
+        if leader != old.leader:
+            record.leader = leader
+        # Without ELR the last ISR is kept: it is all that is known of who has every committed record.
+        if (self.isr or self._min_isr is not None) and tuple(self.isr) != old.isr:
+            record.isr = self.isr
+        if tuple(self._elr) != old.eligible_leader_replicas:
+            record.eligible_leader_replicas = self._elr
+        if tuple(self._last_known_elr) != old.last_known_elr:
+            record.last_known_elr = self._last_known_elr
+        if self.recovery_state != old.leader_recovery_state:
+            record.leader_recovery_state = self.recovery_state
+        if self.directories != [directory_of(old, replica) for replica in old.replicas]:
+            record.directories = self.directories
+        untouched = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
+        return None if record == untouched else record
+
+    def _populate_elr(self) -> None:
+        if self._min_isr is None:
+            return
+        if len(self.isr) >= min(self._min_isr, len(self.partition.replicas)):
+            self._elr = []
+            self._last_known_elr = []
+            return
+        candidates = dict.fromkeys([*self.partition.isr, *self._elr])
+        self._elr = [r for r in candidates if r not in self.isr]
+        known = dict.fromkeys([*candidates, *self._last_known_elr])
+        self._last_known_elr = [r for r in known if r not in self.isr and r not in self._elr]
+
+    def _elect(self) -> int:
+        if self._may_lead(self.partition.leader):
+            return self.partition.leader
+        for replica in self.partition.replicas:
+            if self._may_lead(replica):
+                if replica in self._elr:
+                    self._elr.remove(replica)
+                    self.isr = [replica]
+                return replica
+        if self._unclean:
+            for replica in self.partition.replicas:
+                if self._usable(replica):
+                    return self._elect_unclean(replica)
+        return NO_LEADER
+
+    def _usable(self, replica: int) -> bool:
+        replicas = self.partition.replicas
+        return replica in replicas and self._usable_from(replica, self.directories[replicas.index(replica)])
+
+    def _may_lead(self, replica: int) -> bool:
+        in_sync = replica in self.isr or (not self.isr and replica in self._elr)
+        return in_sync and self._usable(replica)
+
+    def _elect_unclean(self, replica: int) -> int:
+        self.isr = [replica]
+        self._elr = [r for r in self._elr if r != replica]
+        self._last_known_elr = [r for r in self._last_known_elr if r != replica]
+        self.recovery_state = RECOVERING
+        return replica
+
+
+def effective_config(state: ControllerState) -> BrokerConfig:
+    """The manifest's values under those set at run time for all brokers."""
+    given = state.image.config(BROKER_RESOURCE, "")
+    known = usable(BROKER_CONFIGS, given)
+    return state.config.with_overrides(dynamic_default=known) if known else state.config
+
+
+def topic_config(state: ControllerState, topic: TopicImage, config: BrokerConfig) -> TopicConfig:
+    """A topic's values; keys that a later Kafka set and this table lacks count for nothing."""
+    given = state.image.config(TOPIC_RESOURCE, topic.name)
+    return TopicConfig.stored(given, config)
+
+
+def partition_change(
+    state: ControllerState,
+    topic: TopicImage,
+    partition: PartitionImage,
+    config: TopicConfig,
+    usable: Usable,
+) -> PartitionChange:
+    """A change of this partition under its topic's configuration."""
+    return PartitionChange(
+        topic.topic_id,
+        partition,
+        usable,
+        min_isr=config.min_insync_replicas if state.image.elr_enabled else None,
+        unclean=config.unclean_leader_election_enable,
+    )
+
+
+def active_in(image: MetadataImage) -> Usable:
+    """Who may lead by what the image says."""
+    return lambda broker, directory: image.is_active(broker) and may_lead_from(image, broker, directory)
+
+
+def without_broker(state: ControllerState, broker_id: int) -> list[Message]:
+    """The broker leaves every ISR that can do without it, and leads nothing any more."""
+    active = active_in(state.image)
+    return _changes(
+        state,
+        lambda broker, directory: broker != broker_id and active(broker, directory),
+        lambda partition: broker_id in partition.isr,
+        removed=broker_id,
+    )
+
+
+def without_directories(
+    state: ControllerState, broker_id: int, directories: Collection[bytes]
+) -> list[Message]:
+    """The broker's replicas in these directories leave every ISR that can do without them, and lead nothing."""
+    active = active_in(state.image)
+
+    def lost(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr and directory_of(partition, broker_id) in directories
+
+    return _changes(
+        state,
+        lambda broker, directory: broker != broker_id and active(broker, directory),
+        lost,
+        removed=broker_id,
+    )
+
+
+def with_broker(
+    state: ControllerState, broker_id: int, offline_directories: Collection[bytes] = ()
+) -> list[Message]:
+    """The broker may lead again, but from these directories: partitions without a leader elect one."""
+    image = state.image
+    active = active_in(image)
+
+    def usable(broker: int, directory: bytes) -> bool:
+        if broker != broker_id:
+            return active(broker, directory)
+        return directory not in offline_directories and may_lead_from(image, broker, directory)
+
+    return _changes(state, usable, lambda partition: partition.leader == NO_LEADER)
+
+
+def _changes(
+    state: ControllerState,
+    usable: Usable,
+    concerned: Callable[[PartitionImage], bool],
+    removed: int | None = None,
+) -> list[Message]:
+    found: list[Message] = []
+    broker_config = effective_config(state)
+    for topic in state.image.topics.values():
+        config: TopicConfig | None = None
+        for partition in topic.partitions.values():
+            if not concerned(partition):
+                continue
+            config = config or topic_config(state, topic, broker_config)
+            change = partition_change(state, topic, partition, config, usable)
+            change.isr = [replica for replica in change.isr if replica != removed]
+            record = change.record()
+            if record is not None:
+                found.append(record)
+    return found

@@ -1,0 +1,1 @@
+"""Classic members of a KIP-848 group, and the change from one type to the other."""

@@ -1,0 +1,102 @@
+"""A KIP-848 group becomes a classic one, online (KIP-848): when the last member that speaks
+ConsumerGroupHeartbeat goes, in that one decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from blumfeld.spi.assignors import Assigned
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.groups import GroupExport, GroupShard, MemberExport
+from blumfeld_groups_kip848.classic.member_bytes import (
+    PROTOCOL_TYPE,
+    assignment_bytes,
+    metadata_for,
+    version_of,
+)
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ConsumerGroup, Member
+
+DOWNGRADES = frozenset({"downgrade", "bidirectional"})
+"""Values of ``group.consumer.migration.policy`` by which a KIP-848 group may become a classic group."""
+
+
+def may_convert(group: ConsumerGroup, leaving: Collection[str], policy: str, size_max: int) -> bool:
+    """Whether the group is to be classic without these members: none of those that stay speaks ConsumerGroupHeartbeat
+    (one that left for a while still counts), there is one at least and ``size_max`` (``group.max.size``) at most, and
+    the policy allows it.
+    """
+    staying = [member for member_id, member in group.members.items() if member_id not in leaving]
+    classic_only = all(member.classic is not None for member in staying)
+    return policy in DOWNGRADES and classic_only and 0 < len(staying) <= size_max
+
+
+def convert(
+    edit: Edit,
+    classic: GroupShard,
+    image: ClusterImage,
+    leaving: Collection[str] = (),
+    *,
+    rebalances: bool = True,
+) -> None:
+    """End the group of ``edit`` and make a classic one of who stays: its generation is the group's epoch. Its timers
+    are ordered; those of the group as it was are left to the caller. Nothing may be written, and nothing may fail,
+    after it.
+
+    :param classic: the shard of groups_classic
+    :param rebalances: members are to join again at once. Not so where one member took another's place in a group that
+        is stable: nothing moves
+    """
+    export = exported(edit.group, image, leaving, rebalances)
+    edit.end_group()
+    edit.refusable = False
+    imported = classic.import_group(export, edit.now_ms)
+    edit.records += imported.records
+    edit.timers += imported.timers
+
+
+def exported(
+    group: ConsumerGroup, image: ClusterImage, leaving: Collection[str] = (), rebalances: bool = True
+) -> GroupExport:
+    """The group without who leaves, as a neutral value: the classic side chooses protocol and leader.
+
+    Members are assigned what they hold, what they are to give up too: they read it until they have joined. (Kafka says
+    what they were to have. If the group is upgraded again before that, it gives away what a member reads.)
+    """
+    staying = [member for member_id, member in group.members.items() if member_id not in leaving]
+    return GroupExport(
+        group_id=group.group_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=None,
+        generation=group.epoch,
+        leader_id=None,
+        members=tuple(_member(member, image) for member in staying),
+        rebalances=rebalances,
+    )
+
+
+def _member(member: Member, image: ClusterImage) -> MemberExport:
+    classic = member.classic
+    session_timeout_ms = 0 if classic is None else classic.session_timeout_ms
+    protocols = () if classic is None else classic.protocols
+    version = version_of(metadata_for(protocols, None)) or 0
+    return MemberExport(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=protocols,
+        assignment=assignment_bytes(_held(member), version, image),
+    )
+
+
+def _held(member: Member) -> Assigned:
+    """By topic id; the two never overlap."""
+    topics = {**member.assigned, **member.revoking}
+    return {
+        topic_id: frozenset(member.assigned.get(topic_id, ())) | frozenset(member.revoking.get(topic_id, ()))
+        for topic_id in topics
+    }

@@ -1,0 +1,173 @@
+"""JoinGroup v0–9 to a KIP-848 group (KIP-848): what groups_classic says of the versions holds here too.
+
+The member's subscription is read, for it is the broker that assigns; its user data is not looked at. It is answered
+at once, with no leader: nobody is to assign.
+"""
+
+from __future__ import annotations
+
+import attrs
+from msgspec.structs import replace
+
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import Decision
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from blumfeld_groups_kip848.classic import downgrade
+from blumfeld_groups_kip848.classic.member_bytes import PROTOCOL_TYPE, by_topic_id, subscription_of
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, GroupState, Member
+from blumfeld_groups_kip848.members.joining import check_size, joining_member, known_member
+from blumfeld_groups_kip848.steps import GroupSteps
+
+MEMBER_ID_REQUIRED_SINCE_VERSION = 4
+DISABLED = "disabled"
+"""Value of ``group.consumer.migration.policy`` that keeps the two protocols apart."""
+
+
+class ClassicJoining:
+    """One JoinGroup on its way through the rules."""
+
+    def __init__(
+        self, steps: GroupSteps, request: JoinGroupRequest, context: RequestContext, edit: Edit
+    ) -> None:
+        self.stays = True
+        """Whether the group is one of ours still; else this member was what it needed to be a classic one."""
+        self._steps = steps
+        self._request = request
+        self._context = context
+        self._edit = edit
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """Version 0 has none: the session's serves as one."""
+        asked = self._request.rebalance_timeout_ms
+        return self._request.session_timeout_ms if asked < 0 else asked
+
+    def replace_group(self) -> Decision:
+        """The group has no members: the classic type makes one of its own of it, and ours ends.
+
+        :raises BrokerError: as JoinGroup of the classic type for a group that there isn't; ours stays then
+        """
+        classic = self._steps.surroundings.shard_of("classic")
+        if classic is None:  # then nobody asks
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        joined = classic.command(self._request, self._context, self._edit.now_ms)
+        self._edit.end_group()
+        joined.records = [*self._edit.records, *joined.records]
+        joined.timers = [replace(order, group_type=order.group_type or "classic") for order in joined.timers]
+        return joined
+
+    def decide(self) -> JoinGroupResponse:
+        """Check, then write who the member is and bring it a step nearer to its target.
+
+        :raises BrokerError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
+            UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
+        """
+        request, edit, steps = self._request, self._edit, self._steps
+        self._check_session_timeout()
+        check_size(edit.group, request.member_id, steps.settings.size_max)
+        self._check_protocols()
+        member_id = request.member_id or steps.surroundings.new_member_id(
+            self._context.client_id or "consumer"
+        )
+        dynamic = request.group_instance_id is None
+        if (
+            dynamic
+            and not request.member_id
+            and self._context.api_version >= MEMBER_ID_REQUIRED_SINCE_VERSION
+        ):
+            return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        subscription = self._subscription()
+        was_known = not dynamic and edit.group.static_member(request.group_instance_id or "") is not None
+        if request.member_id and (not dynamic or subscription.owned_partitions):
+            # Ids that were given out aren't kept, so who is unknown is new; but not who owns partitions: it was a
+            # member, others have them by now, and it must know before it goes on.
+            member = known_member(edit.group, member_id, request.group_instance_id)
+        else:
+            member = joining_member(edit, member_id, request.group_instance_id, classic=True)
+        changed = self._describe(member, subscription)
+        steps.refresh(edit, changed)
+        owned = by_topic_id(subscription.owned_partitions, steps.image())
+        now = steps.reconcile(edit, member_id, owned, subscription_changed=changed)
+        self._maybe_downgrade(was_known)
+        if self.stays:
+            steps.start_session(edit, now)
+        return JoinGroupResponse(
+            generation_id=now.epoch,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=request.protocols[0].name,
+            member_id=member_id,
+        )
+
+    def _check_session_timeout(self) -> None:
+        settings = self._steps.settings
+        low, high = settings.classic_session_timeout_ms_min, settings.classic_session_timeout_ms_max
+        if not low <= self._request.session_timeout_ms <= high:
+            raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+    def _check_protocols(self) -> None:
+        """Its protocols must suit those of the classic members that are here."""
+        request = self._request
+        fits = (
+            self._steps.settings.migration_policy != DISABLED
+            and request.protocol_type == PROTOCOL_TYPE
+            and _is_supported(self._edit.group, {protocol.name for protocol in request.protocols})
+        )
+        if not fits:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _subscription(self) -> ConsumerProtocolSubscription:
+        """What it subscribes to, by the protocol that it likes best."""
+        subscription = subscription_of(bytes(self._request.protocols[0].metadata))
+        if subscription is None:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return subscription
+
+    def _describe(self, member: Member, subscription: ConsumerProtocolSubscription) -> bool:
+        """Write who the member is, if that is new; whether its subscription is."""
+        request, group = self._request, self._edit.group
+        described = attrs.evolve(
+            member,
+            instance_id=request.group_instance_id or member.instance_id,
+            rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
+            client_id=self._context.client_id,
+            client_host=f"/{self._context.peer_host}",
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            subscribed_topics=tuple(sorted(set(subscription.topics))),
+            subscribed_regex="",
+            server_assignor=None,
+            classic=ClassicMember(
+                request.session_timeout_ms,
+                tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            ),
+        )
+        is_new = member.member_id not in group.members
+        if is_new or described != member:
+            self._edit.put_member(described)
+        before = (member.subscribed_topics, member.subscribed_regex)
+        return is_new or (described.subscribed_topics, described.subscribed_regex) != before
+
+    def _maybe_downgrade(self, took_a_place: bool) -> None:
+        """A static member that came in the place of the last one of the other protocol makes the group a classic one.
+        Where everyone has what he is to have nothing moves, and nobody need join again.
+        """
+        steps, edit = self._steps, self._edit
+        settings, classic = steps.settings, steps.surroundings.shard_of("classic")
+        if not took_a_place or classic is None:
+            return
+        if downgrade.may_convert(edit.group, (), settings.migration_policy, settings.classic_size_max):
+            steps.stop_timers(edit)
+            settled = edit.group.state is GroupState.STABLE
+            downgrade.convert(edit, classic, steps.image(), rebalances=not settled)
+            self.stays = False
+
+
+def _is_supported(group: ConsumerGroup, protocols: set[str]) -> bool:
+    """Whether all classic members support one of these protocols."""
+    common = set(protocols)
+    for member in group.members.values():
+        if member.classic is not None:
+            common &= {name for name, _ in member.classic.protocols}
+    return bool(common)

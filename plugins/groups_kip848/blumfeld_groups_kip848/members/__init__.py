@@ -1,0 +1,1 @@
+"""Members: how they join, heartbeat, leave, and time out."""

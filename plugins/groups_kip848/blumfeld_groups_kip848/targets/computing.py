@@ -1,0 +1,257 @@
+"""Target assignments: when they are computed, by whom, and how they come into the log.
+
+A small group gets its target in the decision that made it necessary. A large one gets it by a *job*, in slices
+between which other requests have their turn: first the assignor deals, then what changed is written, a few members
+at a time, and last the target's epoch. What is written of a target before its epoch does no harm: a member takes
+only what nobody holds, and after a failover the group's epoch is ahead of its target's, so that it is computed anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+
+import attrs
+
+from blumfeld.spi.assignors import (
+    Assigned,
+    Assignment,
+    AssignmentSpec,
+    AssignorError,
+    ConsumerAssignor,
+)
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ConsumerGroup
+from blumfeld_groups_kip848.members.settings import GroupSettings
+from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, check, size
+
+SMALL = 400
+"""Members and partitions that are dealt at once, in the decision itself."""
+LOOKED_AT_PER_SLICE = 1000
+"""What an assignor may look at before others have their turn."""
+MEMBERS_PER_DECISION = 40
+BYTES_PER_DECISION = 64 * 1024
+"""Of target records."""
+BEGUN_ANEW_MAX = 2
+"""How often a job gives way to a newer epoch of its group. After that it ends, so that members which come and go
+faster than a target is computed can't keep the others waiting for one.
+"""
+RETRY_MS = 1000
+"""After an assignor failed and nobody asked, at least."""
+
+_NOTHING: Assigned = {}
+
+
+@attrs.frozen
+class AssignmentDue:
+    """A timer's command: the assignment interval has passed."""
+
+    group_id: str
+
+
+@attrs.frozen
+class AssignSlice:
+    """A timer's command: go on with the job."""
+
+    group_id: str
+
+
+@attrs.frozen
+class AssignRefused:
+    """A command: what a job wrote was too large for the log."""
+
+    group_id: str
+
+
+@attrs.define
+class _Job:
+    epoch: int
+    """Of the group, when it was begun."""
+    dealing: Generator[int, None, tuple[AssignmentSpec, Assignment]]
+    writes: Iterator[tuple[str, str | None]] | None = None
+    """(member id, instance id) of who is still to be written; ``None`` while it deals."""
+    dealt: Assignment = attrs.field(factory=dict)
+    begun_anew: int = 0
+
+
+class Targets:
+    """The targets of the groups of one shard. Jobs are volatile: they die with the shard."""
+
+    def __init__(
+        self,
+        assignors: Sequence[ConsumerAssignor],
+        settings: GroupSettings,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        """``assignors``: those of the build; the settings say which of them are offered."""
+        by_name = {assignor.name: assignor for assignor in assignors}
+        self._offered = {name: by_name[name] for name in settings.assignors}
+        self._settings = settings
+        self._image = image
+        self._jobs: dict[str, _Job] = {}
+        self._failed: dict[str, tuple[int, str]] = {}
+        """Group id → (its epoch, why): of jobs, which nobody asked for."""
+
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """The name that most members prefer, of those the broker offers; else the broker's first."""
+        preferred = Counter(
+            member.server_assignor
+            for member in group.members.values()
+            if member.server_assignor in self._offered
+        )
+        names = list(self._offered)
+        return max(names, key=lambda name: preferred[name])
+
+    def update(self, edit: Edit) -> None:
+        """See to it that the group's target comes up to its epoch: now, by a job, or when the interval has passed.
+
+        Costs nothing if it is up to date. Call it at the end of what a member asked for.
+
+        :raises BrokerError: UNKNOWN_SERVER_ERROR: the assignor can't deal; the decision is void, as in Kafka
+        """
+        group = edit.group
+        if group.epoch <= group.target_epoch or not group.members:
+            return
+        if edit.group_id in self._jobs:
+            # Its timer may have been lost, with a decision that was given up.
+            edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
+            return
+        failed = self._failed.get(edit.group_id)
+        if failed is not None and failed[0] == group.epoch:
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, failed[1])
+        wait_ms = self._wait_ms(edit)
+        if wait_ms > 0:
+            edit.timer(_timer(edit), wait_ms, AssignmentDue(edit.group_id))
+            return
+        try:
+            self._begin(edit)
+        except AssignorError as error:
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+    def update_later(self, edit: Edit) -> None:
+        """The same, by a timer: for what nobody asked for (a member expired, a shard was loaded), and for leaving,
+        which must not fail because an assignor does.
+        """
+        group = edit.group
+        if group.epoch > group.target_epoch and group.members and edit.group_id not in self._jobs:
+            edit.timer(_timer(edit), self._wait_ms(edit), AssignmentDue(edit.group_id))
+
+    def command(self, command: AssignmentDue | AssignSlice | AssignRefused, edit: Edit) -> None:
+        """A timer's. Never fails: why an assignor did is told to the next heartbeat that asks."""
+        group = edit.group
+        job = self._jobs.get(edit.group_id)
+        if not group.members or group.epoch <= group.target_epoch:
+            self._forget(edit.group_id)
+            return
+        try:
+            if isinstance(command, AssignRefused):
+                raise AssignorError("A target assignment is larger than a record may be")
+            if job is not None:
+                self._go_on(edit, job)
+            else:
+                self._failed.pop(edit.group_id, None)
+                self._begin(edit)
+        except AssignorError as error:
+            self._forget(edit.group_id)
+            self._failed[edit.group_id] = (group.epoch, str(error))
+            retry_ms = max(self._settings.assignment_interval_ms(edit.group_id), RETRY_MS)
+            edit.timer(_timer(edit), retry_ms, AssignmentDue(edit.group_id))
+
+    def _forget(self, group_id: str) -> None:
+        self._jobs.pop(group_id, None)
+        self._failed.pop(group_id, None)
+
+    def _wait_ms(self, edit: Edit) -> int:
+        interval_ms = self._settings.assignment_interval_ms(edit.group_id)
+        since_ms = edit.now_ms - edit.group.target_time_ms
+        # A clock that was set back must not keep a group waiting.
+        return interval_ms - since_ms if 0 <= since_ms < interval_ms else 0
+
+    def _begin(self, edit: Edit, begun_anew: int = 0) -> None:
+        group, image = edit.group, self._image()
+        job = _Job(group.epoch, self._deal(group.draft(), image), begun_anew=begun_anew)
+        if size(group, image) > SMALL:
+            self._jobs[edit.group_id] = job
+            edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
+            return
+        while job.writes is None:
+            _deal_slice(job)
+        while not _write_slice(edit, job):
+            pass
+
+    def _go_on(self, edit: Edit, job: _Job) -> None:
+        if job.writes is None:
+            if job.epoch != edit.group.epoch and job.begun_anew < BEGUN_ANEW_MAX:
+                self._forget(edit.group_id)
+                self._begin(edit, job.begun_anew + 1)
+                return
+            _deal_slice(job)
+        else:
+            edit.if_refused = AssignRefused(edit.group_id)
+            if _write_slice(edit, job):
+                self._forget(edit.group_id)
+                self.update_later(edit)
+                return
+        edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
+
+    def _deal(
+        self, group: ConsumerGroup, image: ClusterImage
+    ) -> Generator[int, None, tuple[AssignmentSpec, Assignment]]:
+        assignor = self._offered[self.assignor_of(group)]
+        spec = yield from assignment_spec(group, image)
+        try:
+            assignment = yield from assignor.assign(spec)
+        except AssignorError as error:
+            raise AssignorError(_failure(assignor, error)) from error
+        except Exception as error:
+            # A stranger's: it may fail in any way, and only its own groups are to feel it.
+            raise AssignorError(_failure(assignor, error)) from error
+        try:
+            yield from check(spec, assignment)
+        except AssignorError as error:
+            raise AssignorError(_failure(assignor, error)) from error
+        return spec, assignment
+
+
+def _failure(assignor: ConsumerAssignor, error: Exception) -> str:
+    return f"Failed to compute a new target assignment with {assignor.name}: {str(error) or type(error).__name__}"
+
+
+def _timer(edit: Edit) -> tuple[str, ...]:
+    return ("target", edit.group_id)
+
+
+def _deal_slice(job: _Job) -> None:
+    looked_at = 0
+    try:
+        while looked_at < LOOKED_AT_PER_SLICE:
+            looked_at += max(next(job.dealing), 1)
+    except StopIteration as end:
+        spec, job.dealt = end.value
+        job.writes = iter([(member.member_id, member.instance_id) for member in spec.members.values()])
+
+
+def _write_slice(edit: Edit, job: _Job) -> bool:
+    """Write what changed for some members. :return: whether that was the end"""
+    assert job.writes is not None, "nothing is written before all is dealt"
+    written = size_bytes = 0
+    for dealt_to, instance_id in job.writes:
+        assigned = job.dealt.get(dealt_to, _NOTHING)
+        member_id = _now_called(edit.group, dealt_to, instance_id)
+        if member_id is None or edit.group.targets.get(member_id) == assigned:
+            continue
+        edit.put_target(member_id, assigned)
+        written, size_bytes = written + 1, size_bytes + len(edit.records[-1].value or b"")
+        if written >= MEMBERS_PER_DECISION or size_bytes >= BYTES_PER_DECISION:
+            return False
+    edit.put_target_epoch(job.epoch)
+    return True
+
+
+def _now_called(group: ConsumerGroup, member_id: str, instance_id: str | None) -> str | None:
+    """A static member may have come back under another id meanwhile; ``None``: it has left."""
+    if member_id in group.members:
+        return member_id
+    return None if instance_id is None else group.instances.get(instance_id)

@@ -1,0 +1,133 @@
+"""What the members of a group read: names, expressions, and what is known of the topics behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from blumfeld.spi.cluster import ClusterImage, TopicImage
+from blumfeld_groups_kip848.edit import Edit
+from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
+from blumfeld_groups_kip848.targets.regex import matching
+
+NEW_TOPICS_INTERVAL_MS = 1000
+"""How long after one resolution the next may follow because topics came or went (Kafka: 10 s): each looks at all
+topics, and somebody may be making a thousand of them.
+"""
+_HASH_BYTES = 8
+
+
+def topics_of(group: ConsumerGroup, member: Member) -> tuple[str, ...]:
+    """Names of the topics that a member subscribes to, sorted, those too that don't exist."""
+    return _names(group, *member.subscription)
+
+
+def _names(group: ConsumerGroup, topics: tuple[str, ...], regex: str) -> tuple[str, ...]:
+    resolved = group.regexes.get(regex) if regex else None
+    return topics if resolved is None else tuple(sorted({*topics, *resolved.topics}))
+
+
+def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
+    """Names of all topics that a member subscribes to, sorted."""
+    subscriptions = group.subscriptions
+    return tuple(sorted({name for topics, regex in subscriptions for name in _names(group, topics, regex)}))
+
+
+class TopicHashes:
+    """Hashes of topics as they were seen last: one that didn't change since is not looked at again."""
+
+    def __init__(self) -> None:
+        self._racks: dict[int, str] = {}
+        self._known: dict[str, tuple[TopicImage, bytes]] = {}
+
+    def of(self, topic: TopicImage, racks: dict[int, str]) -> bytes:
+        """As :func:`topic_hash`."""
+        if racks != self._racks:
+            self._racks = racks
+            self._known.clear()
+        known = self._known.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        found = topic_hash(topic, racks)
+        self._known[topic.name] = (topic, found)
+        return found
+
+
+def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes | None = None) -> int:
+    """Stands for what an assignment depends on: ids, partition counts and racks of the topics that are read.
+
+    The same in every process; 0 if none of them exists. ``hashes``: those of before, which make it cheap.
+    """
+    hashes = TopicHashes() if hashes is None else hashes
+    digest = blake2b(digest_size=_HASH_BYTES)
+    racks = rack_of_brokers(image)
+    found = False
+    for name in subscribed_topics(group):
+        topic = image.topics.get(name)
+        if topic is not None:
+            digest.update(hashes.of(topic, racks))
+            found = True
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:
+    """Stands for one topic, where brokers are in these racks."""
+    digest = blake2b(topic.topic_id, digest_size=_HASH_BYTES)
+    digest.update(len(topic.partitions).to_bytes(4, "big"))
+    digest.update(topic.name.encode())
+    if racks:
+        for _, partition in sorted(topic.partitions.items()):
+            near = sorted({racks[broker] for broker in partition.replicas if broker in racks})
+            digest.update("\0".join(near).encode() + b"\n")
+    return digest.digest()
+
+
+def rack_of_brokers(image: ClusterImage) -> dict[int, str]:
+    """Of the brokers that say where they are."""
+    return {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
+
+
+def image_version(image: ClusterImage) -> int:
+    """Another one whenever a topic was created or deleted; no more than that is said of it."""
+    last = next(reversed(image.topics.values()), None)  # type: ignore[call-overload]
+    digest = blake2b(b"" if last is None else last.topic_id, digest_size=_HASH_BYTES - 1)
+    digest.update(len(image.topics).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big")
+
+
+def resolve(
+    edit: Edit, image: ClusterImage, refresh_interval_ms: int, *, members_changed: bool = True
+) -> bool:
+    """Bring the group's expressions up to date: resolve new ones and those that are too old or for which there may
+    be other topics, forget those that nobody has any more. One resolution serves all members that have it.
+
+    ``members_changed``: whether there may be expressions that are new, or that nobody has any more.
+
+    :return: whether the topics of any expression changed
+    """
+    regexes = edit.group.regexes
+    used: Iterable[str] = regexes
+    if members_changed:
+        used = dict.fromkeys(regex for _, regex in edit.group.subscriptions if regex)
+        for regex in [regex for regex in regexes if regex not in used]:
+            edit.put_regex(regex, None)
+    if not used:
+        return False
+    version, now_ms = image_version(image), edit.now_ms
+    due = [regex for regex in used if _is_due(regexes.get(regex), version, now_ms, refresh_interval_ms)]
+    if not due:
+        return False
+    changed = False
+    for regex, topics in matching(due, image.topics).items():
+        known = edit.group.regexes.get(regex)
+        changed = changed or known is None or known.topics != topics
+        edit.put_regex(regex, ResolvedRegex(topics, version, now_ms))
+    return changed
+
+
+def _is_due(resolved: ResolvedRegex | None, version: int, now_ms: int, refresh_interval_ms: int) -> bool:
+    if resolved is None:
+        return True
+    age_ms = now_ms - resolved.resolved_at_ms
+    stale = resolved.image_version != version and age_ms >= NEW_TOPICS_INTERVAL_MS
+    return stale or age_ms >= refresh_interval_ms or age_ms < 0

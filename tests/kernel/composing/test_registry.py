@@ -1,0 +1,76 @@
+"""Plug-ins are found by their entry points, and only those that are named are imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from blumfeld.kernel.composing.registry import GROUP, Registry
+from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.spi.hooks import NoOptions
+from blumfeld.wire.errors import PluginContractError
+from tests.kernel import fakes
+
+
+class WithoutOptions:
+    """Says nothing of its options."""
+
+    roles = ("storage",)
+
+
+class WithoutRoles:
+    """Says nothing of its roles."""
+
+    options_class = NoOptions
+
+
+class WithUnknownRole:
+    """Fills what isn't there."""
+
+    options_class = NoOptions
+    roles = ("coffee",)
+
+
+NO_CLASS = "a string"
+
+
+def test_the_bundled_plugins_are_found_with_their_distribution() -> None:
+    registry = Registry()
+    assert "net_asyncio" in registry.names()
+    (origin,) = registry.origins("net_asyncio")
+    assert str(origin).startswith("blumfeld ")
+
+
+def test_only_what_is_named_is_imported() -> None:
+    name = "tests.kernel.never_there"
+    registry = fakes.registry(other=f"{name}:Plugin")
+    assert registry.load("net_fake", "network", "m.toml", "network.plugin") is fakes.NetFake
+    assert name not in sys.modules
+
+
+def test_two_distributions_may_not_bring_the_same_name() -> None:
+    points = [EntryPoint("x", "tests.kernel.fakes:NetFake", GROUP), EntryPoint("x", "other:Plugin", GROUP)]
+    with pytest.raises(ManifestError, match="one distribution for each plug-in name"):
+        Registry(points).load("x", "network", "m.toml", "network.plugin")
+
+
+def test_with_no_plugin_installed_the_error_says_so() -> None:
+    with pytest.raises(ManifestError, match="no plug-in is installed"):
+        Registry([]).load("x", "network", "m.toml", "network.plugin")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "complaint"),
+    [
+        ("NO_CLASS", "names 'a string', not a class"),
+        ("WithoutOptions", "options_class is None"),
+        ("WithoutRoles", "roles is None"),
+        ("WithUnknownRole", r"roles is \('coffee',\)"),
+    ],
+)
+def test_what_is_no_plugin_breaks_the_contract(attribute: str, complaint: str) -> None:
+    registry = Registry([EntryPoint("bad", f"{__name__}:{attribute}", GROUP)])
+    with pytest.raises(PluginContractError, match=f"plug-in bad .*{complaint}"):
+        registry.load("bad", "storage", "m.toml", "storage.plugin")

@@ -1,0 +1,376 @@
+"""Every mistake in a manifest names its place, what was found and what is allowed, before anything opens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import pytest
+
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.kernel.manifest.rules import address
+from blumfeld.kernel.manifest.sections import Manifest, decode_section, listener_sections, read_manifest
+from tests.kernel import fakes
+
+
+class Wordy(msgspec.Struct):
+    flush: Literal["never", "interval", "every"] = "never"
+
+
+class WordyOptions(msgspec.Struct):
+    deep: Wordy | None = None
+
+
+def plan_of(text: str, *overrides: str, listen: str | None = None) -> Plan:
+    """The plan of the fakes' manifest with ``text`` after it."""
+    manifest = read_manifest(fakes.MANIFEST + text, "m.toml", overrides=overrides, listen=listen)
+    return make_plan(manifest, "m.toml", fakes.registry(broken="nowhere.to.be.found:Plugin"))
+
+
+def complaints(text: str, *overrides: str) -> list[str]:
+    """What is wrong with it, a line for each problem."""
+    with pytest.raises(ManifestError) as caught:
+        plan_of(text, *overrides)
+    return str(caught.value).splitlines()
+
+
+def listeners(*rows: str) -> str:
+    """An override that names these listeners."""
+    return "network.listeners=[" + ", ".join("{" + row + "}" for row in rows) + "]"
+
+
+PLAIN = 'name="PLAINTEXT", bind="127.0.0.1:9092"'
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("node.id=one", 'node.id: found "one"; allowed: an integer'),
+        ("node.id=-1", "node.id: found -1; allowed: an integer >= 0"),
+        ("node.id=true", "node.id: found true; allowed: an integer"),
+        ("node.roles=broker", 'node.roles: found "broker"; allowed: a list'),
+        ('node.roles=["broker", 1]', "node.roles[1]: found 1; allowed: a string"),
+        (
+            'node.roles=["brokr"]',
+            'node.roles[0]: found "brokr"; allowed: broker, controller (did you mean broker?)',
+        ),
+        ('node.roles=["broker", "broker"]', "node.roles[1]: found broker twice; allowed: each role once"),
+        ("node.roles=[]", "node.roles: found no role; allowed: broker, controller, or both"),
+        ('node.data_dir=""', 'node.data_dir: found ""; allowed: the path of a directory'),
+        (
+            "node.rolse=1",
+            "node.rolse: found an unknown key; allowed: cluster_id, data_dir, data_dirs, id, rack, roles "
+            "(did you mean roles?)",
+        ),
+        ("node.cluster_id=a b", 'node.cluster_id: found "a b"; allowed: 1 to 64 letters, digits, - and _'),
+        ("nodes=0", "nodes: found 0; allowed: an integer >= 1"),
+        ("nodes=3", "nodes: found 3; allowed: 1: this build runs one node in a process"),
+        ("strage.plugin=x", "strage: found an unknown key; allowed: "),
+        ("logging.level=loud", 'logging.level: found "loud"; allowed: debug, info, warning, error'),
+        ("logging.format=jsn", 'logging.format: found "jsn"; allowed: console, json (did you mean json?)'),
+        ("metrics.bind=9404", "metrics.bind: found 9404; allowed: a string"),
+        ("metrics.bind=:x", 'metrics.bind: found ":x"; allowed: HOST:PORT with a port from 0 to 65535'),
+        ('groups.plugins=["a", "a"]', "groups.plugins[1]: found a twice; allowed: each group protocol once"),
+        (
+            "groups.options.groups_fak.size_bytes=1",
+            "groups.options.groups_fak: found options for a plug-in that isn't named; "
+            "allowed: groups_fake (did you mean groups_fake?)",
+        ),
+        (
+            "security.options.x=1",
+            "security.options: found options without a plug-in; allowed: name it: security.plugin",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(override: str, complaint: str) -> None:
+    assert any(line.startswith(f"m.toml: {complaint}") for line in complaints("", override)), complaints(
+        "", override
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        ((PLAIN, PLAIN), 'listeners[1].name: found "PLAINTEXT", as listeners[0]; allowed: a name of its own'),
+        (
+            (PLAIN, 'name="B", bind="[::1]:9092"'),
+            "listeners[1].bind: found port 9092, as PLAINTEXT; allowed: a port",
+        ),
+        (
+            ('name="plain", bind="h:1"',),
+            'listeners[0].name: found "plain"; allowed: capital letters, digits and _',
+        ),
+        ((f'{PLAIN}, kind="brooker"',), 'listeners[0].kind: found "brooker"; allowed: broker, controller'),
+        (
+            (f"{PLAIN}, port=1",),
+            "listeners[0].port: found an unknown key; allowed: advertised, bind, inter_broker",
+        ),
+        (('name="P"',), "listeners[0]: found no bind; allowed: a table with bind"),
+        (('name="P", bind="here"',), 'listeners[0].bind: found "here"; allowed: HOST:PORT'),
+        (('name="P", bind="::1:9092"',), 'listeners[0].bind: found "::1:9092"; allowed: HOST:PORT'),
+        (('name="P", bind="h:65536"',), 'listeners[0].bind: found "h:65536"; allowed: HOST:PORT'),
+        (('name="P", bind="h:1", advertised="x"',), 'listeners[0].advertised: found "x"; allowed: HOST:PORT'),
+        (
+            ('name="P", bind="0.0.0.0:1"',),
+            'listeners[0].advertised: found none, with bind "0.0.0.0:1"; allowed: a HOST',
+        ),
+        (
+            ('name="C", bind="h:1", kind="controller"',),
+            ": found no listener of kind broker; allowed: one at least",
+        ),
+        (
+            (PLAIN, 'name="C", bind="h:1", kind="controller", inter_broker=true'),
+            "listeners[1].inter_broker: found true; allowed: only on a listener of kind broker",
+        ),
+        (
+            (f"{PLAIN}, inter_broker=true", 'name="B", bind="h:1", inter_broker=true'),
+            ": found PLAINTEXT and B with inter_broker; allowed: one listener",
+        ),
+    ],
+)
+def test_listeners_that_cannot_be(rows: tuple[str, ...], complaint: str) -> None:
+    found = complaints("", listeners(*rows))
+    expected = complaint if complaint.startswith(":") else "." + complaint
+    assert any(
+        line.startswith(f"m.toml: network{'.listeners' if expected[0] == ':' else ''}{expected}")
+        for line in found
+    ), found
+
+
+@pytest.mark.parametrize(
+    ("key", "complaint"),
+    [
+        (
+            '"log.segment.bites" = 1',
+            'config."log.segment.bites": found an unknown key; allowed: Kafka\'s broker keys',
+        ),
+        ('"log.segment.bytes" = "big"', 'config."log.segment.bytes": found "big"; allowed: '),
+        ('"log.segment.bytes" = 1', 'config."log.segment.bytes": found 1; allowed: '),
+        (
+            "log.segment.bytes = 1",
+            'config.log: found a table; allowed: flat keys in quotes: "log.segment.bytes" = …',
+        ),
+        ('"node.id" = 4', 'config."node.id": found 4; allowed: nothing here: say it in node.id'),
+        (
+            '"listeners" = "x"',
+            'config."listeners": found "x"; allowed: nothing here: say it in network.listeners',
+        ),
+    ],
+)
+def test_kafkas_own_keys_are_checked_by_kafkas_table(key: str, complaint: str) -> None:
+    found = complaints(f"[config]\n{key}\n")
+    assert any(line.startswith(f"m.toml: {complaint}") for line in found), found
+
+
+def test_a_misspelt_kafka_key_is_recognised() -> None:
+    assert "did you mean log.segment.bytes" in complaints('[config]\n"log.segment.byte" = 1')[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        (
+            "network.plugin=net_fke",
+            'network.plugin: found "net_fke", which isn\'t installed; allowed: net_fake (did you mean net_fake?)',
+        ),
+        (
+            "network.plugin=storage_fake",
+            'network.plugin: found "storage_fake", which fills storage; allowed: a plug-in',
+        ),
+        ("network.plugin=storage_fake", "for network: net_fake"),
+        ("security.plugin=broken", "which can't be imported (No module named 'nowhere')"),
+        (
+            'groups.plugins=["groups_fake", "net_fake"]',
+            'groups.plugins[1]: found "net_fake", which fills network',
+        ),
+        (
+            "storage.options.size_byte=1",
+            "storage.options.size_byte: found an unknown key; allowed: size_bytes (did you mean size_bytes?)",
+        ),
+        ("storage.options.size_bytes=big", 'storage.options.size_bytes: found "big"; allowed: an integer'),
+        (
+            "groups.options.groups_fake.x=1",
+            "groups.options.groups_fake.x: found an unknown key; allowed: size_bytes",
+        ),
+        (
+            "storage.local_options.x=1",
+            "storage.local_options: found options; allowed: none: storage_fake wraps no",
+        ),
+    ],
+)
+def test_plugins_that_cannot_be(override: str, complaint: str) -> None:
+    found = complaints("", override)
+    assert any(complaint in line for line in found), found
+
+
+def test_a_storage_may_not_wrap_itself() -> None:
+    found = complaints("", "storage.plugin=storage_wrap", "storage.options.local=storage_wrap")
+    assert found[0].startswith(
+        'm.toml: storage.options.local: found "storage_wrap"; allowed: another storage'
+    )
+
+
+def test_all_problems_that_can_be_seen_are_told_at_once() -> None:
+    assert len(complaints("", "node.idd=1", "network.plugn=2", "x=3")) == 3
+
+
+def test_what_is_no_toml_says_where() -> None:
+    assert "no TOML" in complaints("[node\n")[0]
+    assert "line 12" in complaints("[node\n")[0]
+
+
+@pytest.mark.parametrize("override", ["node.id", "=1", "node..id=1", "node.id=1\nnode.x=2", "[node]=1"])
+def test_an_override_needs_a_toml_key_and_a_value(override: str) -> None:
+    found = complaints("", override)
+    assert found[0].startswith("--set: found ")
+    assert "section.key=value" in found[0]
+
+
+def test_an_override_with_a_bare_kafka_key_is_told_where_it_goes() -> None:
+    """The first thing that people try; keys of a section that Kafka has too stay what they are."""
+    found = complaints("", "num.partitions=4")
+    assert found == ["--set: found Kafka's num.partitions; allowed: 'config.\"num.partitions\"=4'"]
+    assert plan_of("", "node.id=7").manifest.node.id == 7
+
+
+@pytest.mark.parametrize(
+    ("directories", "complaint"),
+    [
+        ("[]", "node.data_dirs: found no directory; allowed: the paths of one or more directories"),
+        ('["a", ""]', 'node.data_dirs[1]: found ""; allowed: the path of a directory'),
+        ('["a", "./a/"]', 'node.data_dirs[1]: found "./a/", as data_dirs[0]; allowed: each directory once'),
+        ('["a", "b", "b"]', 'node.data_dirs[2]: found "b", as data_dirs[1]; allowed: each directory once'),
+        (
+            '["a", "a/b"]',
+            'node.data_dirs[1]: found "a/b", inside data_dirs[0] ("a"); allowed: directories of which none lies',
+        ),
+        ('["/x/a/b", "/x/a"]', 'node.data_dirs[1]: found "/x/a", around data_dirs[0] ("/x/a/b"); allowed: '),
+        ('["a", "."]', 'node.data_dirs[1]: found ".", around data_dirs[0] ("a"); allowed: '),
+        ('["/", "/a"]', 'node.data_dirs[1]: found "/a", inside data_dirs[0] ("/"); allowed: '),
+        ('["a,b"]', 'node.data_dirs[0]: found "a,b"; allowed: a path without a comma'),
+        ('"a"', 'node.data_dirs: found "a"; allowed: a list'),
+        ('["a", 2]', "node.data_dirs[1]: found 2; allowed: a string"),
+    ],
+)
+def test_log_directories_that_cannot_be(directories: str, complaint: str) -> None:
+    found = complaints("", f"node.data_dirs={directories}")
+    assert any(line.startswith(f"m.toml: {complaint}") for line in found), found
+
+
+def test_log_directories_are_given_one_way() -> None:
+    """``data_dir`` beside ``data_dirs`` would say two things."""
+    found = complaints("", 'node.data_dirs=["a"]', "node.data_dir=b")
+    assert found == ['m.toml: node.data_dir: found "b" beside node.data_dirs; allowed: one of the two']
+
+
+def test_log_directories_in_their_order() -> None:
+    """Paths that only look alike are as different as any."""
+    plan = plan_of("", 'node.data_dirs=["b", "a", "ab", "../a"]')
+    assert plan.manifest.node.directories == ("b", "a", "ab", "../a")
+    assert plan.config.list("log.dirs") == ("b", "a", "ab", "../a")
+    assert plan_of("").manifest.node.directories == ("data",)
+    assert plan_of("", "node.data_dir=d").config.list("log.dirs") == ("d",)
+
+
+def test_a_directory_of_the_command_line_stands_for_all() -> None:
+    text = fakes.MANIFEST + '\n[node]\nid = 3\ndata_dirs = ["a", "b"]\n'
+    manifest = read_manifest(text, "m.toml", data_dir="c")
+    assert (manifest.node.directories, manifest.node.id) == (("c",), 3)
+    with pytest.raises(ManifestError, match="node: found 1; allowed: a table"):
+        read_manifest("node = 1", "m.toml", data_dir="c")
+
+
+def test_overrides_are_toml_values_or_bare_strings() -> None:
+    plan = plan_of(
+        "",
+        "node.id=7",
+        "node.data_dir=/var/lib/a b",
+        'config."log.segment.bytes"=2097152',
+        'config."auto.create.topics.enable"=false',
+        'config."log.cleanup.policy"=compact',
+    )
+    assert plan.manifest.node.id == 7
+    assert plan.manifest.node.data_dir == "/var/lib/a b"
+    assert plan.config.int("log.segment.bytes") == 2_097_152
+    assert plan.config.bool("auto.create.topics.enable") is False
+    assert plan.config.list("log.cleanup.policy") == ("compact",)
+
+
+def test_a_later_override_wins_and_leaves_its_neighbours() -> None:
+    plan = plan_of('[node]\nid = 3\nrack = "r1"\n', "node.id=4", "node.id=5")
+    assert (plan.manifest.node.id, plan.manifest.node.rack) == (5, "r1")
+
+
+def test_no_file_at_all_is_a_single_node_on_9092() -> None:
+    """One voter is asked by nobody but itself: it opens no controller port."""
+    manifest = read_manifest(None)
+    assert manifest == Manifest()
+    assert [(s.name, s.kind, s.bind, s.inter_broker) for s in listener_sections(manifest)] == [
+        ("PLAINTEXT", "broker", "127.0.0.1:9092", True)
+    ]
+
+
+def test_listen_moves_the_first_broker_listener() -> None:
+    text = (
+        "[[network.listeners]]\nname='C'\nkind='controller'\nbind='h:1'\n"
+        "[[network.listeners]]\nname='A'\nbind='h:2'\n[[network.listeners]]\nname='B'\nbind='h:3'\n"
+    ).replace("network.listeners", "listeners")
+    manifest = read_manifest(None, overrides=["network.listeners=" + _inline(text)], listen="127.0.0.1:0")
+    assert [section.bind for section in listener_sections(manifest)] == ["h:1", "127.0.0.1:0", "h:3"]
+
+
+def _inline(text: str) -> str:
+    rows = [", ".join(table.strip().splitlines()) for table in text.split("[[listeners]]") if table.strip()]
+    return "[" + ", ".join("{" + row + "}" for row in rows) + "]"
+
+
+def test_listen_without_a_broker_listener_is_refused() -> None:
+    with pytest.raises(ManifestError, match="--listen: found h:1"):
+        read_manifest(None, overrides=['node.roles=["controller"]'], listen="h:1")
+
+
+def test_the_first_broker_listener_is_the_brokers_own_unless_one_says_so() -> None:
+    rows = listeners('name="A", bind="h:1"', 'name="B", bind="h:2"')
+    assert [one.inter_broker for one in plan_of("", rows).listeners] == [True, False]
+    rows = listeners('name="A", bind="h:1"', 'name="B", bind="h:2", inter_broker=true')
+    assert [one.inter_broker for one in plan_of("", rows).listeners] == [False, True]
+
+
+def test_kafka_sees_the_manifests_sections_under_its_own_names() -> None:
+    rows = listeners(
+        'name="A", bind="[::1]:1", advertised="kafka.example:7"', 'name="C", bind="h:2", kind="controller"'
+    )
+    config = plan_of("", rows, "node.id=4", "node.rack=r1").config
+    assert config.int("node.id") == 4
+    assert config.list("listeners") == ("A://[::1]:1", "C://h:2")
+    assert config.list("advertised.listeners") == ("A://kafka.example:7",)
+    assert config.list("controller.listener.names") == ("C",)
+    assert config.str("inter.broker.listener.name") == "A"
+    assert config.str("broker.rack") == "r1"
+
+
+def test_plugins_stand_in_the_order_in_which_parts_are_made() -> None:
+    plan = plan_of("", "storage.plugin=storage_wrap")
+    assert [(one.role, one.name) for one in plan.plugins] == [
+        ("network", "net_fake"),
+        ("local_storage", "storage_fake"),
+        ("storage", "storage_wrap"),
+        ("consensus", "consensus_fake"),
+        ("replication", "replication_fake"),
+        ("groups", "groups_fake"),
+    ]
+
+
+def test_addresses() -> None:
+    assert address("localhost:0") == ("localhost", 0)
+    assert address("[::1]:9092") == ("::1", 9092)
+    assert address(":9092") == ("", 9092)
+
+
+def test_a_word_that_is_none_of_those_allowed_names_them() -> None:
+    """Also in a plug-in's options, and with the closest one pointed out."""
+    with pytest.raises(ManifestError) as caught:
+        decode_section({"deep": {"flush": "intervall"}}, WordyOptions, "m.toml", "storage.options")
+    said = 'storage.options.deep.flush: found "intervall"; allowed: never, interval, every (did you mean interval?)'
+    assert str(caught.value) == f"m.toml: {said}"
