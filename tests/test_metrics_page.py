@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from blumfeld.cli.run import load_manifest
-from blumfeld.kernel.plan import make_plan
+from blumfeld.kernel.composing.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
