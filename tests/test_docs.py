@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.spi.hooks import Hooks
+from campaigns.catalogue import CAMPAIGNS
 
 ROOT = Path(__file__).resolve().parents[1]
 HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
@@ -63,7 +64,7 @@ def tracked_texts() -> dict[str, str]:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split("\0")
     if listed == [""]:
-        folders = ("core", "plugins", "tests", "docs", "tools", "examples")
+        folders = ("core", "plugins", "campaigns", "tests", "docs", "tools", "examples")
         found = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
         listed = [str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts]
     paths = [path for path in listed if path and (ROOT / path).is_file()]
@@ -157,3 +158,30 @@ def test_no_page_is_too_long_to_read() -> None:
         if path.is_file() and path.stat().st_size > PAGE_BYTES_MAX
     }
     assert not large
+
+
+def commands_that_arent_there(text: str, targets: set[str]) -> list[str]:
+    """Commands in ``text`` that nobody can type: a target the Makefile lacks, a campaign the list lacks."""
+    made = re.findall(r"(?:`|^|&& )make ([a-z][\w-]*)", text, flags=re.M)
+    run = re.findall(r"python -m campaigns ([a-z][\w.-]*)", text)
+    return [f"make {name}" for name in made if name not in targets] + [
+        f"python -m campaigns {name}" for name in run if name not in CAMPAIGNS
+    ]
+
+
+def test_a_command_that_isnt_there_is_found() -> None:
+    """The search below would find a target and a campaign that are gone."""
+    text = "`make " + "tea` and `make " + "test`; python -m campaigns " + "tea, python -m campaigns clients"
+    assert commands_that_arent_there(text, {"test"}) == ["make tea", "python -m campaigns tea"]
+
+
+def test_every_make_target_and_campaign_that_a_page_names_is_there() -> None:
+    """CHANGELOG.md names what was there at its time."""
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), flags=re.M))
+    found = [
+        f"{path}: {command}"
+        for path, text in TEXTS.items()
+        if path.endswith((".md", ".py", ".toml")) and path != "CHANGELOG.md"
+        for command in commands_that_arent_there(text, targets)
+    ]
+    assert not found, "\n".join(found)

@@ -1,4 +1,4 @@
-"""Every planted bug of tests/mutants can still be planted. Whether it is seen is said by `make mutants`."""
+"""Every planted bug of tests/mutants can still be planted. `python -m campaigns mutants` says whether it is seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m campaigns.archive golden|oracle|kills|round-trip|bad-input|bench``: a table; 1 if anything is not
+"""``python -m campaigns archive golden|oracle|kills|round-trip|bad-input|bench``: a table; 1 if anything is not
 as it must be.
 """
 
@@ -114,7 +114,7 @@ def _sayer(console: Console) -> Callable[[str], None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.archive",
+        prog="python -m campaigns archive",
         description="The archive from outside: real processes, and readers that know nothing of it.",
     )
     verbs = parser.add_subparsers(required=True, metavar="WHAT")

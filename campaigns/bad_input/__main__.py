@@ -1,4 +1,4 @@
-"""``python -m campaigns.bad_input``: throw nonsense at a broker, print the table, exit 1 on any deviation."""
+"""``python -m campaigns bad-input``: throw nonsense at a broker, print the table, exit 1 on any deviation."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _table(results: Iterable[Result]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.bad_input",
+        prog="python -m campaigns bad-input",
         description="Wrong manifests, broken frames and batches: what comes back, and whether the broker serves on.",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose title has this in it")

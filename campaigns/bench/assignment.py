@@ -1,6 +1,6 @@
 """What members feel of assignments: times of heartbeats while a large group is assigned anew, beside a quiet while.
 
-``python -m campaigns.bench.assignment --members 1000 --partitions 10000``. A broker in a process of its own; virtual
+``python -m campaigns assignment --members 1000 --partitions 10000``. A broker in a process of its own; virtual
 members of one KIP-848 group, and a bystander, a member of another group that sends a heartbeat every few
 milliseconds. One round: a quiet while; then a while in which members leave and others join, so that one assignment
 follows the other. Times count from when a heartbeat was due, so a late one makes those behind it late.
@@ -214,7 +214,7 @@ class Scene:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it and print a table."""
-    parser = argparse.ArgumentParser(prog="campaigns.bench.assignment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns assignment", description=__doc__)
     parser.add_argument("--members", type=int, default=1000, help="of the large group (default 1000)")
     parser.add_argument("--partitions", type=int, default=10_000, help="of all topics (default 10000)")
     parser.add_argument("--topics", type=int, default=1, help="that all members read (default 1)")

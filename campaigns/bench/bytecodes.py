@@ -1,6 +1,6 @@
 """Where the interpreter's work for one request goes: bytecodes and calls by Python function.
 
-``python -m campaigns.bench.bytecodes [--load tail]``. Callgrind sees one function for all of Python; this counts
+``python -m campaigns bytecodes [--load tail]``. Callgrind sees one function for all of Python; this counts
 the bytecodes that each function executes for a request, exactly, by tracing the broker while it serves in lock-step.
 A bytecode is some 25 instructions of the interpreter; what it calls in C comes on top (see ``bench.instructions``).
 """

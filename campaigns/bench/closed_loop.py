@@ -1,6 +1,6 @@
 """Closed-loop produce load at several connection counts, rivals interleaved in one run.
 
-``python -m campaigns.bench.closed_loop --loadgen loadgen.c --floor floor_epoll.py --peer kafka-peer``. The
+``python -m campaigns closed-loop --loadgen loadgen.c --floor floor_epoll.py --peer kafka-peer``. The
 load generator is a C program that takes PORT CONNS SIZE SECONDS and prints one line with req/s, MB/s, p50, p99 and
 p99.9.
 """
@@ -63,7 +63,7 @@ def main() -> None:
     try:
         rivals = [composition(spec) for spec in parse_variants(options.variant)] or [this_build()]
     except VariantError as error:
-        sys.exit(f"campaigns.bench.closed_loop: {error}")
+        sys.exit(f"campaigns closed-loop: {error}")
     rivals += [floor(script.resolve()) for script in options.floor]
     rivals += [floor(script.resolve(), large_requests=False) for script in options.small_floor]
     if options.peer:

@@ -1,6 +1,6 @@
 """The wire codec beside kio's and kafka-python's, in one process.
 
-``python -m campaigns.bench.codec [--rounds 10] [--only Metadata] [--instructions 20] [--out FILE]``. Before anything is
+``python -m campaigns codec [--rounds 10] [--only Metadata] [--instructions 20] [--out FILE]``. Before anything is
 timed, each rival has made the same bytes of the same message (:mod:`campaigns.bench.codec_rivals`).
 
 A round times all of them, one after the other, and then again in the opposite order; a time is the least of several

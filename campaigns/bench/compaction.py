@@ -1,6 +1,6 @@
 """Log compaction beside Apache Kafka's cleaner, on copies of the same log, interleaved.
 
-``python -m campaigns.bench.compaction --peer kafka-peer``. One round: a fresh copy of the directory, a server
+``python -m campaigns compaction --peer kafka-peer``. One round: a fresh copy of the directory, a server
 with its cleaner on, which is let at the log once the server is at rest, until its own
 ``cleaner-offset-checkpoint`` says that the log is clean. What both count is the log's bytes by the time that
 the cleaner says it took, and the CPU time and memory of all the server's processes meanwhile. The records

@@ -1,6 +1,6 @@
 """The log engine alone, without a network, beside a bare loop of system calls on the same bytes.
 
-``python -m campaigns.bench.engine [--rounds 10] [--only append] [--storage storage_local] [--json] [--out FILE]``.
+``python -m campaigns engine [--rounds 10] [--only append] [--storage storage_local] [--json] [--out FILE]``.
 
 A round times both, one after the other and then again in the opposite order, on fresh files each time; the lesser time
 of the two counts. Appends and reads are CPU time, the kernel's part included, so that a neighbour who takes the core

@@ -1,6 +1,6 @@
 """Does the bench favour a server? One load in four settings, with Kafka's own tool beside our driver in each.
 
-``python -m campaigns.bench.fairness --peer kafka-peer``. The settings are: the driver under SCHED_RR or not, server and
+``python -m campaigns fairness --peer kafka-peer``. The settings are: the driver under SCHED_RR or not, server and
 driver bound to cores of their own or not. In each round every server is started once unbound and once bound. It gets
 the step of ``ticks`` from our driver, then the same rate from ProducerPerformance, both ways of the scheduler.
 """
@@ -219,7 +219,7 @@ def setting_words(*, pinned: bool, first: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, save the samples."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.bench.fairness", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns fairness", description=__doc__)
     parser.add_argument(
         "--peer", type=Path, required=True, help="script that starts Kafka and runs its tools"
     )

@@ -1,6 +1,6 @@
 """How long a node that died takes until it answers for all groups again, and what their offsets take in memory.
 
-``python -m campaigns.bench.group_load --peer kafka-peer --groups 10000 --offsets 100``. Every server gets the same
+``python -m campaigns group-load --peer kafka-peer --groups 10000 --offsets 100``. Every server gets the same
 commits through its own door, and is started on copies of what three ends left: ``empty``, without groups; ``clean``,
 a SIGTERM; ``killed``, a SIGKILL. What ``clean`` takes longer than ``empty`` is replay of the groups; what ``killed``
 takes longer than ``clean`` is recovery of the logs.

@@ -1,6 +1,6 @@
 """Instructions and system calls of one produce request, ours beside the bare servers'.
 
-``python -m campaigns.bench.instructions --floor floor_epoll.py [--floor floor_ring.py] [--manifest M] [--set K=V]``.
+``python -m campaigns instructions --floor floor_epoll.py [--floor floor_ring.py] [--manifest M] [--set K=V]``.
 For each server and number of connections N, then 2N requests in lock-step; (I(2N) - I(N)) / N is the cost of a
 request with its share of the turn, without what start-up and the count itself cost. System calls likewise, in a second
 server under strace. Counts, unlike times, hold on a busy machine; but an instruction isn't a nanosecond, and what the

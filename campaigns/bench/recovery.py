@@ -1,6 +1,6 @@
 """Start after a kill and after a clean stop on a full data directory: time until all partitions serve, peak memory.
 
-``python -m campaigns.bench.recovery --peer kafka-peer --size-mb 10000 --partitions 1000``. Every server is filled with
+``python -m campaigns recovery --peer kafka-peer --size-mb 10000 --partitions 1000``. Every server is filled with
 the same batches through its own door, killed with SIGKILL, and started on copies of what it left; rivals interleaved.
 """
 

@@ -1,4 +1,4 @@
-"""The servers of ``make bench`` and ``make startup``: this build, a bare floor, Apache Kafka."""
+"""The servers of ``make bench`` and ``python -m campaigns startup``: this build, a bare floor, Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Start-up to the first ApiVersions answer, and resident memory five seconds later; rivals interleaved.
 
-``python -m campaigns.bench.startup --peer kafka-peer``. The second start of each round is one on existing
+``python -m campaigns startup --peer kafka-peer``. The second start of each round is one on existing
 data.
 """
 

@@ -1,4 +1,4 @@
-"""Where the instructions of one produce request go, step by step: ``python -m campaigns.bench.steps``.
+"""Where the instructions of one produce request go, step by step: ``python -m campaigns steps``.
 
 Callgrind can't tell one Python function from another, but it can be switched on and off by a C function. So for each
 function on the path the broker is started once with that function called through a ``functools.partial``, and only what

@@ -1,6 +1,6 @@
 """What producers feel of the cleaner: times to an ack while it works, beside those while it rests, in turns.
 
-``python -m campaigns.bench.while_compacting``. A broker with one topic that is produced to at a steady rate, and some
+``python -m campaigns while-compacting``. A broker with one topic that is produced to at a steady rate, and some
 compacted ones full of old values. One round: a quiet while; then one of those topics is let be cleaned, and it is
 measured until that is done. Times count from when a request was to be sent, so a late one makes the next ones late.
 """
@@ -51,7 +51,7 @@ class Phase:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it and print a table."""
-    parser = argparse.ArgumentParser(prog="campaigns.bench.while_compacting", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns while-compacting", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="quiet and cleaning phases (default 5)")
     parser.add_argument("--mib", type=int, default=64, help="of each compacted topic (default 64)")
     parser.add_argument("--keys", type=int, default=50_000, help="different ones in it (default 50000)")

@@ -1,4 +1,4 @@
-"""``python -m campaigns.clients``: run the matrix, print it, exit 1 if something that a client offers failed."""
+"""``python -m campaigns clients``: run the matrix, print it, exit 1 if something that a client offers failed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _mark(cell: Cell) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.clients",
+        prog="python -m campaigns clients",
         description="Unmodified Kafka clients against a broker of this build: the matrix.",
     )
     parser.add_argument("--only", default="", metavar="NAMES", help=f"some of: {', '.join(CLIENTS)}")

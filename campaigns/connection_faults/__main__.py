@@ -1,4 +1,4 @@
-"""``python -m campaigns.connection_faults``: the table of what is left of each fault; exit 1 if anything is."""
+"""``python -m campaigns connection-faults``: the table of what is left of each fault; exit 1 if anything is."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _change(before: int, after: int) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.connection_faults",
+        prog="python -m campaigns connection-faults",
         description="Clients that are killed, half-closed, slow, idle or too many: what leaks, who notices.",
     )
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``python -m campaigns.crash``: crash storage everywhere, kill brokers under load; exit 1 on any loss."""
+"""``python -m campaigns crash``: crash storage everywhere, kill brokers under load; exit 1 on any loss."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(reason: str) -> int:
-    print(f"campaigns.crash: {reason}", file=sys.stderr)
+    print(f"campaigns crash: {reason}", file=sys.stderr)
     return BAD_INPUT
 
 
@@ -127,7 +127,7 @@ def _points(text: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.crash",
+        prog="python -m campaigns crash",
         description="Crashes of storage before every file operation of a script, and kill -9 of a broker under load.",
     )
     parser.add_argument("--rounds", type=int, default=5, help="kills of a real broker; 0: none")

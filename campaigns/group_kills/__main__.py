@@ -1,4 +1,4 @@
-"""``python -m campaigns.group_kills --seeds 0-9``: kill a broker under groups of real clients; 1 on any loss."""
+"""``python -m campaigns group-kills --seeds 0-9``: kill a broker under groups of real clients; 1 on any loss."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _seeds(text: str) -> list[int]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.group_kills",
+        prog="python -m campaigns group-kills",
         description="kill -9 of a broker in the middle of rebalances and commits.",
     )
     parser.add_argument("--seeds", type=_seeds, default=[0], help="0, or 0-9")

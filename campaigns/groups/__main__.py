@@ -1,4 +1,4 @@
-"""``python -m campaigns.groups --seeds 0-99 --minutes 10``: run seeds, print what they came to."""
+"""``python -m campaigns groups --seeds 0-99 --minutes 10``: run seeds, print what they came to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def protocols_of(names: tuple[str, ...]) -> list[GroupProtocol]:
 
 def main(arguments: list[str] | None = None) -> int:
     """0 if every seed kept every promise, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.groups")
+    parser = argparse.ArgumentParser(prog="python -m campaigns groups")
     parser.add_argument("--seeds", type=seeds_of, default=list(range(10)), help="3, 0-19 or 1,5,7-9")
     parser.add_argument("--minutes", type=float, default=10.0, help="virtual minutes for each seed")
     parser.add_argument(
@@ -93,7 +93,7 @@ def run_one(seed: int, minutes: float, mode: str, total: Counter[str]) -> bool:
     if failure is not None:
         print(*list(simulation.trace.newest)[-TAIL:], sep="\n")
         print(f"seed {seed} FAILED: {failure}")
-        print(f"again: python -m campaigns.groups --seeds {seed} --minutes {minutes:g} --mode {mode}")
+        print(f"again: python -m campaigns groups --seeds {seed} --minutes {minutes:g} --mode {mode}")
     return failure is None
 
 

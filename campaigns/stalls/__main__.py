@@ -1,4 +1,4 @@
-"""``python -m campaigns.stalls``: the largest requests and the table; exit 1 if one of ours stalls the probe."""
+"""``python -m campaigns stalls``: the largest requests and the table; exit 1 if one of ours stalls the probe."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _table(results: dict[str, dict[str, Measured]]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.stalls",
+        prog="python -m campaigns stalls",
         description="The largest request of each API, and how long another connection waits meanwhile.",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="requests whose title has this in it")

@@ -42,7 +42,7 @@ def a_ledger() -> LogLedger:
 
 
 def test_no_point_loses_anything() -> None:
-    """Every phase is met; ``make crash`` tries all points."""
+    """Every phase is met; ``python -m campaigns crash`` tries all points."""
     outcome = try_points(make_storage(), limit=EVERYDAY_POINTS)
     assert outcome.failures == []
     assert outcome.points == EVERYDAY_POINTS

@@ -1,4 +1,4 @@
-"""``python -m campaigns.clients.migration``: roll live groups over and back; exit 1 if anything is wrong."""
+"""``python -m campaigns migration``: roll live groups over and back; exit 1 if anything is wrong."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _table(results: Sequence[Result]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m campaigns.clients.migration",
+        prog="python -m campaigns migration",
         description="Restart the members of live groups one by one: classic to KIP-848 and back.",
     )
     parser.add_argument("--groups", default=" ".join(GROUPS), help="clients of a group joined by +")

@@ -7,7 +7,7 @@ from blumfeld.testing.storage_kit import StorageKit
 from blumfeld.testing.storage_node import Node
 
 CRASH_POINTS = 60
-"""Tried on every run, spread over all scripts; ``python -m campaigns.crash --storage NAME`` tries all."""
+"""Tried on every run, spread over all scripts; ``python -m campaigns crash --storage NAME`` tries all."""
 
 
 class StorageCrashes(StorageKit):

@@ -21,7 +21,7 @@ SECOND_EVERY = 3
 class UnfitStorageError(AssertionError):
     """A script fails on this storage though it never dies: what crashes do to it can't be told.
 
-    In the contract kit that is a failed test. ``python -m campaigns.crash`` prints it as one line.
+    In the contract kit that is a failed test. ``python -m campaigns crash`` prints it as one line.
     """
 
 
