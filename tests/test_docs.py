@@ -171,7 +171,7 @@ def commands_that_arent_there(text: str, targets: set[str]) -> list[str]:
 
 def test_a_command_that_isnt_there_is_found() -> None:
     """The search below would find a target and a campaign that are gone."""
-    text = "`make " + "tea` and `make " + "test`; python -m campaigns " + "tea, python -m campaigns clients"
+    text = "`make {0}` and `make test`; python -m campaigns {0}, python -m campaigns clients".format("tea")
     assert commands_that_arent_there(text, {"test"}) == ["make tea", "python -m campaigns tea"]
 
 
