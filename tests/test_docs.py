@@ -181,7 +181,7 @@ def test_every_make_target_and_campaign_that_a_page_names_is_there() -> None:
     found = [
         f"{path}: {command}"
         for path, text in TEXTS.items()
-        if path.endswith((".md", ".py", ".toml")) and path != "CHANGELOG.md"
+        if path.endswith((".md", ".py", ".toml")) and path not in ("CHANGELOG.md", "tests/test_docs.py")
         for command in commands_that_arent_there(text, targets)
     ]
     assert not found, "\n".join(found)
