@@ -31,7 +31,7 @@ skew_ms = 0
 """
 TRY = f"""
 import json
-from blumfeld.testing.decoder_messages import batch
+from blumfeld_sink_spark.testing.decoder_messages import batch
 from blumfeld_sink_spark import apply, settings
 archive = settings.load("archive.toml", {{}})
 made = apply.decode_rows(apply.decoders_for("ticks", archive), batch({LINES!r}), archive)

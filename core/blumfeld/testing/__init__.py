@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blumfeld.testing.assignor_contract import AssignorContract
-    from blumfeld.testing.decoder_contract import DecoderContract
     from blumfeld.testing.embedded import DefectError, EmbeddedBroker
     from blumfeld.testing.groups.contract import GroupProtocolContract
     from blumfeld.testing.observer_contract import ObserverContract
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssignorContract",
-    "DecoderContract",
     "DefectError",
     "EmbeddedBroker",
     "GroupProtocolContract",
@@ -29,7 +27,6 @@ __all__ = [
 
 _HOMES = {
     "AssignorContract": "blumfeld.testing.assignor_contract",
-    "DecoderContract": "blumfeld.testing.decoder_contract",
     "DefectError": "blumfeld.testing.embedded",
     "EmbeddedBroker": "blumfeld.testing.embedded",
     "GroupProtocolContract": "blumfeld.testing.groups.contract",

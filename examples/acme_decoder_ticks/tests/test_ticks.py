@@ -9,8 +9,8 @@ import pytest
 from acme_decoder_ticks import TicksDecoder
 
 from blumfeld.spi.decoders import Decoder
-from blumfeld.testing import DecoderContract
-from blumfeld.testing.decoder_messages import batch
+from blumfeld_sink_spark.testing import DecoderContract
+from blumfeld_sink_spark.testing.decoder_messages import batch
 
 LINE = b"1723161256000000001|17|EURUSD|B|1.08505|1000000"
 

@@ -14,12 +14,12 @@ from hypothesis import settings as trying
 from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Continuity, Decoded, Decoder, Rejected
-from blumfeld.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
 from blumfeld_sink_spark.apply import SEQUENCES, Applied, decode_rows, decoders_for
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.rows import RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import tables
+from blumfeld_sink_spark.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
 
 SETTINGS = ArchiveSettings(topics=("ticks",))
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from blumfeld.spi.decoders import Decoder
-from blumfeld.testing import DecoderContract
 from blumfeld_sink_spark.decoders import catalog
+from blumfeld_sink_spark.testing import DecoderContract
 from tests.plugins.sink_spark import dbn_files, venue_messages
 
 pytestmark = pytest.mark.archive

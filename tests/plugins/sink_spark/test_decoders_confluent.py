@@ -12,13 +12,13 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from blumfeld.spi.decoders import Continuity, Decoder
-from blumfeld.testing import DecoderContract
-from blumfeld.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
 from blumfeld_sink_spark.apply import Applied, decode_rows, decoders_for
 from blumfeld_sink_spark.decoders import catalog, confluent
 from blumfeld_sink_spark.decoders.protobuf import message_indexes
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.testing import DecoderContract
+from blumfeld_sink_spark.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
 from tests.plugins.sink_spark.schema_server import (
     QUOTE,
     TRADE,

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from blumfeld.spi.decoders import Decoded
-from blumfeld.testing.decoder_messages import STAMP_US, batch, rejections_of
 from blumfeld.wire.compression import Codec, compress
 from blumfeld_sink_spark.apply import Applied, decode_rows
 from blumfeld_sink_spark.decoders.dbn import DbnDecoder
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.testing.decoder_messages import STAMP_US, batch, rejections_of
 from tests.plugins.sink_spark import dbn_files as dbn
 from tests.shared_facts import shared_path
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from blumfeld.testing.decoder_messages import batch
 from blumfeld_sink_spark import fitting
 from blumfeld_sink_spark.apply import decode_rows, decoders_for
 from blumfeld_sink_spark.decoders.exact import DECIMAL, exact
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.testing.decoder_messages import batch
 from tests.plugins.sink_spark.schema_server import framed
 
 WHOLE, PLACES = 20, 18
@@ -313,7 +313,7 @@ def test_a_number_is_archived_to_its_last_digit_or_not_at_all(name: str, schemas
 
 
 _ENDS_THE_PARSER = """
-from blumfeld.testing.decoder_messages import batch
+from blumfeld_sink_spark.testing.decoder_messages import batch
 from blumfeld_sink_spark.decoders import catalog
 message = (
     b'{"channel":"trade","type":"update","data":[{"symbol":"A/B","side":"sell","price":0E-999999999,"qty":2,'

@@ -23,7 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Continuity, Decoder
-from blumfeld.testing.decoder_messages import (
+from blumfeld_sink_spark.apply import decode_rows
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.testing.decoder_messages import (
     GARBAGE,
     batch,
     first_of_pairs,
@@ -118,9 +120,8 @@ class DecoderContract:
 
     def test_the_archive_can_write_what_it_gives(self) -> None:
         """Tables that there are, columns that they have, types that can become theirs, nulls where they may be."""
-        apply = pytest.importorskip("blumfeld_sink_spark.apply")
-        archive = pytest.importorskip("blumfeld_sink_spark.settings").ArchiveSettings(topics=("ticks",))
-        applied = apply.decode_rows([self.make_decoder()], batch(self.messages()), archive)
+        archive = ArchiveSettings(topics=("ticks",))
+        applied = decode_rows([self.make_decoder()], batch(self.messages()), archive)
         assert applied.tables.keys() - {"quarantine"}
         assert "quarantine" not in applied.tables, applied.tables["quarantine"].column("error").to_pylist()
 
