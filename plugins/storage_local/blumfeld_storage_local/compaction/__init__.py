@@ -1,1 +1,1 @@
-"""Rounds of log compaction, and the swap that makes one count."""
+"""Cleaner passes over a log, and the swap that makes their result count."""

@@ -1,8 +1,12 @@
-"""A round of compaction on the loop: ask the worker, then put what it made in the place of the old segments.
+"""One cleaner pass, on the loop: let a worker process write new segments, then swap them for the old ones.
 
-The swap, in steps of which each lasts before the next begins: the plan is written; all ``.cleaned`` files but the first
-segment's log become ``.swap``; that one does, and with this rename it has happened, for readers and for a start after a
-crash; the old files become ``.deleted``; the ``.swap`` files get their names.
+The steps of the swap. Each is durable before the next begins:
+
+1. the plan of the swap is written;
+2. all ``.cleaned`` files become ``.swap``, but for the log of the first new segment;
+3. that log becomes ``.swap`` too. This one rename makes the swap happen, for readers and for a start after a crash;
+4. the old files become ``.deleted``;
+5. the ``.swap`` files get their final names, and the plan is removed.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_list import SegmentList
 
 RENAMES_AT_ONCE = 32
-"""Renames, some 10 µs each, between two looks of the loop at everything else."""
+"""Renames, some 10 µs each, before the loop may serve requests again."""
 
 
 class _Then(Enum):
@@ -38,9 +42,9 @@ class _Then(Enum):
 
 
 class CleanerPass:
-    """One round over one log. On the loop; only syncs and the worker are off it.
+    """One pass over one log. It runs on the loop; syncs and the cleaning itself run elsewhere.
 
-    :param swapped: called once, when the swap has happened and lasts
+    :param swapped: called once, when the swap is durable
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class CleanerPass:
         delete_delay_ms: int,
     ) -> None:
         self.end_offset = request.end_offset
-        """What lies there, or behind, is not its business."""
+        """The pass never touches this offset or any above it."""
         self._home = home
         self._runtime = home.runtime
         self._files = home.files
@@ -64,13 +68,13 @@ class CleanerPass:
         self._left = False
         self._working: asyncio.Future[CompactionOutcome] | None = None
         self._steps: Iterator[_Then] | None = None
-        """Of a swap that has happened, and is not finished."""
+        """Steps 4 and 5 of a swap that has happened."""
 
     async def run(self) -> CompactionResult:
-        """Do it.
+        """Do the pass.
 
         :raises CompactionAbandonedError: :meth:`leave` was called before the swap had happened
-        :raises OSError: nothing was changed; or the directory is offline
+        :raises OSError: either the log is as it was before, or the directory is offline
         """
         request = self._request
         sealed = [s for s in list(self._segments)[:-1] if s.next_offset <= request.end_offset]
@@ -90,10 +94,12 @@ class CleanerPass:
         return outcome.result
 
     def leave(self, *, finish: bool = True) -> None:
-        """The log is about to be cut, moved or closed: a swap that has happened is finished here and now, blocking;
-        otherwise the round comes to nothing.
+        """End the pass because the log is about to be truncated, moved or closed.
 
-        :param finish: False: the directory goes
+        A swap that has happened is finished here and now, blocking: whatever comes next must find every segment under
+        its own name. Otherwise the pass comes to nothing.
+
+        :param finish: False: don't even finish a swap, because the whole directory goes
         :raises OSError: the directory is offline
         """
         self._left = True
@@ -113,7 +119,7 @@ class CleanerPass:
             raise
 
     def _check(self) -> None:
-        """Raise unless it still makes sense to go on."""
+        """Raise if the pass was left, or its directory is offline."""
         self._home.check()
         if self._left:
             raise CompactionAbandonedError
@@ -132,7 +138,7 @@ class CleanerPass:
             raise
         except (
             Exception
-        ) as error:  # a defect in what was done there costs this log its compaction, and nobody else
+        ) as error:  # a defect in the cleaning costs this log its compaction, and no other log anything
             raise OSError(errno.EINVAL, f"{type(error).__name__}: {error}", self._directory) from error
         finally:
             self._working = None
@@ -158,7 +164,7 @@ class CleanerPass:
         await self._finish()
 
     def _happen(self, last: str, outcome: CompactionOutcome) -> None:
-        """Readers see the new segments from here on; and with the next sync a start does."""
+        """Do step 3: readers see the new segments at once, and a start sees them after the next sync."""
         replaced = [base for cleaned in outcome.segments for base in cleaned.replaced]
         first = self._segments.index_of(replaced[0])
         if [
@@ -187,13 +193,13 @@ class CleanerPass:
                 deleted.append(path + Mark.DELETED.value)
             if count % RENAMES_AT_ONCE == 0:
                 yield _Then.PAUSE
-        yield _Then.SYNC  # or one of them could stay beside what replaces it
+        yield _Then.SYNC  # or a power cut could keep an old segment beside the one that replaces it
         for cleaned, segment in zip(outcome.segments, made, strict=True):
             for suffix in cleaned.suffixes:
                 name = segment_name(cleaned.base_offset, suffix)
                 path = f"{self._directory}/{name}"
                 if cleaned.base_offset in cleaned.replaced and self._files.exists(path):
-                    # To write over it would free its blocks here and now: 4 ms for 16 MiB.
+                    # A rename over the old file would free its blocks on the loop: 4 ms for 16 MiB.
                     self._files.rename(path, path + Mark.DELETED.value)
                     deleted.append(path + Mark.DELETED.value)
                 self._rename(name + Mark.SWAP.value, name)
@@ -226,13 +232,16 @@ class CleanerPass:
             await self._runtime.offload(self._files.sync_dir, self._directory)
         except OSError as error:
             if self._left:
-                return  # the directory may have gone; what had to last was synced before it went
+                return  # leave() has synced the directory, or the directory was deleted
             self._home.fail(error)
             raise
 
 
 def _plan(cleaned: Sequence[CleanedSegment]) -> SwapPlan:
-    """What goes: all files of segments that have no successor of their name; of the others what isn't written over."""
+    """Return the plan: which new segments come, and which old files go.
+
+    An old file goes unless a new file takes its name.
+    """
     targets = tuple(segment.base_offset for segment in cleaned)
     gone = [
         segment_name(base, suffix)

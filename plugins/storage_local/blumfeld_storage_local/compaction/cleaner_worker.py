@@ -1,8 +1,6 @@
-"""A round of compaction as the worker process does it: sealed segments in, ``.cleaned`` files out, at a bounded
-rate.
+"""The work of a cleaner pass, in a worker process: read sealed segments, write ``.cleaned`` files, at a bounded rate.
 
-Nothing of the log changes here: :mod:`blumfeld_storage_local.compaction.cleaner_pass` puts the files in their
-places.
+The log itself does not change here: :mod:`blumfeld_storage_local.compaction.cleaner_pass` swaps the files in.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ if TYPE_CHECKING:
 IOV_MAX = 1024
 """Buffers that one gather write takes (Linux)."""
 RESERVE_BYTES = 16 << 20
-"""A round gives up before less than this is left on the disk: the rest is for those who append."""
+"""A pass gives up before less than this is left on the disk: producers need the rest."""
 
 
 class CompactionJob(msgspec.Struct, frozen=True):
-    """What the worker is sent."""
+    """The work for one pass, as the worker process gets it."""
 
     directory: str
     sources: tuple[tuple[int, int], ...]
@@ -44,26 +42,27 @@ class CleanedSegment(msgspec.Struct, frozen=True):
     base_offset: int
     size_bytes: int
     suffixes: tuple[Suffix, ...]
-    """Of its files; the log is the last, as its rename is what counts."""
+    """Suffixes of its files. The log is the last: the rename of the first segment's log makes the swap happen."""
     replaced: tuple[int, ...]
-    """Base offsets of the segments that it takes the place of."""
+    """Base offsets of the old segments that this one replaces."""
 
 
 class CompactionOutcome(msgspec.Struct, frozen=True):
-    """What the worker sends back."""
+    """The result of one pass, as the worker process returns it."""
 
     result: CompactionResult
     segments: tuple[CleanedSegment, ...]
 
 
 def compact_files(files: Files, job: CompactionJob) -> Generator[float, float, CompactionOutcome]:
-    """Do the round. If it fails its files are removed; if it is killed the next round, or start, removes them.
+    """Do the pass. If it fails, it removes its files. If it is killed, the next pass or start removes them.
 
-    :raises OSError: a batch is bad; the disk is full, or would be
+    A generator: it yields the seconds to pause, which bound its rate, and is sent the time.
+
+    :raises OSError: a batch is bad, or the disk is full, or too little room would be left
     """
-    from blumfeld.log.cleaning.cleaner_pass import (
-        clean,  # the worker's own business: a broker starts without it
-    )
+    # Only the worker process needs the cleaning: a broker starts without it.
+    from blumfeld.log.cleaning.cleaner_pass import clean
 
     began = yield 0.0
     remove_leftovers(files, job.directory)
@@ -93,10 +92,10 @@ def compact_files(files: Files, job: CompactionJob) -> Generator[float, float, C
 
 
 def remove_leftovers(files: Files, directory: str) -> None:
-    """Remove what a round left that didn't come to its end. Legal only while no swap is being finished.
+    """Remove the files of a pass that was not completed. Call it only while no swap is being finished.
 
-    What was renamed to ``.swap`` goes first, and for good: without a ``.cleaned`` beside it, it would count
-    as the result of a round that came to its end.
+    ``.swap`` files go first, and that is synced: without a ``.cleaned`` file beside them, a start would take them for
+    a swap that has happened.
     """
     marked = [(name, file.mark) for name in files.list_dir(directory) if (file := parse_segment_name(name))]
     swaps = [name for name, mark in marked if mark is Mark.SWAP]
@@ -151,19 +150,19 @@ class FileSource:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file."""
         if self._size_bytes < 0:
             self._size_bytes = self._opened().size()
-            self.close()  # many sources are asked before the first is read
+            self.close()  # the sizes of many sources are asked before the first is read: don't keep them all open
         return self._size_bytes
 
     @property
     def modified_ms(self) -> int:
-        """Of the file."""
+        """Modification time of the file: retention by time goes by it where records have no timestamps."""
         return self._files.modified_ms(self._path)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the file; it is closed again with its last one."""
+        """Return bytes of the file. The file is closed when its last byte was read."""
         data = self._opened().pread(size, position)
         if position + len(data) >= self.size_bytes:
             self.close()
@@ -175,7 +174,7 @@ class FileSource:
         return self._file
 
     def close(self) -> None:
-        """May be read again afterwards."""
+        """Close the file. It may be read again, and is opened again then."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -210,7 +209,7 @@ class FileTarget:
             position += size_bytes
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """Write the indexes, and make it all last."""
+        """Write the indexes, and sync all files."""
         indexer = self._indexer
         indexer.seal()
         self._put(Suffix.OFFSET_INDEX, indexer.offsets.encode())
@@ -232,17 +231,18 @@ class FileTarget:
             file.close()
 
     def made(self) -> CleanedSegment:
-        """What is there now."""
+        """Return what was written."""
         return CleanedSegment(self.base_offset, self._size_bytes, self._suffixes, self.replaced)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file. May be called twice."""
         self._file.close()
 
 
 def _write_all(file: File, buffers: Sequence[Buffer], position: int) -> int:
-    """Write all of it; a full disk says so on the second try at the latest. The bytes written. Raises
-    ``OSError``.
+    """Write all buffers, and return their size. After a short write a second try tells that the disk is full.
+
+    Raises ``OSError``.
     """
     size = sum(map(len, buffers))
     written = file.pwritev(buffers, position)

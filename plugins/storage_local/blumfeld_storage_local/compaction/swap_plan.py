@@ -1,7 +1,7 @@
-"""What a swap is about to do, in a small file beside the log: so that a start after a crash does exactly that.
+"""The plan of a swap, in a small file beside the log. A start after a crash finishes the swap by it.
 
-Kafka has no such file, and goes by the offsets in the ``.swap`` files: a segment whose records all fell out can then
-come back. Where there is none, or it speaks of another swap, :func:`finish_swaps` does as Kafka does.
+Kafka has no such file and goes by the offsets in the ``.swap`` files. An old segment of which no record is left can
+then come back. Without a plan, or with the plan of another swap, :func:`finish_swaps` does as Kafka does.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.segments.scan import scan
 
 SWAP_PLAN = "compaction-swap"
-"""The file's name."""
+"""Name of the plan's file."""
 Marked = Sequence[tuple[str, SegmentFile]]
 SEGMENT_SUFFIXES = (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
-"""Of the files that come and go with a segment."""
+"""Suffixes of the files that come and go with a segment."""
 
 
 class SwapPlan(msgspec.Struct, frozen=True):
-    """The swap has happened once no ``.cleaned`` log of the first target is there; only its renames are to be done."""
+    """One swap. It has happened once the first target has no ``.cleaned`` log any more: then only renames are left."""
 
     targets: tuple[int, ...]
     """Base offsets of the new segments, ascending."""
     gone: tuple[str, ...]
-    """Names of files that go with the old segments, whether they are there or not."""
+    """Names of files that go with the old segments. Some of them may not exist."""
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the plan's file."""
         return msgspec.json.encode(self)
 
 
 def finish_swaps(files: Files, directory: str, marked: Marked, *, planned: bool) -> None:
-    """Remove what has a mark, or for ``.swap`` give it its place if its swap has happened. Blocks; raises ``OSError``.
+    """Finish a swap that has happened, and remove the files of one that has not. Blocks; raises ``OSError``.
 
     :param marked: all files with a mark in the directory
-    :param planned: there is a plan; it is removed when it is done
+    :param planned: there is a plan, which is removed at the end
     """
     plan = _read_plan(files, f"{directory}/{SWAP_PLAN}") if planned else None
     swaps = [(name, file) for name, file in marked if file.mark is Mark.SWAP]
@@ -54,11 +54,13 @@ def finish_swaps(files: Files, directory: str, marked: Marked, *, planned: bool)
     if finished:
         present = frozenset(files.list_dir(directory))
         _unlink(files, directory, [name for name in gone if name in present])
-        files.sync_dir(directory)  # only the .swap files say that the others must go
+        # The old files must be gone for good before a .swap file is renamed: only .swap files tell that they must go.
+        files.sync_dir(directory)
         for name, _ in finished:
             files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(Mark.SWAP.value)}")
     if swaps:
-        files.sync_dir(directory)  # so far only a .cleaned file says that a swap has not happened
+        # Only a .cleaned file tells that a swap has not happened: its .swap files must be gone for good before it is.
+        files.sync_dir(directory)
     _unlink(files, directory, [name for name, file in marked if file.mark is not Mark.SWAP])
     if planned:
         files.unlink(f"{directory}/{SWAP_PLAN}")
@@ -78,7 +80,7 @@ def _unlink(files: Files, directory: str, names: Sequence[str]) -> None:
 
 
 def _covered(files: Files, directory: str, swaps: Marked) -> tuple[str, ...]:
-    """The files of segments whose base offsets lie in these: Kafka's rule."""
+    """Return the files of segments that the offsets in the ``.swap`` files cover: Kafka's rule."""
     bases = {swap.base_offset for _, swap in swaps}
     present = [
         (name, file) for name in files.list_dir(directory) if (file := parse_segment_name(name)) is not None

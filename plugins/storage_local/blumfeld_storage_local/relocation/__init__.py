@@ -1,1 +1,1 @@
-"""Logs on their way to another directory (KIP-113)."""
+"""Move logs between log directories while they serve (KIP-113)."""

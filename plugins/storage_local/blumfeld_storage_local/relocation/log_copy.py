@@ -1,6 +1,6 @@
-"""The copy of a log in another directory, in the making: what of it is there, and the work that brings it on.
+"""Copy a log's files to another directory, step by step, while the log is written.
 
-Everything here blocks and runs in a worker, one call at a time; who holds the log hands in what it consists of.
+The methods that copy block: the move calls them in a worker, one at a time, and hands in what the log consists of.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from blumfeld_storage_local.segments.segment import Segment
 
 READ_BYTES = 1 << 20
 _BESIDE = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
-"""Files of a segment beside its log; each may be missing."""
+"""Suffixes of a segment's files beside its log. Each of these files may be missing."""
 
 
 class TargetError(OSError):
-    """The directory that is copied to can't be written."""
+    """The target directory can't be written."""
 
 
 class TargetSyncError(TargetError):
-    """A sync of it failed: nobody knows what is on the device."""
+    """A sync of the target directory failed. Linux may have dropped the bytes, so the directory must go offline."""
 
 
 class SourceChangedError(Exception):
-    """A file is gone or shorter: the log was cut, cleaned or shortened by retention. Look again what it consists of."""
+    """A source file is gone or shorter than expected, after a truncation, a cleaner pass or retention.
+
+    The move lists the segments again and goes on.
+    """
 
 
 class Original(msgspec.Struct, frozen=True):
-    """One segment of the log, as it was when somebody looked."""
+    """One segment of the log, as it was when the move listed the segments."""
 
     segment: Segment
     next_offset: int
@@ -45,14 +48,11 @@ class _Copied(msgspec.Struct):
     segment: Segment
     size_bytes: int = 0
     whole: bool = False
-    """It was sealed, all of it is here, and lasts."""
+    """The segment was sealed, and its whole copy is synced."""
 
 
 class LogCopy:
-    """Copies a log's files to ``directory``.
-
-    :param source: the log's own directory
-    """
+    """Copies a log's files from ``source``, the log's own directory, to ``directory``."""
 
     def __init__(self, files: Files, source: str, directory: str) -> None:
         self.directory = directory
@@ -63,22 +63,22 @@ class LogCopy:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is copied of the segments."""
+        """Bytes of segments that are copied so far."""
         return sum(copied.size_bytes for copied in self._copied.values())
 
     def end_offset(self, originals: Sequence[Original]) -> int:
-        """Everything below it is here, as far as whole segments tell."""
+        """Return the offset below which all is copied, rounded down to a segment's base."""
         for original in originals:
             if not self._has_all(original):
                 return original.segment.base_offset
         return originals[-1].next_offset
 
     def bytes_left(self, originals: Sequence[Original]) -> int:
-        """Of the segments that are to be copied."""
+        """Return how many bytes of these segments are still to be copied."""
         return sum(original.size_bytes - self._have(original) for original in originals)
 
     def has_sealed(self, originals: Sequence[Original]) -> bool:
-        """Every sealed segment is here, and lasts."""
+        """Return whether every sealed segment is copied and synced."""
         return all(self._has_all(original) for original in originals if original.sealed)
 
     def _has_all(self, original: Original) -> bool:
@@ -94,7 +94,7 @@ class LogCopy:
     # In a worker
 
     def begin(self) -> None:
-        """An empty directory. What an earlier try left is removed."""
+        """Make the target directory, empty: remove what an earlier try left."""
         with _writing():
             self._files.remove_tree(self.directory)
             self._files.make_dirs(self.directory)
@@ -102,9 +102,9 @@ class LogCopy:
             self._files.sync_dir(_parent(self.directory))
 
     def step(self, originals: Sequence[Original], bytes_max: int) -> int:
-        """Copy up to ``bytes_max`` bytes more; how many. 0: all that was named is here, but for what lies beside.
+        """Copy up to ``bytes_max`` bytes more, and return how many. 0 means that all these segments are copied.
 
-        :raises SourceChangedError: look again
+        :raises SourceChangedError: list the segments again
         :raises TargetError: the copy can't be written
         :raises OSError: the log can't be read
         """
@@ -119,14 +119,14 @@ class LogCopy:
         return total
 
     def cut(self, offset: int) -> None:
-        """The log was cut at ``offset``: what may have been copied of it behind that is copied again."""
+        """Drop the copies that reach beyond ``offset``, where the log was truncated. They are made again."""
         below = max((base for base in self._copied if base < offset), default=-1)
         for base_offset in list(self._copied):
             if base_offset >= below:
                 self._drop(base_offset)
 
     def copy_beside(self, names: Iterable[str]) -> None:
-        """Bring small files beside the log to what they are there; they last."""
+        """Copy, or delete, these small files beside the log. The copies are durable when this returns."""
         for name in names:
             data = self._read_whole(name)
             with _writing():
@@ -136,7 +136,7 @@ class LogCopy:
                     self._remove(name)
 
     def complete(self, originals: Sequence[Original], names: Iterable[str]) -> None:
-        """The last bytes, and the indexes of the active segment; all of it lasts when this returns."""
+        """Copy the last bytes and the indexes of the active segment. The whole copy is durable when this returns."""
         while self.step(originals, 1 << 30):
             pass
         self._close()
@@ -150,7 +150,7 @@ class LogCopy:
             self._files.sync_dir(self.directory)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the files that are open."""
         self._close()
 
     def _drop_gone(self, bases: set[int]) -> None:
@@ -217,7 +217,7 @@ class LogCopy:
             target.close()
 
     def _finish(self, copied: _Copied) -> None:
-        """A sealed segment: its indexes too, its time of change, and all of it lasts."""
+        """Complete the copy of a sealed segment: copy its indexes and its modification time, and sync it."""
         base_offset = copied.segment.base_offset
         self._close()
         self._copy_indexes(base_offset)

@@ -37,7 +37,7 @@ class CutOverLog(Protocol):
 
 
 class LogCutOver:
-    """Serves one move at a time. Reads and truncations of the log go on all the while."""
+    """Serves one move at a time. The log is read and truncated as usual all the while."""
 
     __slots__ = ("_active", "_aux", "_cleaner", "_flushing", "_log", "_segments", "held")
 

@@ -1,12 +1,18 @@
-"""Moves of logs between directories (KIP-113): one task for each, a few at a time.
+"""Move one log to another log directory (KIP-113).
 
-A move copies a log to ``<topic>-<partition>.<id>-future`` while it serves, again and again what came
-meanwhile. Then, while writes wait: the last bytes are copied and all of the copy is synced; the target's
-checkpoints know the log; a mark in the log's own directory says that the copy counts once it bears the log's
-name; the copy gets that name; the log goes on there; the old directory becomes ``-delete``. Each step lasts
-before the next begins, so that a start after a crash finds the log in one place, with all that was ever
-acknowledged (:mod:`blumfeld_storage_local.directories.starting`). Whatever goes wrong before the log went on
-in the copy leaves it where it is.
+First the log is copied to ``<topic>-<partition>.<id>-future`` while it serves. Records that arrive meanwhile are copied
+in further rounds, until little is left. Then comes the cut-over, while writes wait:
+
+1. the last bytes are copied, and the whole copy is synced;
+2. the target's checkpoints take over what the source's say about the log;
+3. a mark in the source directory says that the copy counts once it has the log's name;
+4. the copy gets that name;
+5. the log goes on in the copy;
+6. the old directory becomes ``-delete``.
+
+Each step is durable before the next begins. So a start after a crash finds the log in exactly one place, with all that
+was ever acknowledged (:mod:`blumfeld_storage_local.directories.starting`). After an error before step 5 the log stays
+where it is.
 """
 
 from __future__ import annotations
@@ -35,11 +41,11 @@ from blumfeld_storage_local.sync.durability import can_be_undone
 
 T = TypeVar("T")
 STEP_BYTES = 4 << 20
-"""What a worker copies between two looks at what has changed."""
+"""Bytes that a worker copies before the move looks again at what has changed."""
 CUT_OVER_BYTES = 1 << 20
-"""So few bytes may be left when writes begin to wait for the rest."""
+"""The cut-over begins when at most this much is left to copy: writes wait for it."""
 CUT_OVER_RETRY_MS = 100
-"""Until a change-over is tried again that something came in between of."""
+"""Pause before the next attempt at a cut-over that a roll, a truncation or a cleaner pass interrupted."""
 
 
 class MoveInterruptedError(Exception):
@@ -47,7 +53,7 @@ class MoveInterruptedError(Exception):
 
 
 class Move:
-    """One move. On the loop; every call that may wait for a device is off it.
+    """One move. It runs on the loop; each call that may wait for a device runs in a worker.
 
     :param moved: called once, when the log has gone on in its new place, with the segments that it had
     """
@@ -65,12 +71,12 @@ class Move:
         self.source = source
         self.target = target
         self.path = path
-        """Of the ``-future`` directory."""
+        """Path of the ``-future`` directory that the copy is written to."""
         self.wanted = True
-        """Not so: its ``-future`` directory goes when it ends."""
+        """False once the move was given up: its ``-future`` directory is removed at the end."""
         self.interrupted = False
         self.done = False
-        """The log lies in the target now."""
+        """True once the log lies in the target."""
         self.ended: Completion[None] = Completion()
         self._cut_over = log.cut_over
         self._runtime = source.home.runtime
@@ -83,7 +89,7 @@ class Move:
         self._sleeping: tuple[Timer, Completion[None]] | None = None
 
     def info(self) -> LogMove:
-        """For DescribeLogDirs."""
+        """Return the progress, for DescribeLogDirs."""
         return LogMove(
             partition=self.log.partition,
             from_directory_id=self.source.home.directory_id,
@@ -93,11 +99,11 @@ class Move:
         )
 
     def truncated(self, offset: int) -> None:
-        """The log is about to be cut."""
+        """Remember that the log is about to be truncated: what was copied from ``offset`` on is copied again."""
         self._cut = offset if self._cut is None else min(self._cut, offset)
 
     def interrupt(self) -> None:
-        """End soon, unless the log is about to go on in the copy."""
+        """End the move soon. If the log has gone on in the copy already, the move still completes."""
         self.interrupted = True
         if self._sleeping is not None:
             timer, over = self._sleeping
@@ -106,7 +112,7 @@ class Move:
             over.complete(None)
 
     async def run(self) -> None:
-        """Do it."""
+        """Do the move. Errors are logged, and leave the log where it is; nothing is raised."""
         events, log = self.target.home.events, self.log
         events.info("log moves", partition=str(log.partition), to=self.target.home.path)
         try:
@@ -132,7 +138,7 @@ class Move:
     # Copy
 
     async def _catch_up(self) -> None:
-        """Copy until little is left."""
+        """Copy until at most ``CUT_OVER_BYTES`` are left and no cleaner pass runs."""
         while True:
             self._check()
             if self._cut is not None:
@@ -162,10 +168,10 @@ class Move:
         due_ms = began_ms + copied * 1000 / self._bytes_per_second_max
         await self._sleep(due_ms - self._runtime.monotonic_ms())
 
-    # Change over
+    # Cut over
 
     async def _try_cut_over(self) -> bool:
-        """Let the log go on in the copy; False: it was changed meanwhile, try again."""
+        """Let the log go on in the copy. Return False if something changed the log meanwhile: try again."""
         await self._catch_up()
         self._cut_over.hold()
         try:
@@ -177,7 +183,7 @@ class Move:
         return done
 
     async def _finish(self) -> bool:
-        """What is done while writes wait."""
+        """Do steps 1 to 6, while writes wait. Return False if something changed the log meanwhile."""
         cut_over = self._cut_over
         if not await cut_over.settle():
             return False
@@ -193,7 +199,7 @@ class Move:
         return await self._switch(originals)
 
     def _changed(self, originals: Sequence[Original]) -> bool:
-        """Whether anything was done to the log since."""
+        """Return whether anything changed the log since ``originals`` were listed. Raise if the move must end."""
         self._check()
         cut_over = self._cut_over
         if names := cut_over.take_touched():
@@ -202,7 +208,7 @@ class Move:
         return self._cut is not None or not cut_over.is_settled or cut_over.layout() != originals
 
     async def _tell_target(self) -> None:
-        """Its checkpoints say of the log what the source's would."""
+        """Put into the target's checkpoints what the source's say about the log, and wait until they are durable."""
         partition, log = self.log.partition, self.log
         here, there = self.source.checkpoints, self.target.checkpoints
         there.recovery_points[partition] = log.appended_end_offset
@@ -238,7 +244,11 @@ class Move:
         return True
 
     async def _take_back(self) -> None:
-        """The log goes on where it is: first of all that must last."""
+        """Undo steps 3 and 4: the log goes on where it is.
+
+        The mark comes first. If the process dies between the two, the copy still has the log's name, and only the
+        mark tells the start that it is stale.
+        """
         marks, partition = self.source.checkpoints.moves, self.log.partition
         marks[partition] = MoveMark(self.target.home.directory_id, MoveEnd.GIVEN_UP)
         await _try_to_save(self.source)
@@ -246,7 +256,7 @@ class Move:
             await self._runtime.offload(_rename_back, self.target.home, self._name, self.path)
         except OSError as error:
             self.target.home.fail(error)
-            return  # the mark stays for the start at which the directory is back
+            return  # the mark stays: a later start finds the directory back, with a stale copy
         self.target.checkpoints.forget(partition)
         marks.pop(partition, None)
         await _try_to_save(self.source)
@@ -258,10 +268,10 @@ class Move:
         try:
             await self._runtime.offload(_rename, home, old, new)
         except OSError as error:
-            home.fail(error)  # the mark says at the next start that the copy counts
+            home.fail(error)  # the mark tells the next start that the copy counts
             return
         for segment in segments:
-            segment.directory = new  # whoever reads in it finds its files
+            segment.directory = new  # readers of the old segments find the files under their new path
         self.source.checkpoints.moves.pop(partition, None)
         home.remove_later([new], self.log.config.file_delete_delay_ms, trees=True)
         await _try_to_save(self.source)
@@ -269,7 +279,7 @@ class Move:
     # Helpers
 
     def _check(self) -> None:
-        """Raise if it is to end."""
+        """Raise ``MoveInterruptedError`` if the move must end."""
         works = self.log.is_open and self.source.online and self.target.online
         if self.interrupted or not works:
             raise MoveInterruptedError
@@ -278,7 +288,7 @@ class Move:
         try:
             result = await self._runtime.offload(work, *args)
         except OSError:
-            self._check()  # a file may be gone because the move is to end
+            self._check()  # a file may be gone because the log was closed or deleted: that is no error
             raise
         self._check()
         return result
@@ -299,9 +309,7 @@ class Move:
 
 
 async def _try_to_save(at: DirectoryLogs) -> None:
-    """Checkpoints and marks as they are now last; or the directory is offline; or it is full, and they will
-    soon.
-    """
+    """Save checkpoints and marks. After an error the directory is offline, or it is full and they are saved later."""
     with suppress(OSError):
         await at.save()
 
@@ -320,6 +328,6 @@ def _rename_back(home: LogDirectory, old: str, new: str) -> None:
 
 
 def future_path(target: DirectoryLogs, partition: TopicPartition) -> str:
-    """Where a copy in the making lies; named so that a start finds it."""
+    """Return a path for a new copy. Its name tells a start that a move was under way."""
     name = marked_partition_dir(partition, DirState.FUTURE, target.home.runtime.new_uuid())
     return f"{target.home.path}/{name}"

@@ -1,4 +1,4 @@
-"""All moves of a storage: which are wanted, which of them run, and what comes in between."""
+"""Run the moves of a storage: a few at a time, the others wait; one that a stop interrupted begins again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from blumfeld_storage_local.segments.segment import Segment
 
 
 class MoveScheduler:
-    """One move for each log at most; ``running_max`` of them at a time, in the order in which they were wanted.
+    """Runs at most one move for each log, and ``running_max`` moves at a time, in the order of the requests.
 
-    :param where: where a log lies now
-    :param moved: told when a log lies elsewhere now, in the middle of the change-over
-    :param told: told of the same in a turn of its own
+    :param where: returns the directory in which a log lies now
+    :param moved: called within the cut-over, when the log goes on in its new place
+    :param told: called for the same, in a later turn
     """
 
     def __init__(
@@ -41,29 +41,29 @@ class MoveScheduler:
         self._moves: dict[TopicPartition, Move] = {}
         self._running = 0
         self._waiting: dict[TopicPartition, Move] = {}
-        """Those of the moves that have not begun."""
+        """Moves that have not begun. They are in ``_moves`` too."""
         self._interrupted: dict[TopicPartition, Wanted] = {}
-        """Those to be begun anew when their log is opened."""
+        """Moves that begin anew when their log is opened."""
         self._old_segments: dict[int, Sequence[Segment]] = {}
-        """Of logs that have moved: open for who still reads them."""
+        """Old segments of logs that have moved. Their files stay open for readers that are still in them."""
         self._old_number = 0
         self._stopped = False
 
     def found(self, wanted: dict[TopicPartition, Wanted]) -> None:
-        """What a start found."""
+        """Take the moves that a start found interrupted."""
         self._interrupted = wanted
 
     def infos(self) -> Sequence[LogMove]:
-        """All that are wanted, for DescribeLogDirs."""
+        """Return all moves that are wanted, for DescribeLogDirs."""
         return tuple(move.info() for move in self._moves.values() if move.wanted)
 
     def target(self, partition: TopicPartition) -> DirectoryLogs | None:
-        """Where its log is on its way to."""
+        """Return the directory that a log is moving to, if it is moving."""
         move = self._moves.get(partition)
         return None if move is None else move.target
 
     def opened(self, log: LocalLog, at: DirectoryLogs) -> None:
-        """A log was opened: go on with its move."""
+        """Begin the log's interrupted move anew, if it has one, now that the log is open."""
         wanted = self._interrupted.pop(log.partition, None)
         if wanted is None or not wanted.to.online:
             return
@@ -73,7 +73,7 @@ class MoveScheduler:
             self._add(log, at, wanted)
 
     def begin(self, log: LocalLog, source: DirectoryLogs, target: DirectoryLogs) -> None:
-        """Move a log; a move of it to another directory is given up."""
+        """Move a log. A move of the same log to another directory is given up."""
         running = self._moves.get(log.partition)
         if running is not None and running.wanted and running.target is target:
             return
@@ -88,25 +88,25 @@ class MoveScheduler:
             self._add(log, source, wanted)
 
     def _begin_again(self, log: LocalLog) -> None:
-        """The move that was given up for another has ended, one way or the other."""
+        """Begin the move for which another one was given up. That one has ended, maybe in its target."""
         at = self._where(log.partition)
         if log.is_open and at is not None and not self._stopped:
             self.opened(log, at)
 
     def _make(self, wanted: Wanted) -> None:
-        """A restart finds it, also before the copy has begun."""
-        with suppress(OSError):  # the copy will meet the same
+        """Make the ``-future`` directory now, so that a restart finds the move even before the copy has begun."""
+        with suppress(OSError):  # the copy will meet the same error, and report it
             wanted.to.home.files.make_dirs(wanted.path)
 
     def give_up(self, partition: TopicPartition) -> None:
-        """It is not wanted any more; a change-over that runs comes to its end."""
+        """Give a log's move up. If the log has gone on in the copy already, the move still completes."""
         wanted = self._interrupted.pop(partition, None)
         if wanted is not None:
             self._remove(wanted)
         self._interrupt(partition, wanted=False)
 
     def closed(self, partition: TopicPartition) -> None:
-        """Its log was closed, as it is when the storage stops: the move is begun anew when it is opened again."""
+        """Interrupt the move of a log that was closed. It begins anew when the log is opened again."""
         self._interrupt(partition, wanted=True)
 
     def _interrupt(self, partition: TopicPartition, *, wanted: bool) -> None:
@@ -119,19 +119,19 @@ class MoveScheduler:
             self._end(move)
 
     def truncated(self, partition: TopicPartition, offset: int) -> None:
-        """Its log is about to be cut."""
+        """Tell the log's move that the log is about to be truncated."""
         move = self._moves.get(partition)
         if move is not None:
             move.truncated(offset)
 
     async def ended(self, partition: TopicPartition) -> None:
-        """No move of this name does anything any more."""
+        """Wait until no move works on a log of this name."""
         move = self._moves.get(partition)
         if move is not None:
             await move.ended
 
     async def stop(self) -> None:
-        """Interrupt all, and wait for it."""
+        """Interrupt all moves, and wait until they have ended."""
         self._stopped = True
         for partition in list(self._moves):
             self.closed(partition)
@@ -169,7 +169,7 @@ class MoveScheduler:
         move.ended.complete(None)
 
     def _gone_on(self, move: Move, segments: Sequence[Segment]) -> None:
-        """The log lies in its new place: readers that are in the old files come to their end there."""
+        """The log lies in its new place. Readers may still be in the old files, so these stay open for a while."""
         self._moved(move.log, move.target)
         self._old_number += 1
         number = self._old_number
@@ -184,7 +184,7 @@ class MoveScheduler:
             segment.close()
 
     def _remove(self, left: Wanted) -> None:
-        """A copy that nobody wants: its name says so at once, for a start would take it up again."""
+        """Remove a copy that is not wanted. It is renamed at once, or the next start would take the move up again."""
         home = left.to.home
         partition_name = left.path.rpartition("/")[2].rpartition(".")[0]
         if home.error is not None:

@@ -1,1 +1,1 @@
-"""From a directory as a stop or a crash left it to a log that serves."""
+"""Open logs: recover what a crash tore, and find out what a clean stop left, from as few files as possible."""

@@ -1,4 +1,4 @@
-"""Open the log of one partition in its directory, or make it: what was torn is recovered first."""
+"""Open the log of one partition in its directory, or make a new one. What a crash tore is recovered first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from blumfeld_storage_local.start.tidying import FoundSegments
 from blumfeld_storage_local.sync.durability import FLUSH_UNASKED
 
 _ALL = 1 << 62
-"""A flushed end beyond every log: all of it is flushed."""
+"""A flushed end beyond every log, for a log that is flushed as a whole."""
 
 
 async def open_partition(
@@ -43,7 +43,7 @@ async def open_partition(
     listener: LogListener,
     callbacks: LogCallbacks,
 ) -> LocalLog:
-    """The log of one partition, which is not open; recovered, unless it was closed cleanly.
+    """Open the log of one partition, or make it. Unless it was closed cleanly, it is recovered.
 
     :raises OSError: its files can't be read or changed
     :raises ValueError: its directory holds another topic id
@@ -60,7 +60,7 @@ async def open_partition(
             home.new_logs.add(directory)
         survey = LogSurvey(FoundSegments([], []), 0)
         if checkpoints.may_name(partition):
-            # what a deleted log of this name left there would cost this one its records
+            # Entries of a deleted log of this name would cut records off this one, so they must go before it serves.
             checkpoints.forget(partition)
             await checkpoints.save_soon()
     found = survey.found
@@ -108,11 +108,11 @@ async def open_partition(
 
 
 async def _set_right(log: LocalLog, opened: OpenedLog, *, clean: bool) -> None:
-    """What the checkpoints say may be more than what a crash left.
+    """Reconcile the log with checkpoints that promise more than a crash left.
 
-    A power cut can take the end of a log whose start had moved up to there. Offsets are not given twice, so the log
-    begins anew at its start, as in Kafka. No clean stop leaves a log like that: then the checkpoint is damaged, and the
-    records are there. Kafka deletes them in this case too.
+    A power cut can take the end of a log whose start had moved up to there. No offset is given twice, so the log
+    begins anew at its start, as in Kafka. A clean stop never leaves a log like that: then the checkpoint is damaged
+    and the records are sound, so they stay. Kafka deletes them in this case too.
     """
     start, end = log.log_start_offset, log.written_end_offset
     if start > end:
@@ -124,28 +124,32 @@ async def _set_right(log: LocalLog, opened: OpenedLog, *, clean: bool) -> None:
             log.truncate_fully(start)
             opened.home.events.warning("log begun anew: a crash took what is behind its start", **said)
     if log.cleaned_end_offset < opened.cleaned_end_offset:
-        # a crash took records that were clean: those that come in their place are not
+        # A crash took records that were compacted: those that take their offsets are not.
         opened.callbacks.cleaned(log.partition, log.cleaned_end_offset)
     if opened.home.durability.acks_after_sync and log.flushed_end_offset < log.appended_end_offset:
-        await log.flush()  # readers are to see nothing that a power cut could take
+        await log.flush()  # or readers could see records that a power cut takes back
 
 
 def _segments_of(home: LogDirectory, directory: str, bases: list[int]) -> list[Segment]:
-    """Each ends where the next begins; the last is not looked into yet."""
+    """Make the segments. Each ends where the next begins; where the last one ends is not known yet."""
     ends = [*bases[1:], *bases[-1:]]
     return [Segment(home.files, directory, base, end) for base, end in zip(bases, ends, strict=True)]
 
 
 def _is_young(at: DirectoryLogs, partition: TopicPartition, *, clean: bool) -> bool:
-    """Whether a power cut may have taken the topic id of a log. A flush covers it: from a log that was flushed only a
-    damage takes it."""
+    """Return whether a power cut may have taken the log's topic id.
+
+    A flush covers the id. A log that was flushed loses it only to damage of another kind.
+    """
     return not clean and not at.checkpoints.recovery_points.get(partition)
 
 
 async def _survey(
     at: DirectoryLogs, partition: TopicPartition, topic_id: bytes, *, sync: bool, young: bool
 ) -> LogSurvey | None:
-    """What lies there; ``None``: nothing, the log was made just now. The start may have seen it already.
+    """Return what lies in the log's directory, or ``None`` if the log was made just now.
+
+    The start of the directory may have surveyed the log already.
 
     :param sync: whether a new log's topic id is on the device when this returns
     :param young: whether a power cut may have taken the topic id of records that are there
@@ -153,7 +157,7 @@ async def _survey(
     home = at.home
     survey = at.surveys.pop(partition, None)
     if survey is not None and survey.topic_id == topic_id:
-        await asyncio.sleep(0)  # thousands may be opened one after the other
+        await asyncio.sleep(0)  # thousands of logs may be opened one after the other: let requests in between
         return survey
     aside = f"{home.path}/{marked_partition_dir(partition, DirState.STRAY, home.runtime.new_uuid())}"
     work = partial(
@@ -174,7 +178,7 @@ async def _survey(
 
 
 def _asks_for_syncs(home: LogDirectory, config: TopicConfig) -> bool:
-    """Whether records of this log are synced without being asked: then its topic id is on the device before them."""
+    """Return whether this log's records are synced unasked. Its topic id must then be on the device before them."""
     return home.durability.shares_rounds or config.flush_messages < FLUSH_UNASKED
 
 
@@ -187,9 +191,9 @@ def _prepare_and_survey(
 
 
 def _set_aside_nameless(home: LogDirectory, directory: str, aside: str) -> None:
-    """Set records aside whose topic id a power cut took: they may be those of a deleted topic of this name.
+    """Set records aside whose topic id a power cut took. They may belong to a deleted topic of this name.
 
-    Nothing of such a log was flushed. Kafka sets it aside too. Blocks.
+    Nothing of such a log was flushed, so no promise is broken. Kafka sets it aside too. Blocks.
     """
     files = home.files
     if not files.exists(directory) or read_topic_id(home, directory) != NO_TOPIC_ID:
@@ -210,12 +214,13 @@ def _size(files: Files, path: str) -> int:
 
 
 def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
-    """Whether a log that was closed cleanly is as the checkpoint says, as far as the size of its active segment tells.
+    """Return whether the checkpoint agrees with the size of the active segment, in a log that was closed cleanly.
 
-    Nothing else of it is looked at until somebody reads or writes it: a node has thousands that nobody does.
+    Nothing else is checked until the log is read or written. A node has thousands of logs that nobody uses, and to
+    open their files would make its start slow.
     """
     if not segments or not 0 <= end_offset - segments[-1].base_offset <= RELATIVE_OFFSET_MAX + 1:
-        return False  # the latter is a damaged checkpoint: the segment itself must say where it ends
+        return False  # the checkpoint is damaged if it names an impossible end: the segment must say where it ends
     active = segments[-1]
     if (active_bytes == 0) != (end_offset == active.base_offset):
         return False
@@ -224,13 +229,13 @@ def _rests(segments: list[Segment], active_bytes: int, end_offset: int) -> bool:
 
 
 def _prepare(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) -> bool:
-    """Make the log's directory, or check that it is this topic's; whether it was made. Blocks."""
+    """Make the log's directory, or check that it is this topic's. Return whether it was made. Blocks."""
     created = not home.files.exists(directory)
     if created:
         home.files.make_dirs(directory)
         if not sync:
             write_topic_id(home.files, directory, topic_id)
-            # Here and not on the loop: a file system may let a creation wait for a sync that runs beside it.
+            # In this worker, not on the loop: a file system may let a creation wait for a sync that runs beside it.
             home.files.open(f"{directory}/{segment_name(0, Suffix.LOG)}", create=True).close()
             return True
     held = NO_TOPIC_ID if created else read_topic_id(home, directory)
@@ -242,7 +247,10 @@ def _prepare(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) ->
 
 
 def _first_to_recover(segments: list[Segment], recovery_point: int) -> int:
-    """The first segment that may hold what was not flushed; the active one is always walked: its indexes grow."""
+    """Return the number of the first segment that may hold unflushed bytes.
+
+    The active one is always recovered: its index files lag behind its log.
+    """
     for at, segment in enumerate(segments):
         if at == len(segments) - 1 or segment.next_offset > recovery_point:
             return at

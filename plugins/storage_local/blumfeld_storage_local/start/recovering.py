@@ -1,4 +1,7 @@
-"""Recover a log's segments: find what a crash may have torn, cut it off, make the indexes anew."""
+"""Recover a log's segments: find where sound batches end, cut the rest off, and rebuild the indexes.
+
+Segments below the recovery point were flushed and are not walked, unless they lack an index.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from blumfeld_storage_local.start.setting_aside import set_aside_end, set_aside_
 
 INDEX_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix is not Suffix.LOG)
 STEPS_AT_ONCE = 64
-"""Chunks that a worker walks before the loop hears of it: about 64 MiB, some 20 ms of work."""
+"""Chunks that a worker walks in one job: about 64 MiB, some 20 ms of work."""
 
 
 class Recovery:
-    """Recovers segments of one log off the loop, one slice of a segment after the other.
+    """Recovers segments of one log in a worker, one slice of a segment after the other.
 
-    :param listener: told on the loop of the whole batches that ``log.recovery.Told`` speaks of
+    :param listener: called on the loop with each whole batch that ``log.recovery.Told`` asks for
     """
 
     def __init__(
@@ -35,9 +38,9 @@ class Recovery:
         self._listener = listener
 
     async def rebuild(self, at: int) -> None:
-        """Make the indexes of a segment that was flushed anew.
+        """Rebuild the indexes of a segment that was flushed.
 
-        :raises OSError: its bytes are damaged: nothing is cut, for it was promised to last
+        :raises OSError: its bytes are damaged. Nothing is cut off, because flushed records are promised to last
         """
         segment = self._segments[at]
         found = await self._walk(segment)
@@ -49,15 +52,15 @@ class Recovery:
         await self._home.runtime.offload(segment.sync_indexes)
 
     async def recover(self, start: int) -> None:
-        """Recover segments from number ``start`` on: the log ends before the first batch that isn't whole.
+        """Recover segments from number ``start`` on. The log ends before the first batch that is not whole.
 
-        :raises OSError: they can't be read or cut, or hold an old Kafka's format
+        :raises OSError: a segment can't be read or cut, or holds a format from before Kafka 0.11
         """
         for at in range(start, len(self._segments)):
             segment = self._segments[at]
             found = await self._walk(segment)
             segment.set_indexes(found.offsets, found.times)
-            segment.checked.from_here_on = 0  # what is not whole is cut off below
+            segment.checked.from_here_on = 0  # whatever is not whole is cut off below
             problem = found.end.problem
             hole = at + 1 < len(self._segments) and found.end.next_offset < self._segments[at + 1].base_offset
             if problem is None and hole and not self._config.compacts:
@@ -101,9 +104,11 @@ class Recovery:
                 return found
 
     def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> list[str]:
-        """Bring the files to what was found: later segments go, newest first, then the damaged end.
+        """Cut the log after the last whole batch, and save the indexes.
 
-        What of it holds sound batches is set aside: the paths.
+        Later segments go first, the newest before the others, then the damaged end: a crash in between leaves no hole.
+
+        :return: paths of files that hold sound batches from behind the cut
         """
         segment = self._segments[at]
         kept: list[str | None] = []
@@ -117,7 +122,7 @@ class Recovery:
                     path = later.path(suffix)
                     if self._home.files.exists(path):
                         self._home.files.unlink(path)
-            if dropped:  # or they could come back behind what is written next, if it ends where they begin
+            if dropped:  # or a power cut could bring them back behind new records that end where they begin
                 self._home.files.sync_dir(segment.path().rpartition("/")[0])
             if segment.size_bytes != found.end.position:
                 kept.append(set_aside_end(self._home.files, segment, found.end.position))

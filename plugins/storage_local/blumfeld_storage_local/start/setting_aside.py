@@ -1,9 +1,8 @@
-"""What recovery cuts off and yet holds sound batches is set aside, not thrown away.
+"""Set aside the bytes that recovery cuts off, where they hold sound batches.
 
-A log is a prefix of what was written, so it ends before the first batch that isn't whole, as in Kafka. A
-write that a crash tore leaves nothing sound behind it. A sector that went bad does, and so does a segment
-that somebody removed: then more would be lost than the damage. Such bytes stay beside the log under another
-name, for ``blumfeld log`` and for people.
+A log is a prefix of what was written, so recovery ends it before the first batch that is not whole, as in Kafka. Behind
+a torn write there is nothing sound. Behind a bad sector, or a segment that somebody removed, there may be: to delete
+that would lose more than the damage did. So the bytes stay beside the log under another name, for ``blumfeld log``.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ _COPY_BYTES = 1 << 20
 
 
 def set_aside_end(files: Files, segment: Segment, position: int) -> str | None:
-    """Copy a segment's bytes from ``position`` on to ``<base>.log.cut-<position>``, if a sound batch is among
-    them.
+    """Copy a segment's bytes from ``position`` on to ``<base>.log.cut-<position>``, if they hold a sound batch.
 
-    The path, or ``None``. Durable when this returns. Blocks; raises ``OSError``.
+    Return the path, or ``None``. The copy is durable when this returns. Blocks; raises ``OSError``.
     """
     file = segment.file()
     if not _holds_a_batch(file, segment.base_offset, position):
@@ -40,10 +38,9 @@ def set_aside_end(files: Files, segment: Segment, position: int) -> str | None:
 
 
 def set_aside_whole(files: Files, segment: Segment) -> str | None:
-    """Rename the log file of a segment that is closed to ``<base>.log.cut``, if a sound batch is in it; else
-    remove it.
+    """Rename a closed segment's log file to ``<base>.log.cut`` if it holds a sound batch. Otherwise remove it.
 
-    Lasting once the directory is synced. Raises ``OSError``.
+    Durable once the directory is synced. Raises ``OSError``.
     """
     path = segment.path()
     file = files.open(path, write=False)

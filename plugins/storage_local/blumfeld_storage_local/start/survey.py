@@ -1,4 +1,7 @@
-"""Look at a log's directory and open none of its files, as far as that goes: all that a start needs of most logs."""
+"""Survey a log's directory without opening its files, but for the size of the last one.
+
+A start needs no more of a log that was closed cleanly, and a node may have thousands of them.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from blumfeld_storage_local.start.tidying import FoundSegments, tidy
 
 
 class LogSurvey(msgspec.Struct, frozen=True):
-    """What was seen."""
+    """What lies in one log's directory."""
 
     found: FoundSegments
     active_bytes: int
-    """Size of the last segment's log; 0 if there is none."""
+    """Size of the last segment's log file; 0 if there is no segment."""
     topic_id: bytes = bytes(16)
 
 
@@ -37,9 +40,9 @@ def survey_log(files: Files, directory: str, topic_id: bytes = bytes(16)) -> Log
 def survey_all(
     files: Files, path: str, logs: Mapping[TopicPartition, bytes]
 ) -> dict[TopicPartition, LogSurvey]:
-    """All logs of a log directory in one go: a worker's way there and back costs more than such a look. Blocks.
+    """Survey all logs of a log directory in one job: to hand a job to a worker costs more than one survey. Blocks.
 
-    Those that can't be read are left out: whoever opens one hears of it.
+    Logs that can't be read are left out. Opening such a log raises its error.
     """
     surveys: dict[TopicPartition, LogSurvey] = {}
     for partition, topic_id in logs.items():

@@ -1,4 +1,4 @@
-"""Open a log's directory: tidy up what a stop left half done, and list what is there."""
+"""Tidy a log's directory up after a stop or a crash, and list its segments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 
 
 class FoundSegments(msgspec.Struct):
-    """The segments of a directory, after it was tidied up."""
+    """The segments of a log's directory."""
 
     bases: list[int]
     unindexed: list[int]
-    """Segments that lack an index file."""
+    """Base offsets of segments that lack an index file."""
 
 
 def tidy(files: Files, directory: str) -> FoundSegments:
