@@ -1,4 +1,4 @@
-"""Large batches of topics whose records are looked at: off the loop (ADR 0014)."""
+"""Record checks of batches that are too large for the loop, in a worker thread (ADR 0014)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from blumfeld.wire.record_batch import RecordBatch
 
 
 class LookingInside:
-    """Looks at large batches in a worker thread, one at a time.
+    """Checks the records of large batches in a worker thread, one batch at a time.
 
-    Each may need 100 MB, and takes the interpreter from the loop now and then.
+    One at a time, because each may need 100 MB, and the worker competes with the loop for the interpreter lock.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -22,7 +22,10 @@ class LookingInside:
         self._running = False
 
     def look(self, batch: RecordBatch, config: TopicConfig) -> Completion[RecordBatch]:
-        """The batch as the topic wants it, or its ``BrokerError``. Its bytes must stay as they are meanwhile."""
+        """Completes with the batch as the topic requires it, or fails with a ``BrokerError``.
+
+        The caller must keep the batch's bytes unchanged until then.
+        """
         found: Completion[RecordBatch] = Completion()
         self._due.append((batch, config, found))
         if not self._running:

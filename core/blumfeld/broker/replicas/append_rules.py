@@ -1,7 +1,7 @@
-"""Checks of a batch before it is placed (Kafka's ``LogValidator``): header and CRC, in Kafka's order.
+"""Checks of a batch's header and CRC before it is placed, in the order of Kafka's ``LogValidator``.
 
-Records are decoded only where the topic makes it necessary (docs/design.md, rule 4): a compacted topic
-refuses null keys. docs/not-implemented.md lists Kafka's other checks of single records.
+Records are decoded only if the topic makes it necessary (docs/design.md, rule 4): a compacted topic refuses null
+keys. docs/not-implemented.md lists Kafka's other checks of single records.
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from blumfeld.wire.record_batch import (
 
 _REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
 _CODEC_AND_REFUSED_BITS = CODEC_MASK | _REFUSED_BITS
-"""Greater than the last codec's number if the codec is none, or one of the bits is set: they are higher."""
+"""Masked with this, valid attributes are at most :data:`ZSTD`, the last codec. An unknown codec makes the value
+greater, and so does a refused bit, because it is a higher bit. So one comparison on the hot path checks both."""
 ZSTD = Codec.ZSTD.value
 
 
 class RejectedRecords(InvalidRecord):
-    """A batch that is refused for some of its records: they have ``recordErrors`` in the answer (KIP-467).
+    """A batch is refused because of some of its records, which the answer names in ``recordErrors`` (KIP-467).
 
-    A producer tells the others that they were refused because of these.
+    The producer fails the batch's other records with an error that refers to these.
     """
 
     def __init__(self, message: str, indexes: Sequence[int], record_message: str) -> None:
         super().__init__(message)
         self.indexes = indexes
-        """Where the records stand in their batch."""
+        """Positions of the faulty records in their batch, from 0."""
         self.record_message = record_message
 
 
 class TooMuchAtOnce(BrokerError):  # noqa: N818 - the words say what to do about it
-    """A batch holds more than the loop looks at. Nothing was changed; ``broker/looking_inside.py`` takes it."""
+    """A batch holds more records or bytes than the loop may check. Nothing was changed: give it to
+    ``broker/produce/looking_inside.py``."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch must be looked into off the loop")
 
 
 class AppendRules:
-    """The part of a topic's configuration that every append looks at, as plain attributes."""
+    """The part of a topic's configuration that every append reads, as plain attributes because that is fast."""
 
     __slots__ = (
         "_bytes_max",
@@ -74,7 +76,7 @@ class AppendRules:
         self.changes_batches = self.looks_inside or self.log_append_time
 
     def check(self, batch: RecordBatch, now_ms: int) -> None:
-        """Refuse a client's batch that may not be placed.
+        """Refuse a client's batch that may not be placed. A good batch passes with one expression.
 
         :raises BrokerError: MESSAGE_TOO_LARGE, INVALID_RECORD, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
             RECORD_LIST_TOO_LARGE
@@ -94,7 +96,7 @@ class AppendRules:
             self._check_in_order(batch, now_ms)
 
     def _check_in_order(self, batch: RecordBatch, now_ms: int) -> None:
-        """Something may be wrong with the batch: say what, of several things what Kafka says."""
+        """Repeat the checks of a suspicious batch in Kafka's order, so that the first failure gives Kafka's error."""
         if batch.base_offset:
             raise InvalidRecord(f"the base offset of a produced batch is 0, not {batch.base_offset}")
         if batch.size_bytes > self.batch_bytes_max:
@@ -147,7 +149,7 @@ def _malformed(batch: RecordBatch) -> BrokerError:
 
 
 def check_codec(batch: RecordBatch, version: int) -> None:
-    """Zstandard came with Produce v7 (KIP-110).
+    """Refuse zstd below Produce v7 (KIP-110).
 
     :raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE
     """

@@ -1,7 +1,7 @@
 """The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says.
 
-Implements ``spi.replication.Replicas``. Opening is asynchronous, begun in the order of the image, a few at a time; what
-an image says while a log is being opened counts once it is.
+Implements ``spi.replication.Replicas``. Logs are opened off the loop, a few at a time, in the order of the image. If a
+newer image comes while a log is being opened, it is applied when the log is open.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from blumfeld.spi.storage import (
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 PREFERRED_MAX = 10_000
-"""Partitions not hosted yet for which a log directory is remembered."""
+"""Partitions, not hosted yet, for which a preferred log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
-"""Logs that are opened, and recovered, at the same time: as many as there are workers for what blocks."""
+"""Logs that are opened and recovered at the same time: one for each of the runtime's worker threads."""
 
 REOPEN_MS = 1000.0
-"""From a log that could not be opened for want of room, descriptors or memory to the next try."""
+"""Pause before the next attempt to open a log for which space, descriptors or memory were lacking."""
 
 
 class PartitionManager:
@@ -56,9 +56,9 @@ class PartitionManager:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.generation = 0
-        """Goes up whenever a partition comes, goes or changes its part: what was resolved before is stale."""
+        """Goes up whenever a partition comes, goes, fails or changes its leader: earlier look-ups are stale."""
         self.opened: list[Callable[[Partition], None]] = []
-        """Called when a hosted partition was opened or changed its part, after the change."""
+        """Called after a partition was opened, failed, or got a new image."""
         self.removed: list[Callable[[Partition], None]] = []
         """Called when a partition left this node, after it was closed."""
         self.refused_writes = RefusedWrites(runtime, events)
@@ -66,14 +66,15 @@ class PartitionManager:
         self._runtime = runtime
         self._storage: LogStorage
         self._lasting: LastingStorage | None
-        """The same, if it has its logs again after a restart."""
+        """The same object, if the storage keeps its logs over a restart."""
         self._replication: Replication
         self._parking = parking
         self._events = events
         self._cluster = cluster
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
+        """Replicas to open, with topic id and newest image, also while they are being opened."""
         self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
-        """Replicas that could not be opened, with their topic's id: KAFKA_STORAGE_ERROR."""
+        """Replicas that could not be opened, with topic id and image. They answer KAFKA_STORAGE_ERROR."""
         self._places: Places
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
@@ -90,17 +91,17 @@ class PartitionManager:
             yield from partitions.values()
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The hosted partition, by name."""
+        """Returns a hosted partition by its topic's name."""
         partitions = self.by_name.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The hosted partition, by the topic's id."""
+        """Returns a hosted partition by its topic's id."""
         partitions = self.by_id.get(topic_id)
         return None if partitions is None else partitions.get(index)
 
     def leading(self, topic: str, index: int) -> Partition:
-        """A partition that this node leads.
+        """Returns a partition that this node leads.
 
         :raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
         """
@@ -117,17 +118,17 @@ class PartitionManager:
         raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether it is a replica of this node that could not be opened: KAFKA_STORAGE_ERROR."""
+        """Whether this node has the replica but could not open it (KAFKA_STORAGE_ERROR)."""
         return TopicPartition(topic, index) in self._offline
 
     def offline_count(self) -> int:
-        """Replicas that answer KAFKA_STORAGE_ERROR: those that could not be opened, and those that failed since."""
+        """Number of replicas that could not be opened, or failed since."""
         return len(self._offline) + sum(partition.closed is not None for partition in self)
 
     def start(self, storage: LogStorage, replication: Replication, threads_per_dir: int) -> None:
-        """Storage and replication have started: take the checkpointed high watermarks.
+        """Begin to host replicas: read the checkpointed high watermarks. Storage and replication must have started.
 
-        :param threads_per_dir: logs that are opened at once for each directory: ``num.recovery.threads.per.data.dir``
+        :param threads_per_dir: ``num.recovery.threads.per.data.dir``: logs to open at once for each directory
         """
         online = sum(one.online for one in storage.log_dirs())
         self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
@@ -141,7 +142,7 @@ class PartitionManager:
         self._stopped = False
 
     def settled(self) -> Completion[None]:
-        """Completes when no partition waits to be opened."""
+        """Returns a completion that is done when no partition waits to be opened."""
         if not self._wanted and not self._openers:
             return Completion.of(None)
         if self._settled is None:
@@ -151,7 +152,10 @@ class PartitionManager:
     # Replicas
 
     def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
-        """Lead, follow or (``None``) stop the replica. A leader epoch below ours answers FENCED_LEADER_EPOCH."""
+        """Lead, follow or (``None``) stop the replica.
+
+        Returns NONE; FENCED_LEADER_EPOCH if the image is older than ours; the partition's error if it is offline.
+        """
         if self._stopped:
             return ErrorCode.NONE
         hosted = self.find(partition.topic, partition.partition)
@@ -183,7 +187,7 @@ class PartitionManager:
             self._runtime.spawn(self._open_wanted(), "open partitions")
 
     def remove(self, partition: TopicPartition) -> None:
-        """The replica is not ours any more: close it and delete its log."""
+        """Close a replica that is not ours any more, and delete its log."""
         self._wanted.pop(partition, None)
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
@@ -197,8 +201,11 @@ class PartitionManager:
                 told(hosted)
 
     def set_strays_aside(self, image: ClusterImage) -> None:
-        """Free the names of logs that were found at the start and that no topic of ``image``, which is all there is,
-        claims. To be called before anything is hosted.
+        """Set aside logs that were found at the start and that no topic claims. Call it before anything is hosted.
+
+        It frees their names: a new topic of the same name must not open an old log.
+
+        :param image: the first image, which is complete
         """
         if self._lasting is None:
             return
@@ -210,34 +217,34 @@ class PartitionManager:
                 self._events.error("stray log not set aside", partition=str(partition), error=str(error))
 
     def reconfigure(self, topic: str) -> None:
-        """The configuration of a topic (``""``: of all) changed."""
+        """Read the changed configuration of a topic again; ``""`` stands for all topics."""
         for name in [topic] if topic else list(self.by_name):
             for partition in list(self.by_name.get(name, {}).values()):
                 partition.reconfigure(self._cluster.topic_config(name))
 
     def failed(self, partition: Partition, error: OSError) -> None:
-        """The log of a partition is unusable: it stays known, and answers KAFKA_STORAGE_ERROR."""
+        """Take note that a partition's log failed. The partition stays hosted and answers KAFKA_STORAGE_ERROR."""
         self.refused_writes.offline(partition.partition)
         if partition.log.directory_id not in self._failed_directories:
             self._events.error("partition offline", partition=str(partition.partition), error=str(error))
         self._changed(partition)
 
     def directory_failed(self, directory_id: bytes, error: OSError) -> int:
-        """Every replica in this log directory is offline now, until the next start; how many went so.
+        """Take every replica in this log directory offline until the next start. Returns their number.
 
-        Who waits for one of them gets KAFKA_STORAGE_ERROR.
+        Requests that wait for one of them get KAFKA_STORAGE_ERROR.
         """
         if self._stopped:
             return 0
         self._places.changed()
-        self._failed_directories[directory_id] = None  # one event for all that lies there
+        self._failed_directories[directory_id] = None  # failed() logs no event of its own for these replicas
         lost = [p for p in self if p.closed is None and p.log.directory_id == directory_id]
         for partition in lost:
             partition.fail(error)
         return len(lost)
 
     def prefer(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """If its log is to be made one day, let it be there (AlterReplicaLogDirs of what isn't hosted)."""
+        """Create the replica's log in this directory, if it is created later (AlterReplicaLogDirs before hosting)."""
         if partition in self._preferred or len(self._preferred) < PREFERRED_MAX:
             self._preferred[partition] = directory_id
 
@@ -248,7 +255,7 @@ class PartitionManager:
             opened = await self._open(partition, topic_id, image)
             del self._opening[partition]
             wanted = self._wanted.get(partition)
-            if wanted is None or wanted[0] != topic_id:  # deleted, or made anew, meanwhile
+            if wanted is None or wanted[0] != topic_id:  # the topic was deleted or recreated meanwhile
                 if opened is not None:
                     opened.abandon()
                 self._offline.pop(partition, None)
@@ -313,11 +320,11 @@ class PartitionManager:
         error: OSError,
         opened: list[PartitionLog],
     ) -> None:
-        """It is offline: until there is room again, if that was all; else until the next start."""
+        """Take the replica offline. If only space, descriptors or memory were lacking, it is tried again later."""
         self._events.error("log not opened", partition=str(partition), error=str(error))
         self._offline[partition] = (topic_id, image)
         for log in opened:
-            with suppress(OSError):  # the error that counts is told
+            with suppress(OSError):  # the first error is already in the log
                 log.close()
         if error.errno in LACKS:
             self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
@@ -370,8 +377,10 @@ class PartitionManager:
     # At the end
 
     def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
-        """For the checkpoint: of all that are here when it begins, each as of when it is asked for; those that were
-        never opened by then keep what was checkpointed.
+        """Yields the high watermarks for the checkpoint, each as it is at the moment of its yield.
+
+        Replicas that were not opened yet keep their last checkpointed value. Otherwise their next start would begin at
+        the log's start.
         """
         hosted, unopened = list(self), list(self._high_watermarks.items())
         for partition in hosted:
@@ -380,7 +389,7 @@ class PartitionManager:
         yield from unopened
 
     def stop(self) -> None:
-        """Close every log, cleanly where it can be."""
+        """Close every log. A log that can't be closed is reported, and the others go on."""
         self._stopped = True
         self.refused_writes.stop()
         self._high_watermarks = dict(self.high_watermarks())

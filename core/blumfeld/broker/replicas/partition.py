@@ -1,7 +1,7 @@
-"""One hosted replica at work: appends and who waits for them, and its part in the replication.
+"""One hosted replica: appends, the requests that wait for them, and leading or following.
 
-The turn (docs/design.md): appends place; once a turn the log is written, then the high watermark moves, then who waits
-is answered. Everything here runs on the loop's thread.
+The turn (docs/design.md): appends place batches. Once a turn the log is written, then the high watermark moves, then
+the waiting requests are answered. Everything here runs on the loop's thread, so there are no locks.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class AppendWaiter(Protocol):
-    """Who waits for the outcome of an append: at the written end (acks=1), or committed (acks=all)."""
+    """Waits for the outcome of an append: until the batch is written (acks=1), or committed (acks=all)."""
 
     def appended(self, code: ErrorCode) -> None:
-        """NONE, or why it isn't there. Called once, never before the append has returned."""
+        """Take the outcome: NONE, or the error. Called once, and never before the append has returned."""
         ...
 
 
 class Partition:
-    """Implements ``ReplicaHost``. Made with its log open; ``lead``/``follow``/``close`` change its part."""
+    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow."""
 
     __slots__ = (
         "_advance_due",
@@ -92,29 +92,31 @@ class Partition:
         self.follower: FollowerReplica | None = None
         self.leader_epoch = -1
         self.closed: ErrorCode | None = None
-        """Why it can't be used any more: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION; ``None`` while it can."""
+        """The error that every request gets once the partition is shut; ``None`` while it can be used."""
         self.rules = AppendRules(config)
         self.min_insync_replicas = config.min_insync_replicas
         self.append_ms = -1
-        """What the last :meth:`append` tells as log append time: -1 where the topic hasn't it, except that a retry gets
-        the original's highest timestamp."""
+        """Log append time for the answer to the last :meth:`append`; -1 if the topic uses create time. A retry gets the
+        highest timestamp of the original."""
         self.leader_start_offset = 0
-        """Where the log ended when this node became leader."""
+        """The log's end when the current leader epoch began."""
         self.image: PartitionImage | None = None
         self.on_high_watermark: Callable[[Partition], None] | None = None
-        """For a coordinator that lives on this partition: called whenever the high watermark moved."""
+        """Called whenever the high watermark moved; set by the coordinator that lives on this partition."""
         self.placing_began_ms = 0.0
-        """By the monotonic clock: when this turn's, or the last's, first append came."""
+        """Monotonic time of the first append in this turn, or in the last turn that had one."""
         self.told_ms = 0.0
-        """When those who waited for an append were last told."""
+        """Monotonic time at which waiters last got their outcome. One clock reading serves all of them."""
         self._runtime = runtime
         self._parking = parking
         self._failed = failed
         self._refused = refused
         self._refuses = False
-        """The last write failed, and that was told."""
+        """The last write failed, and ``_refused`` has counted it."""
         self._unwritten: list[tuple[int, int, AppendWaiter]] = []
+        """(end offset, acks, waiter) of each append since the last write."""
         self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
+        """(end offset, waiter) of each written acks=all append, in offset order."""
         self._write_due = False
         self._advance_due = False
 
@@ -122,18 +124,18 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """As this replica knows it."""
+        """The high watermark as this replica knows it: a follower's may lag behind the leader's."""
         if self.leader is not None:
             return self.leader.high_watermark
         return self.follower.high_watermark if self.follower is not None else self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where read_committed reads."""
+        """The offset up to which read_committed consumers read."""
         return self.readable_ends()[1]
 
     def readable_ends(self) -> tuple[int, int]:
-        """Up to where consumers read: (the high watermark, the last stable offset)."""
+        """Returns (high watermark, last stable offset): the ends for read_uncommitted and read_committed consumers."""
         high_watermark = self.high_watermark
         unstable = self.state.producers.first_unstable_offset
         if unstable is None or unstable > high_watermark:
@@ -141,7 +143,7 @@ class Partition:
         return high_watermark, max(unstable, self.log.log_start_offset)
 
     def readable_end(self, read_committed: bool) -> int:
-        """The one or the other."""
+        """Returns the end of what a consumer with this isolation level may read."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
@@ -158,7 +160,10 @@ class Partition:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """The epoch that a client has in mind against ours (KIP-320); -1 skips."""
+        """Compare the client's leader epoch with ours (KIP-320); -1 skips the check.
+
+        Returns NONE, FENCED_LEADER_EPOCH (the client's is older) or UNKNOWN_LEADER_EPOCH (ours is older).
+        """
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return _NONE
         if current_leader_epoch < self.leader_epoch:
@@ -170,15 +175,17 @@ class Partition:
     def append(
         self, batch: RecordBatch, acks: int, waiter: AppendWaiter, looked: RecordBatch | None = None
     ) -> int:
-        """Place a client's batch; its base offset. ``waiter`` is told when it is written, or with acks=all committed.
+        """Check a client's batch and place it. Returns its base offset.
 
-        ``looked`` is the batch as the topic wants it, where somebody has looked inside already.
+        ``waiter`` is called when the batch is written, with acks=all when it is committed. If this raises, nothing was
+        placed and ``waiter`` is never called.
 
-        A batch that the producer sent before and that is here already gives its first base offset again, and
-        nothing is placed.
+        A retry of a batch that is already here (KIP-98) is not placed again: it gets the original's base offset, and
+        waits for the original's outcome.
 
-        :raises TooMuchAtOnce: the topic's batches are looked into, and this one holds too much for the loop
-        :raises BrokerError: why it may not be placed; ``waiter`` is not told anything then
+        :param looked: the batch as the topic requires it, if a worker thread has already checked its records
+        :raises TooMuchAtOnce: the topic's records must be checked, and this batch holds too much for the loop
+        :raises BrokerError: the reason why the batch may not be placed, as the answer's code
         """
         leader = self.leader
         if leader is None:
@@ -214,7 +221,7 @@ class Partition:
         return batch
 
     def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
-        """Place a batch that was checked, or that this node made itself (a coordinator's); its base offset.
+        """Place a batch that was checked, or that this node made itself (a coordinator's). Returns its base offset.
 
         :raises BrokerError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR
         """
@@ -233,15 +240,16 @@ class Partition:
         return base_offset
 
     def wait_committed(self, waiter: AppendWaiter) -> None:
-        """``waiter`` is told once all that is placed now is committed, or that it won't be."""
+        """Call ``waiter`` once everything that is placed now is committed, or has failed."""
         self._wait_for(self.log.placed_end_offset, ACKS_ALL, waiter)
 
     def wait_written(self, waiter: AppendWaiter) -> None:
-        """``waiter`` is told once all that is placed now is written, or that it won't be."""
+        """Call ``waiter`` once everything that is placed now is written, or has failed."""
         self._wait_for(self.log.placed_end_offset, ACKS_LEADER, waiter)
 
     def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
-        """Wait for what is placed, or even written, already: the original of a retry."""
+        """Wait for batches that are placed already, or even written. It goes the way of a new append, because a retry
+        must not be answered before its original is written."""
         self._unwritten.append((end_offset, acks, waiter))
         if not self._write_due:
             self._write_later()
@@ -263,7 +271,7 @@ class Partition:
 
     def _written(self, outcome: WriteOutcome) -> None:
         if self.closed is not None:
-            return  # who waited was told then
+            return  # the waiters got their outcome when the partition was shut
         waiters, self._unwritten = self._unwritten, []
         written_end = outcome.written_end_offset
         if outcome.error is not None:
@@ -298,7 +306,7 @@ class Partition:
             self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)
 
     def tells(self) -> None:
-        """Somebody is told the outcome of an append now."""
+        """Remember the time: waiters get their outcome now."""
         self.told_ms = self._runtime.monotonic_ms()
 
     def _remember(self, written_end: int) -> None:
@@ -315,7 +323,10 @@ class Partition:
                 self._answer_committed(leader)
 
     def high_watermark_moved(self) -> None:
-        """The replication moved it: answer who waited, wake fetches, tell the coordinator."""
+        """The replication moved the high watermark: answer acks=all requests, wake fetches, call the coordinator.
+
+        The producers come first: a woken fetch reads the last stable offset from them.
+        """
         self.state.producers.high_watermark_moved(self.high_watermark)
         leader = self.leader
         if leader is not None and self._waiting_commit:
@@ -333,10 +344,11 @@ class Partition:
                 return
             waiting.popleft()[1].appended(code)
 
-    # Its part in the cluster
+    # Leading, following, leaving
 
     def apply(self, image: PartitionImage, node_id: int, replication: Replication) -> None:
-        """Become what the image says: leader, follower or, without a leader, neither."""
+        """Lead or follow, as the image says; without a leader neither. Waiters of the old epoch get
+        NOT_LEADER_OR_FOLLOWER."""
         before, self.image = self.image, image
         self.min_insync_replicas = min(self.config.min_insync_replicas, len(image.replicas))
         if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
@@ -344,7 +356,7 @@ class Partition:
                 self.leader.update(image)
             return
         if self._unwritten:
-            self._write()  # what was placed belongs to the epoch that ends here
+            self._write()  # the placed batches carry the old epoch, so they must lie before the new epoch's start
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = image.leader_epoch
         self.leader_start_offset = self.log.placed_end_offset
@@ -357,7 +369,7 @@ class Partition:
         self._parking.wake(self)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """The topic's configuration changed."""
+        """Use the topic's new configuration from the next append on."""
         self.config = config
         self.rules = AppendRules(config)
         self.log.reconfigure(config)
@@ -365,25 +377,28 @@ class Partition:
             self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
 
     def advance_log_start(self, offset: int) -> None:
-        """DeleteRecords and retention: everything below ``offset`` is gone. Raises OSError."""
+        """Delete all records below ``offset`` (DeleteRecords). Raises OSError."""
         self.log.advance_log_start(offset)
         self.state.log_start_moved(self.log.log_start_offset, segments_dropped=False)
         self._parking.wake(self)
 
     def log_start_moved(self) -> None:
-        """Segments were dropped, so that the log's start may be further on. Raises OSError."""
+        """Take note that segments were dropped, so that the log may start later. Raises OSError."""
         self.state.log_start_moved(self.log.log_start_offset)
         self._parking.wake(self)
 
     def fail(self, error: OSError) -> None:
-        """The log directory is bad: this partition is offline from now on."""
+        """Take this partition offline because its log directory failed. Every waiter gets KAFKA_STORAGE_ERROR."""
         self._shut(ErrorCode.KAFKA_STORAGE_ERROR)
         self._failed(self, error)
 
     def close(self, code: ErrorCode) -> None:
-        """Leave: who waits gets ``code``. A clean close keeps the producers for the next start. Raises OSError."""
+        """Write what is placed, answer waiters, save the producers for the next start, close the log. Raises OSError.
+
+        :param code: the error for requests that still wait, and for later ones
+        """
         if self.closed is None and self._unwritten:
-            self._write()  # what was placed is kept, and who waits is told so
+            self._write()  # placed batches are kept, so their acks=1 requests succeed
         if self.closed is not None:
             return
         self._shut(code)
@@ -391,7 +406,7 @@ class Partition:
         self.log.close()
 
     def abandon(self) -> None:
-        """Its topic was deleted: leave without keeping anything."""
+        """Close the log of a deleted topic without saving anything."""
         if self.closed is None:
             self._shut(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.log.close()

@@ -1,4 +1,4 @@
-"""In which log directory a replica's log is opened, or made if it isn't there (KIP-858)."""
+"""The choice of a log directory for a replica's log (KIP-858)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from blumfeld.spi.storage import LogStorage, TopicPartition, lasting
 
 
 class Places:
-    """The choice, by what the controller has written down and what the storage has.
+    """Chooses by the directories that the controller has assigned and the logs that the storage has.
 
-    :param preferred: where a log that isn't there yet was wanted (AlterReplicaLogDirs): before the controller's
+    :param preferred: directories that AlterReplicaLogDirs asked for before the log existed. They go before the
+        controller's choice
     """
 
     def __init__(self, storage: LogStorage, node_id: int, preferred: Mapping[TopicPartition, bytes]) -> None:
@@ -27,16 +28,16 @@ class Places:
         self.changed()
 
     def changed(self) -> None:
-        """A directory failed: look anew."""
+        """Read from the storage which directories are online. Call it when one has failed."""
         directories = self._storage.log_dirs()
         self._online = {one.directory_id: one.path for one in directories if one.online}
         self._offline = [one.path for one in directories if not one.online]
 
     def of(self, partition: TopicPartition, image: PartitionImage) -> bytes | None:
-        """The directory for a log that isn't there yet; ``None`` leaves it to the storage.
+        """Returns the directory for a log that may have to be created; ``None`` leaves the choice to the storage.
 
-        :raises OSError: the replica may lie in a directory that is offline, and must not be made anew elsewhere:
-            what it has would count for nothing, and it would be taken for whole
+        :raises OSError: the replica may lie in a directory that is offline. An empty log must not be created elsewhere:
+            the cluster would take it for the complete replica, and its records would be lost
         """
         assigned = directory_of(image, self._node_id)
         preferred = self._preferred.get(partition)

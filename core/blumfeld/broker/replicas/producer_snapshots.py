@@ -1,6 +1,6 @@
-"""The ``<offset>.snapshot`` files of one log: which are kept, and which is read at start.
+"""The ``<offset>.snapshot`` files of one log: which of them are kept, and which one is read at start.
 
-As Kafka's ``ProducerStateManager`` has them.
+The rules are those of Kafka's ``ProducerStateManager``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from blumfeld.spi.storage import PartitionLog
 
 
 class ProducerSnapshots:
-    """Offsets of the snapshots that are there, in memory; every method that touches a file may raise
-    ``OSError``.
+    """The producer snapshots of a log. Every method that touches a file may raise ``OSError``.
 
-    A removal is not synced. That is safe: it lasts with the log's next flush, and what was not flushed when
-    the node died is recovered, by which no snapshot inside it is believed.
+    A removal is not synced. That is safe: the log's next flush makes it durable, too. Until then a crash leads to a
+    recovery, which believes no snapshot inside the part that was not flushed.
     """
 
     __slots__ = ("_log", "offsets")
@@ -36,25 +35,24 @@ class ProducerSnapshots:
 
     @property
     def latest(self) -> int:
-        """The offset of the newest, or -1."""
+        """Offset of the newest snapshot, or -1."""
         return self.offsets[-1] if self.offsets else -1
 
     def write(self, offset: int, data: bytes) -> None:
-        """Keep the state below ``offset``; durable when this returns."""
+        """Write the state below ``offset``. The file is durable when this returns."""
         self._log.aux.write(_name(offset), data)
         if offset not in self.offsets:
             insort(self.offsets, offset)
 
     def renew(self, offset: int, data: bytes) -> None:
-        """The same for one that is there and may say something else."""
+        """Write a snapshot that exists, only if its content differs."""
         if self._log.aux.read(_name(offset)) != data:
             self.write(offset, data)
 
     def load(self, producers: ProducerState, at_most: int, events: EventLog) -> bool:
-        """Take in the newest readable one at or below ``at_most``; False: there is none, and nothing has
-        changed.
+        """Load the newest readable snapshot at or below ``at_most``. Returns False, and changes nothing, without one.
 
-        What can't be read (CRC, version, length) is removed, and the next older one tried.
+        A snapshot that can't be read (CRC, version, length) is removed, and the next older one is tried.
         """
         while at := bisect_right(self.offsets, at_most):
             offset = self.offsets[at - 1]
@@ -68,24 +66,24 @@ class ProducerSnapshots:
         return False
 
     def remove_above(self, offset: int) -> None:
-        """The log ends at ``offset``: what speaks of more is of records that are gone."""
+        """Remove snapshots above ``offset``, the log's end: they describe records that are gone."""
         while self.offsets and self.offsets[-1] > offset:
             self.remove(self.offsets[-1])
 
     def remove_below(self, offset: int) -> None:
-        """The oldest segment begins at ``offset`` now: nobody will replay from before it."""
+        """Remove snapshots below ``offset``, the base of the oldest segment: no replay begins before it."""
         for old in self.offsets[: bisect_right(self.offsets, offset - 1)]:
             self.remove(old)
 
     def remove_strays(self, bases: Sequence[int]) -> None:
-        """Keep those at a segment's base, and the newest: from any other no replay begins."""
+        """Remove all snapshots but the newest and those at a segment's base: no replay begins from the others."""
         if len(self.offsets) > 1:
             wanted = {*bases, self.offsets[-1]}
             for offset in [offset for offset in self.offsets if offset not in wanted]:
                 self.remove(offset)
 
     def remove(self, offset: int) -> None:
-        """Remove one."""
+        """Remove the snapshot at this offset."""
         self._log.aux.delete(_name(offset))
         self.offsets.remove(offset)
 

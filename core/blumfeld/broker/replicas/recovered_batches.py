@@ -1,4 +1,4 @@
-"""What recovery walked over, as far as the state of a replica needs it: so that the log is not read a second time."""
+"""Headers of the batches that recovery walked over. The replica's state is rebuilt from them without a second read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
 KEPT_MAX = 100_000
 """Headers kept, 61 bytes each. With more, the log is read again once it is open."""
 CONTROL_BYTES_MAX = 1 << 10
+"""Largest control batch that is kept whole (a marker has < 100 bytes). After a larger one replay reads the log."""
 
 
 class RecoveredBatches:
-    """Headers of batches that a producer wrote, or that begin a leader epoch; of control batches all bytes."""
+    """Headers of batches with a producer id and of the first batch of each leader epoch; control batches are kept whole.
+
+    No other batch changes the state that is rebuilt.
+    """
 
     __slots__ = ("_epoch", "_kept", "start_offset")
 
     def __init__(self) -> None:
         self.start_offset = -1
-        """The base offset of the first batch that recovery walked over; -1: it walked over none."""
+        """Base offset of the first batch that recovery walked over; -1 if there was none."""
         self._kept: list[bytes] | None = []
         self._epoch = -1
 
@@ -39,11 +43,11 @@ class RecoveredBatches:
 
     @property
     def complete(self) -> bool:
-        """Whether :meth:`batches` gives all that matters from :attr:`start_offset` on."""
+        """Whether :meth:`batches` has everything that matters from :attr:`start_offset` on. If not, read the log."""
         return self.start_offset >= 0 and self._kept is not None
 
     def batches(self, end_offset: int) -> Iterator[RecordBatch]:
-        """Those below ``end_offset``; their ``data`` is the header only, except of control batches."""
+        """Yields the kept batches below ``end_offset``. Their ``data`` is the header; control batches are whole."""
         for data in self._kept or ():
             batch = RecordBatch.peek(memoryview(data))
             if batch.base_offset >= end_offset:
@@ -51,6 +55,6 @@ class RecoveredBatches:
             yield RecordBatch(memoryview(data)) if batch.is_control else batch
 
     def clear(self) -> None:
-        """They were taken in."""
+        """Free the memory: the state is rebuilt."""
         self._kept = []
         self.start_offset = -1

@@ -1,6 +1,4 @@
-"""All that is written in a partition, for who replays it on the loop: bytes that are not in memory are waited for, as a
-fetch waits for them.
-"""
+"""Reads all written batches of a partition for a replay on the loop. Cold bytes are waited for, as a fetch does."""
 
 from __future__ import annotations
 
@@ -13,15 +11,17 @@ from blumfeld.spi.storage import LogRead, PartitionLog
 from blumfeld.wire.record_batch import RecordBatch, split_batches
 
 READ_BYTES = 256 * 1024
-"""Read at once, unless a batch is larger: some ten slices of a load."""
+"""Bytes of one read, unless a batch is larger. Replaying them takes about ten slices of the loop's time."""
 
 
 def written_batches(log: PartitionLog) -> Iterator[RecordBatch | Completion[LogRead]]:
-    """Every batch that is written when it begins, in order. Where a completion stands, the next is to be asked for when
-    it is done. Compaction may go on meanwhile; if the log is cut, it ends there.
+    """Yields every batch that is written when the iteration begins, in order.
 
-    :raises OSError: it can't be read
-    :raises BrokerError: CORRUPT_MESSAGE and the like: what stands there is no batch
+    When it yields a completion, the caller must wait for it before it asks for the next item. Compaction may run
+    meanwhile. If the log is truncated meanwhile, the iteration ends there.
+
+    :raises OSError: the log can't be read
+    :raises BrokerError: CORRUPT_MESSAGE and the like: the bytes are no batch
     """
     offset, end_offset = log.log_start_offset, log.written_end_offset
     while offset < end_offset:
@@ -30,7 +30,7 @@ def written_batches(log: PartitionLog) -> Iterator[RecordBatch | Completion[LogR
             if isinstance(found, Completion):
                 try:
                     yield found
-                except GeneratorExit:  # nobody waits for it any more
+                except GeneratorExit:  # the caller gave up: the read must still give back its file regions
                     found.when_done(_let_go)
                     raise
                 found = found.result()

@@ -1,13 +1,11 @@
-"""What a replica knows beside its batches: producers, leader epochs, aborted transactions, and their small
-files.
+"""The state of a replica beside its batches: producers, leader epochs and aborted transactions, with their small files.
 
-The storage only stores; this keeps ``leader-epoch-checkpoint``, producer snapshots and transaction indexes
-beside the log by its ``AuxFiles``, and finds the state again at start: a snapshot, then the batches behind
-it.
+The storage only stores batches. This module keeps ``leader-epoch-checkpoint``, producer snapshots and transaction
+indexes beside the log, through the log's ``AuxFiles``. At start it loads a snapshot and replays the batches behind it.
 
-What recovery walked over was not flushed when the node died, so no file is believed that speaks of it: a
-power cut may bring back a snapshot, or entries of an index, that were removed with an earlier end of the log.
-All such is made anew from the batches.
+Recovery rule: the batches that recovery walked over were not flushed when the node died. A file that describes such
+batches is not believed, because a power cut may bring back a snapshot or index entries that were removed when the log
+was truncated. All of that is rebuilt from the batches.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from blumfeld.spi.storage import PartitionLog, segment_bases
 from blumfeld.wire.record_batch import RecordBatch
 
 REPLAY_STEP = 512
-"""Batches that are replayed before the loop gets its turn."""
+"""Batches that are replayed before other requests get their turn."""
 
 
 class ReplicaState:
-    """Implements ``LogListener``: made before its log is opened, then :meth:`attach`, then :meth:`replay`.
+    """Implements ``LogListener``. Make it, open the log with it, call :meth:`attach`, then exhaust :meth:`replay`.
 
-    Every method that may touch a file raises ``OSError``: the log directory is bad.
+    Every method that may touch a file raises ``OSError``: the log directory has failed.
     """
 
     __slots__ = (
@@ -58,15 +56,15 @@ class ReplicaState:
         self.epochs = LeaderEpochCache()
         self.aborted = AbortedTransactions()
         self.high_watermark = 0
-        """As of the last checkpoint, or of when this replica last led or followed."""
+        """The value of the last checkpoint, or of the moment when this replica last stopped leading or following."""
         self.epoch_unsaved = False
-        """The latest epoch has no batch yet, and isn't in the file."""
+        """The latest epoch is not in the file yet. It is written together with the epoch's first batch."""
         self.events = events
         self._recovered = RecoveredBatches()
         self._renew: list[int] = []
-        """Snapshots that may be of an earlier end of the log: to be held against the state on the way."""
+        """Offsets of snapshots that may stem from a truncated log. Replay compares each with the state it has there."""
         self._replay_from = 0
-        """Batches below it tell nothing new."""
+        """Offset where replay begins: the loaded snapshot covers all batches below."""
         self._log: PartitionLog
         self._index: TransactionIndex
         self._snapshots: ProducerSnapshots
@@ -74,7 +72,7 @@ class ReplicaState:
     # At start
 
     def attach(self, log: PartitionLog, high_watermark: int) -> None:
-        """The log is open: read its files."""
+        """Read the small files of the log, which is open now."""
         self._log = log
         names = log.aux.names()
         self._index = TransactionIndex(log, self.aborted)
@@ -93,7 +91,7 @@ class ReplicaState:
         self._replay_from = max(self.producers.end_offset, start)
 
     def _read_epochs(self, log: PartitionLog) -> int:
-        """Read the epochs; from where on the batches must tell them, or ``SOUND``."""
+        """Read the leader epochs. Returns the offset from which on replay must find them, or ``SOUND`` for nowhere."""
         data = log.aux.read(EPOCHS)
         try:
             self.epochs = LeaderEpochCache.decode(data or b"", f"{self.log_name}/{EPOCHS}")
@@ -108,7 +106,7 @@ class ReplicaState:
         return SOUND
 
     def replay(self) -> Iterator[None]:
-        """Take in the batches behind the snapshot; stops now and then so that the loop can do other things."""
+        """Apply the batches behind the snapshot. Yields now and then, so that the loop can do other things."""
         log = self._log
         end = log.written_end_offset
         if self._replay_from < end:
@@ -126,11 +124,12 @@ class ReplicaState:
         self._replay_from = end
         if self._index.unsaved:
             self.save_aborted()
-        # What ended below it is over for readers; it need not move again before they ask.
+        # Transactions that ended below the high watermark hold no reader back. Without this call they would, until the
+        # high watermark moves again.
         self.producers.high_watermark_moved(self.high_watermark)
 
     def _batches(self, log: PartitionLog, end: int) -> Iterator[RecordBatch]:
-        """From ``_replay_from`` on: read, and from where recovery walked what it kept."""
+        """Yields the batches from ``_replay_from`` on: first read from the log, then those that recovery kept."""
         kept = self._recovered
         read_to = kept.start_offset if kept.complete else end
         if self._replay_from < read_to:
@@ -152,22 +151,21 @@ class ReplicaState:
                 self._index.append(entry)
 
     def _renew_snapshots(self, offset: int) -> None:
-        """The state is that below ``offset`` now."""
+        """Rewrite the doubtful snapshots at or below ``offset``: the state is complete up to there."""
         renew = self._renew
         while renew and renew[0] <= offset:
             at = renew.pop(0)
             if at >= self.producers.end_offset:
                 self._snapshots.renew(at, self.producers.snapshot(at))
-            else:  # within a batch: no log that is there ever ended so
+            else:  # it lies inside a batch, so it stems from a log that was truncated
                 self._snapshots.remove(at)
 
     # LogListener
 
     def rolled(self, base_offset: int) -> None:
-        """A new segment starts: keep the producers as they were before it, and the index of the one that ended.
+        """A new segment starts: write the epochs, the ended segment's transaction index, and a producer snapshot.
 
-        The epochs go first: a start that finds the snapshot does not look for epochs in the batches before
-        it.
+        The epochs are written first: a start that finds the snapshot doesn't search the batches before it for epochs.
         """
         self.written(base_offset)
         if self.epoch_unsaved:
@@ -177,36 +175,36 @@ class ReplicaState:
         self._snapshots.write(base_offset, self.producers.snapshot(base_offset))
 
     def recovered(self, batch: RecordBatch) -> None:
-        """Recovery walked over a batch: :meth:`replay` needs some of it once the log is open."""
+        """Keep the parts of a recovered batch that :meth:`replay` needs later, so that it isn't read twice."""
         self._recovered.add(batch)
 
     # In service
 
     def written(self, end_offset: int) -> None:
-        """All below ``end_offset`` is written."""
+        """Move the placed producer state below ``end_offset`` to the written one: those batches are written."""
         for entry in self.producers.written(end_offset):
             self._index.append(entry)
 
     def epoch_started(self, epoch: int, start_offset: int) -> None:
-        """A leader epoch begins. It is told of at once, and kept in the file with its first batch."""
+        """Begin a leader epoch. Answers show it at once; the file gets it with its first batch."""
         if self.epochs.assign(epoch, start_offset):
             self.epoch_unsaved = True
 
     def save_epochs(self) -> None:
-        """Keep what is known of epochs."""
+        """Write the leader epochs to their file."""
         self.epoch_unsaved = False
         self._log.aux.write(EPOCHS, self.epochs.encode())
 
     def save_aborted(self) -> None:
-        """Bring the transaction indexes of all segments to what is known; cheap when nothing was aborted since."""
+        """Bring the transaction indexes of all segments up to date; cheap if no transaction was aborted since."""
         if self._index.unsaved:
             self._index.save(segment_bases(self._log))
 
     def log_start_moved(self, log_start_offset: int, *, segments_dropped: bool = True) -> None:
-        """Records below are gone: forget what was said of them.
+        """Forget the state of records below the log's new start.
 
-        :param segments_dropped: False: the start moved within what is there (DeleteRecords), so nothing goes with a
-            segment, and the segments, which may be many, need not be looked at
+        :param segments_dropped: False if only the start moved (DeleteRecords). Then no segment's files are gone, and
+            the segments, which may be many, are not listed
         """
         if self.epochs.truncate_from_start(log_start_offset):
             self._log.aux.write(EPOCHS, self.epochs.encode())
@@ -216,25 +214,24 @@ class ReplicaState:
             self._snapshots.remove_below(first_offset)
 
     def remove_strays(self, bases: list[int]) -> None:
-        """Remove producer snapshots that no replay begins from.
+        """Remove producer snapshots from which no replay begins.
 
-        :param bases: of all segments
+        :param bases: base offsets of all segments
         """
         self._snapshots.remove_strays(bases)
 
     def compacted(self) -> None:
-        """A round of compaction has put other segments in the place of sealed ones. For who asked for it to
-        call, on the loop, before anything else happens to the log.
+        """Catch up with a finished pass of the cleaner, which has replaced sealed segments.
 
-        Reads the aborted transactions of sealed segments again, from the ``.txnindex`` files that took their
-        place with them, and removes the snapshots of segments that are no more.
+        It reads their new ``.txnindex`` files, and removes the snapshots of segments that are gone. The caller of the
+        pass must call it on the loop, before anything else happens to the log.
         """
         bases = segment_bases(self._log)
         self._index.replaced(bases[-1], self.events)
         self._snapshots.remove_strays(bases)
 
     def save_producers(self, end_offset: int) -> None:
-        """A clean close: the next start needs no replay. Written also without producers, as Kafka does."""
+        """Write a snapshot at a clean close, so that the next start needs no replay. As in Kafka, it may be empty."""
         self.save_aborted()
         if end_offset > max(self._snapshots.latest, 0):
             self._snapshots.write(end_offset, self.producers.snapshot(end_offset))
@@ -242,23 +239,23 @@ class ReplicaState:
     # Truncation
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all batches with an offset ≥ ``offset`` (within one: all of it), and what is known of them:
-        producers go back to what they were, by a snapshot and a replay from there. What was placed is dropped
-        too.
+        """Drop every batch that reaches ``offset`` or beyond, written or only placed, and the state that they left.
+
+        The producers are loaded from an older snapshot and replayed from there.
         """
         log = self._log
         log.truncate_to(offset)
         self._truncated(log)
 
     def truncate_fully(self, start_offset: int) -> None:
-        """Drop everything; the log is empty and starts at ``start_offset``.
+        """Drop everything; the log is empty afterwards and starts at ``start_offset``.
 
-        Snapshots and epochs go first, and last so: without them a start on the log as it was finds all in its batches,
-        and one on the empty log finds nothing of what was before.
+        Snapshots and epochs are removed first, and durably. A crash before the truncation then finds the whole state in
+        the batches, and a crash after it finds nothing of the old log.
         """
         self._snapshots.remove_below(SOUND)
         self.epochs.clear()
-        self.save_epochs()  # a write that lasts, and with it the removals in the same directory
+        self.save_epochs()  # a durable write: it makes the removals in the same directory durable, too
         self._log.truncate_fully(start_offset)
         self.high_watermark = min(self.high_watermark, start_offset)
         self._index.forget_from(0)

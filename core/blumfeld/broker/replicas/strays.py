@@ -1,5 +1,6 @@
-"""Logs that lie on this node and that no topic of it claims: deleted, made anew, or moved to other nodes while their
-log directory was offline (KIP-858).
+"""Stray logs: they lie on this node, but the metadata places no such replica here (KIP-858).
+
+Their topic was deleted or recreated, or the replica moved to another node, while the log directory was offline.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ _NO_TOPIC_ID = bytes(16)
 def strays(
     found: Iterable[tuple[TopicPartition, bytes]], image: ClusterImage, node_id: int
 ) -> list[TopicPartition]:
-    """Which of the logs that were found at start no topic claims.
+    """Returns the logs, out of those found at start, that no topic claims.
 
-    A log whose topic id is not known (a crash came before it was written) belongs to the topic of its name, if this
-    node is to have a replica; Kafka counts it as a stray.
+    A log without a topic id (a crash came before the id was written) belongs to the topic of its name, if that topic
+    has a replica here. Kafka counts such a log as a stray.
 
-    :param image: all that is committed
+    :param found: (partition, topic id) of each log; 16 zero bytes for an unknown id
+    :param image: the image with everything that is committed
     """
     return [
         partition

@@ -1,6 +1,6 @@
 """The ``<base>.txnindex`` files of one log, in the format of Kafka's ``TransactionIndex``.
 
-Each holds the aborted transactions whose marker is in that segment.
+Each file lists the aborted transactions whose abort marker lies in its segment.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog
 
 SOUND = 1 << 63
-"""Above every offset: nothing has to be found anew."""
+"""Greater than every offset. As a limit it means that nothing needs to be found again."""
 
 
 class TransactionIndex:
     """Aborted transactions of a log, in memory for readers and in a file for each segment that has any.
 
-    A file is written when its segment is sealed, now and then while it is active (:meth:`save`), and at a
-    clean stop: not with each abort, which would cost a sync. What a crash takes is found again from the
-    batches, which recovery walks over. Every method that touches a file may raise ``OSError``.
+    A file is written when its segment is sealed, now and then while the segment is active (:meth:`save`), and at a
+    clean stop. It is not written with each abort, because that would cost a sync. Entries that a crash loses are found
+    again in the batches that recovery walks over. Every method that touches a file may raise ``OSError``.
     """
 
     __slots__ = ("_bases", "_log", "_unsaved_from", "entries")
@@ -32,12 +32,13 @@ class TransactionIndex:
         self._log = log
         self.entries = entries
         self._bases: set[int] = set()
-        """Of the files that are there."""
+        """Base offsets of the files that exist."""
         self._unsaved_from = SOUND
 
     def read(self, names: Iterable[str], below: int, events: EventLog) -> int:
-        """Read the files; from which offset on they can't be believed, or ``SOUND``. Entries from there on, and
-        those whose marker is at or above ``below``, are left out.
+        """Read the files. Returns the offset from which on they are unreadable, or ``SOUND``.
+
+        Entries from that offset on, and entries with a marker at or above ``below``, are left out.
         """
         self._bases = _bases(names)
         return self._read(sorted(self._bases), below, events)
@@ -59,12 +60,12 @@ class TransactionIndex:
         return sound_below
 
     def forget_from(self, offset: int) -> None:
-        """Markers from ``offset`` on are gone, or will be told of again: their files are to be written anew."""
+        """Forget the entries with a marker at or above ``offset``; the next :meth:`save` rewrites their files."""
         self.entries.truncate_to(offset)
         self._unsaved_from = min(self._unsaved_from, offset)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """One more; not in its file yet."""
+        """Add an entry in memory. The next :meth:`save` writes it."""
         self.entries.append(entry)
         self._unsaved_from = min(self._unsaved_from, entry.last_offset)
 
@@ -74,9 +75,9 @@ class TransactionIndex:
         return self._unsaved_from != SOUND and (len(self.entries) > 0 or len(self._bases) > 0)
 
     def save(self, bases: Sequence[int]) -> None:
-        """Bring the files to what is known.
+        """Write the entries in memory to the files.
 
-        :param bases: of all segments, the active one last
+        :param bases: base offsets of all segments, the active one last
         """
         first = max(bisect_right(bases, self._unsaved_from) - 1, 0)
         for at in range(first, len(bases)):
@@ -98,13 +99,14 @@ class TransactionIndex:
             self._bases.discard(base)
 
     def segments_dropped(self, first_offset: int) -> None:
-        """The oldest segment begins at ``first_offset`` now; the files of those before it went with them."""
+        """Forget the entries below ``first_offset``, the new base of the oldest segment. Their files are gone."""
         self.entries.drop_below(first_offset)
         self._bases = {base for base in self._bases if base >= first_offset}
 
     def replaced(self, active_base: int, events: EventLog) -> None:
-        """Sealed segments were replaced together with their files: believe those, and memory where they can't be
-        read and from ``active_base`` on.
+        """Read the files of sealed segments again, after the cleaner has replaced them together with their segments.
+
+        From ``active_base`` on, and from the first unreadable file on, the entries in memory stay.
         """
         known = self.entries.entries
         self._bases = _bases(self._log.aux.names())
@@ -126,7 +128,7 @@ def _bases(names: Iterable[str]) -> set[int]:
 
 
 def _entries(log: PartitionLog, base: int, after: int) -> list[AbortedTransaction]:
-    """What one file says. :raises ValueError: it is no transaction index, or not that segment's"""
+    """Returns the entries of one file. :raises ValueError: it is no transaction index, or another segment's"""
     entries = decode_aborted(log.aux.read(segment_name(base, Suffix.TRANSACTION_INDEX)) or b"")
     last = max(after, base - 1)
     for entry in entries:
