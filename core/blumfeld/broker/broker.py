@@ -1,7 +1,7 @@
-"""The broker: what answers on a node's listeners, over the partitions that it hosts.
+"""The broker: answers requests on a node's listeners, from the partitions that the node hosts. Wiring only.
 
-The kernel makes it from a composition whose parts are made but not started, hands it what plug-ins bring, starts it
-when storage, consensus and replication have started, and stops it before them.
+The kernel makes it from a composition whose parts are made but not started, and registers the plug-ins' handlers. It
+starts the broker after storage, consensus and replication, and stops it before them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Broker:
             for kind in LISTENER_KINDS
         }
         self.groups: GroupCoordination | None = None
-        """The coordinator of groups; ``None`` in a build without any."""
+        """The coordinator of groups; ``None`` in a composition without a group protocol."""
         self._own_registered = False
 
     def _make_ports(self) -> Ports:
@@ -121,26 +121,27 @@ class Broker:
     # What is served
 
     def register(self, handlers: Iterable[ApiHandler]) -> None:
-        """Serve these too.
+        """Serve APIs with these handlers, too.
 
-        :raises PluginContractError: two for one (API key, version, listener kind)
+        :raises PluginContractError: two handlers for one (API key, version, listener kind)
         """
         for handler in handlers:
             for kind in handler.listeners:
                 self._dispatchers[kind].register(handler)
 
     def connection_handler(self, listener_kind: str) -> ConnectionHandler:
-        """What answers on a listener of this kind."""
+        """Returns the handler for the connections of a listener of this kind."""
         self._register_own()
         return self._dispatchers[listener_kind]
 
     def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
-        """API key → (lowest, highest) version, as ApiVersions says on a listener of this kind."""
+        """Returns API key → (lowest, highest) version, as ApiVersions says on a listener of this kind."""
         self._register_own()
         return self._dispatchers[listener_kind].advertised()
 
     def _register_own(self) -> None:
-        """The broker's own handlers: late, since which there are depends on the parts that were made."""
+        """Register the broker's own handlers. Not in the constructor: the composition's parts decide which there
+        are."""
         if self._own_registered:
             return
         self._own_registered = True
@@ -151,14 +152,14 @@ class Broker:
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
         if self.composition.observers:
-            return  # they are told of answers as messages, which the shorter way never makes
+            return  # observers are given answers as messages, and the straight way makes none
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):
                 dispatcher.replace(0, version, FastProduce(self.ports, dispatcher, general))
 
     def _coordinate_groups(self) -> None:
-        """Where a group protocol is composed: its coordinator follows the leadership of its topic."""
+        """Make the groups' coordinator, if a group protocol is composed. It follows the leadership of its topic."""
         composition = self.composition
         if not composition.group_protocols:
             return
@@ -177,7 +178,8 @@ class Broker:
 
     def gauges(self) -> list[Metric]:
         """Depths of queues and counts of what is hosted, read at each scrape."""
-        self._register_own()  # the metrics port opens first, and without this there are no groups to measure yet
+        # The metrics port opens first, and without this there are no groups to measure yet.
+        self._register_own()
         purgatory, partitions = self.parking.purgatory, self.partitions
         return [
             Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: len(purgatory)),
@@ -208,8 +210,10 @@ class Broker:
     # Life
 
     async def start(self) -> None:
-        """Host what the image says, register, and return when the controller has unfenced this node and all its logs
-        are open.
+        """Host the replicas that the image places here, then register. Returns when all logs are open and the
+        controller has unfenced this node.
+
+        Logs are opened before the registration: a client that is sent here must not meet partitions that aren't open.
 
         :raises BrokerError: the controller refused the registration: DUPLICATE_BROKER_REGISTRATION…
         :raises TimeoutError: the controller did not answer for ``initial.broker.registration.timeout.ms``
@@ -229,7 +233,11 @@ class Broker:
         await self.lifecycle.register()
 
     async def stop(self) -> None:
-        """Tell the controller, answer what is parked, close the logs. Legal without start."""
+        """Leave the cluster, answer parked requests, close the logs, write the last checkpoint. Legal without start.
+
+        The order matters: the controller moves leadership away first, parked requests are answered while logs are open,
+        and the checkpoint takes the high watermarks after the logs have stopped.
+        """
         await self.lifecycle.shut_down()
         self._upkeep.stop()
         self._cleaner.stop()
@@ -251,7 +259,7 @@ class Broker:
 
     @property
     def broker_epoch(self) -> int:
-        """Epoch of this registration; -1 before."""
+        """Epoch of this registration; -1 before it."""
         return self.lifecycle.broker_epoch
 
     def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:

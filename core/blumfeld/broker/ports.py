@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Announcements(Protocol):
-    """The relay of pluggy for rare events."""
+    """pluggy's hooks for rare events."""
 
     blumfeld_topic_created: Callable[..., object]
     blumfeld_topic_deleted: Callable[..., object]
@@ -39,7 +39,7 @@ class Announcements(Protocol):
 
 
 class BrokerComposition(Composition, Protocol):
-    """What the broker needs of a node beyond what plug-ins are handed."""
+    """The parts of a node that the broker needs, and that plug-ins are not handed."""
 
     rack: str | None
     features: tuple[Feature, ...]
@@ -47,7 +47,7 @@ class BrokerComposition(Composition, Protocol):
     transactions: TransactionCoordinator | None
     hook: Announcements
     observers: tuple[tuple[str, Observer], ...]
-    """Each with the name of its plug-in."""
+    """(name of the plug-in, its observer)."""
 
     @property
     def replication(self) -> Replication:
@@ -86,7 +86,7 @@ class Hosted(Protocol):
     """The partitions that this node hosts."""
 
     generation: int
-    """Goes up whenever a partition comes, goes or changes its part: partitions that were found before are stale."""
+    """Goes up whenever a partition comes, goes, fails or changes its leader: earlier look-ups are stale."""
 
     def __iter__(self) -> Iterator[Partition]:
         """All of them, in the order in which they were opened."""
@@ -138,8 +138,9 @@ class Park(Protocol):
     def keep(
         self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float, *, tried: bool = False
     ) -> Callable[[], None] | None:
-        """As :meth:`park`, unless the caller just ``tried`` in vain. Returns a call that forgets the operation, or
-        ``None`` if it has ended already.
+        """As :meth:`park`; ``tried`` skips the first attempt, which the caller has just made in vain.
+
+        Returns a function that removes the operation, or ``None`` if it has ended already.
         """
         ...
 
@@ -152,7 +153,7 @@ class Membership(Protocol):
     """This broker's registration."""
 
     broker_epoch: int
-    """Epoch of the registration; -1 before."""
+    """Epoch of the registration; -1 before it."""
 
 
 class TransactionsEnded(Protocol):
@@ -164,7 +165,7 @@ class TransactionsEnded(Protocol):
 
 
 class Ports(NamedTuple):
-    """What handlers are handed."""
+    """The ports that every handler is handed."""
 
     runtime: Runtime
     events: EventLog
@@ -177,7 +178,7 @@ class Ports(NamedTuple):
     fetch_sessions: FetchSessions
     looking_inside: LookingInside
     groups: Callable[[], TransactionsEnded | None]
-    """The coordinator of groups; ``None`` in a build without any."""
+    """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
     features: tuple[Feature, ...]
     """Feature levels that plug-ins bring, beside the broker's own."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]

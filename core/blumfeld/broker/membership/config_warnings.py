@@ -17,7 +17,7 @@ from blumfeld.spi.runtime import Runtime, Timer
 FIRST_LOOK_MS = 200
 """Pause between a start and the first look. It imports the table of keys, and a start must not wait for that."""
 NAMED_MAX = 50
-"""Keys that one warning names; of more it says how many."""
+"""Keys that one warning names. Of further ones it gives the number."""
 _SCOPES = {
     TOPIC_RESOURCE: ("topic", TOPIC_CONFIGS),
     BROKER_RESOURCE: ("broker", BROKER_CONFIGS),
@@ -26,7 +26,7 @@ _SCOPES = {
 
 
 class ConfigWarnings:
-    """Looks at configuration as it comes, and warns of each key that changes nothing."""
+    """Checks configuration as it arrives, and warns once about each key that has no effect."""
 
     def __init__(self, cluster: Image, runtime: Runtime, events: EventLog) -> None:
         self._cluster = cluster
@@ -37,17 +37,17 @@ class ConfigWarnings:
         self._told: set[tuple[int, str, str]] = set()
 
     def start(self) -> None:
-        """Look at all that there is, soon."""
+        """Check all configuration of the cluster soon."""
         self._timer = self._runtime.call_later(FIRST_LOOK_MS, self._look_at_all)
 
     def stop(self) -> None:
-        """Look no more. May be called twice, and without start."""
+        """Stop checking. May be called twice, and without start."""
         if self._timer is not None:
             self._timer.cancel()
         self._has_looked = False
 
     def changed(self, resources: Iterable[tuple[int, str]]) -> None:
-        """These resources, as (type, name), have other values. Before the first look nothing happens."""
+        """Check these resources, (type, name), whose values have changed. Does nothing before the first look."""
         if self._has_looked:
             self._look(resources)
 
@@ -67,7 +67,8 @@ class ConfigWarnings:
             )
 
     def _new(self, kind: int, name: str) -> Iterator[str]:
-        from blumfeld.config.effects import why_ineffective  # not before somebody configured something
+        # Imported here because it is large, and most clusters configure nothing.
+        from blumfeld.config.effects import why_ineffective
 
         scope, definitions = _SCOPES[kind]
         for key, value in self._cluster.image.config(kind, name).items():

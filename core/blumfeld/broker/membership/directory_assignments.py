@@ -1,7 +1,8 @@
-"""Telling the controller in which log directory a replica lies: AssignReplicasToDirs, in batches, until it is heard.
+"""Reports to the controller in which log directory each replica lies (AssignReplicasToDirs), and retries until it
+knows.
 
-Kafka's own numbers: changes are gathered for half a second, 2250 go in one request, and a request that failed is tried
-again after 100 ms, then later and later up to 10 s.
+The numbers are Kafka's: changes are gathered for half a second, and one request has up to 2250. A failed request is
+tried again after 100 ms; the pause doubles up to 10 s.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Replica = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """What the controller is still to be told. One request is under way at a time."""
+    """Assignments that the controller doesn't know yet. One request is under way at a time."""
 
     def __init__(
         self,
@@ -58,21 +59,21 @@ class DirectoryAssignments:
         self._retry_ms = RETRY_MS_MIN
 
     def __len__(self) -> int:
-        """Replicas that the controller doesn't know of yet."""
+        """Number of replicas whose directory the controller doesn't know yet."""
         return len(self._wanted)
 
     def tell(self, replica: Replica, directory_id: bytes) -> None:
-        """The replica lies in this directory: the last word counts."""
+        """Report that the replica lies in this directory. The last call for a replica counts."""
         if self._wanted.get(replica) != directory_id:
             self._wanted[replica] = directory_id
             self._send_in(GATHER_MS)
 
     def known(self, replica: Replica) -> None:
-        """The controller knows, or the replica is not ours any more."""
+        """Report nothing for this replica: the controller knows, or it is not ours any more."""
         self._wanted.pop(replica, None)
 
     def stop(self) -> None:
-        """What is not told by now is told after the next start."""
+        """Stop. The next start reports again what the controller doesn't know by now."""
         self._wanted.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +95,7 @@ class DirectoryAssignments:
         self._metadata.submit(self._request(self._sent), timeout_ms).when_done(self._answered)
 
     def _request(self, assignments: dict[Replica, bytes]) -> AssignReplicasToDirsRequest:
-        # Here, since with a single directory there is nothing to tell, and a start should not pay for it.
+        # Imported here: with a single directory there is nothing to report, and a start must not pay for it.
         from blumfeld.wire.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
             RequestDirectoryData,
@@ -124,7 +125,7 @@ class DirectoryAssignments:
     def _answered(self, done: Completion[Message]) -> None:
         sent, self._sent = self._sent, {}
         if isinstance(done.error, BrokerError) and done.error.code == ErrorCode.UNSUPPORTED_VERSION:
-            self._wanted.clear()  # a controller that keeps no directories
+            self._wanted.clear()  # this controller doesn't record directories
             return
         refused = self._refused(done, sent)
         if refused:
@@ -136,7 +137,7 @@ class DirectoryAssignments:
             self._send_in(GATHER_MS)
 
     def _refused(self, done: Completion[Message], sent: dict[Replica, bytes]) -> bool:
-        """Whether some of it must be tried again; what was heard is wanted no more."""
+        """Remove the assignments that the controller took. Returns whether some must be tried again."""
         if done.error is not None:
             self._events.warning("directory assignment not answered", error=str(done.error))
             return True

@@ -1,4 +1,4 @@
-"""Following the cluster's image: a change becomes configuration, hosted replicas, announcements, in that order."""
+"""Applies each change of the cluster's image: first configuration, then hosted replicas, then announcements."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class ImageFollower:
         self._following = False
 
     def start(self) -> None:
-        """Begin; the consensus gives the whole image as the first delta. May be called again after :meth:`stop`."""
+        """Begin. The first delta from the consensus is the whole image. May be called again after :meth:`stop`."""
         self._following = True
         if not self._subscribed:
             self._subscribed = True
             self._composition.metadata.subscribe(self._changed)
 
     def stop(self) -> None:
-        """Let deltas pass from now on. A consensus has no way to unsubscribe."""
+        """Ignore deltas from now on. A consensus has no way to unsubscribe."""
         self._following = False
 
     def _changed(self, image: ClusterImage, delta: ImageDelta) -> None:

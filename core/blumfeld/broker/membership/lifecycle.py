@@ -1,7 +1,7 @@
 """A broker's membership: registration, heartbeats, and leaving (KIP-631, Kafka's ``BrokerLifecycleManager``).
 
-Pure KRaft words, but through ``ClusterMetadata.submit`` only: a consensus by other means understands the same
-commands.
+It sends KRaft's messages, but only through ``ClusterMetadata.submit``. So a consensus that isn't KRaft can serve the
+same commands.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from blumfeld.broker.ports import BrokerComposition
 
 SUPPORTED_FEATURES = {"metadata.version": (30, 30)}
-"""What the core itself can do; plug-ins bring the others."""
+"""Feature levels of the core: name → (lowest, highest). Plug-ins bring others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200
 
 
 class Lifecycle:
-    """Registers once, then beats until :meth:`shut_down`."""
+    """Registers this broker once, then sends heartbeats until :meth:`shut_down`."""
 
     def __init__(self, composition: BrokerComposition) -> None:
         self.broker_epoch = -1
         self.fenced = True
-        """As the controller last said."""
+        """Whether this broker is fenced, by the controller's last word."""
         self.offline_dirs_told: tuple[bytes, ...] = ()
-        """Log directories that the controller has heard are offline."""
+        """Ids of the offline log directories that the last answered heartbeat reported."""
         self._composition = composition
         self._runtime = composition.runtime
         self._events = composition.log("broker")
@@ -51,10 +51,10 @@ class Lifecycle:
         self._may_stop: Completion[None] | None = None
 
     async def register(self) -> None:
-        """Register and wait to be unfenced.
+        """Register, and wait until the controller has unfenced this broker.
 
-        :raises BrokerError: refused for good
-        :raises TimeoutError: no answer within ``initial.broker.registration.timeout.ms``
+        :raises BrokerError: the registration was refused with an error that isn't retriable, or until the time was up
+        :raises TimeoutError: not unfenced within ``initial.broker.registration.timeout.ms``
         """
         timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
@@ -109,15 +109,16 @@ class Lifecycle:
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the controller may be silent before something is wrong."""
+        """``broker.session.timeout.ms``: the controller fences a broker after this time without a heartbeat."""
         return self._composition.config.int("broker.session.timeout.ms")
 
     def beat_now(self) -> None:
-        """There is something that the controller should know at once: the next heartbeat doesn't wait."""
+        """Send the next heartbeat at once, because it has urgent news (a failed log directory)."""
         if self.broker_epoch < 0 or self._leaving:
             return
         if self._timer is None:
-            self._beat_again = True  # one is under way
+            # A heartbeat is under way without the news: send another after its answer.
+            self._beat_again = True
         else:
             self._timer.cancel()
             self._beat()
@@ -140,7 +141,8 @@ class Lifecycle:
         answer.when_done(lambda done: self._beaten(done, tuple(offline)))
 
     def _metadata_offset(self) -> int:
-        """How far this node's image is. ``submit`` answers when the change is in it, so at least our registration."""
+        """Offset up to which this node's image is complete. It has our registration at least, because ``submit``
+        answers only when its change is in the image."""
         quorum = self._composition.metadata.quorum()
         return self.broker_epoch if quorum is None else max(self.broker_epoch, quorum.high_watermark - 1)
 
@@ -178,7 +180,7 @@ class Lifecycle:
             self._unfenced.complete(None)
 
     def image_changed(self, image: ClusterImage) -> None:
-        """The image knows better than the last heartbeat."""
+        """Take the fenced state from the image: it is newer than the last heartbeat's answer."""
         own = image.brokers.get(self._composition.node_id)
         if own is not None and own.epoch == self.broker_epoch:
             self.fenced = own.fenced
@@ -188,7 +190,10 @@ class Lifecycle:
             self._unfenced.fail(TimeoutError("the controller did not unfence this broker in time"))
 
     async def shut_down(self) -> None:
-        """Ask the controller to move what this node leads, and return when it says so, or after a while."""
+        """Ask the controller to move leadership away (``controlled.shutdown.enable``).
+
+        Returns when the controller allows the shutdown, when a heartbeat fails, or after ``broker.session.timeout.ms``.
+        """
         if self.broker_epoch < 0 or self._leaving:
             return
         self._leaving = True
@@ -204,9 +209,9 @@ class Lifecycle:
             self._timer.cancel()
 
     def _alone(self) -> bool:
-        """With no other broker there is no one to hand anything to: it is fenced with its last heartbeat.
+        """Whether no other broker could take over leadership. Then the last heartbeat asks to be fenced.
 
-        So that whoever starts on this directory next, Apache Kafka too, need not wait for a session to end.
+        A node that starts on this directory next (Apache Kafka, too) then needn't wait for the session to expire.
         """
         own = self._composition.node_id
         return all(b.fenced or b.broker_id == own for b in self._composition.metadata.image.brokers.values())

@@ -1,9 +1,11 @@
-"""What a node makes of its log directories: one that fails (KIP-112), a replica that moved, where each lies (KIP-858).
+"""Reacts to changes of log directories: a failure (KIP-112), a moved replica, a placed replica (KIP-858).
 
-A failed directory takes its partitions offline and no others; the controller is told with a heartbeat at once. The node
-stops when the directory of the cluster's metadata fails, which is the first (so it stops when none is left, too), and
-when the controller could not be told within ``log.dir.failure.timeout.ms``: others would wait for a leader that isn't
-one.
+A failed directory takes only its own partitions offline, and a heartbeat tells the controller at once. The node stops
+in two cases:
+
+* the first directory fails, which holds the cluster's metadata. So it also stops when no directory is left;
+* the controller could not be told within ``log.dir.failure.timeout.ms``. The cluster would go on to send clients to a
+  leader that can't serve them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class LogDirectories:
     # StorageWatcher
 
     def directory_failed(self, directory: LogDirInfo, error: OSError) -> None:
-        """Its partitions are offline now; the controller is told, or the node stops."""
+        """Take the directory's partitions offline, and tell the controller or stop the node."""
         offline = self._hosted.directory_failed(directory.directory_id, error)
         self._events.error(
             "partitions offline", directory=directory.path, partitions=offline, error=str(error)
@@ -67,14 +69,14 @@ class LogDirectories:
             self._runtime.call_later(timeout_ms, lambda: self._check_told(directory, error))
 
     def moved(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """Tell the controller where the replica lies now."""
+        """Report to the controller that the replica lies in another directory now."""
         hosted = self._hosted.find(partition.topic, partition.partition)
         if hosted is not None:
             self._events.info("replica moved", partition=str(partition), directory=self._path(directory_id))
             self._placed(hosted)
 
     def gauges(self) -> list[Metric]:
-        """What an operator is woken for: Kafka's OfflineLogDirectoryCount, and what it comes to."""
+        """Returns metrics worth an alert: failed directories (Kafka's OfflineLogDirectoryCount) and lost replicas."""
         storage, partitions = self._composition.storage, self._hosted
         return [
             Metric(
@@ -92,14 +94,14 @@ class LogDirectories:
         ]
 
     def stop(self) -> None:
-        """Tell nobody anything more."""
+        """Send no more reports to the controller."""
         self.assignments.stop()
 
     # Where replicas lie
 
     def _placed(self, partition: Partition) -> None:
         image, replica = partition.image, (partition.topic_id, partition.partition.partition)
-        # A consensus that writes no directories down has none in its images.
+        # The images of a consensus that doesn't record directories have none, and there is nothing to report.
         if image is None or not image.directories or partition.closed is not None:
             return
         lies_in = partition.log.directory_id

@@ -13,7 +13,8 @@ CONTROL_BYTES_MAX = 1 << 10
 
 
 class RecoveredBatches:
-    """Headers of batches with a producer id and of the first batch of each leader epoch; control batches are kept whole.
+    """Headers of batches with a producer id and of the first batch of each leader epoch; control batches are kept
+    whole.
 
     No other batch changes the state that is rebuilt.
     """

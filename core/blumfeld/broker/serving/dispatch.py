@@ -1,8 +1,9 @@
-"""From a frame to its handler, and from the handler's answer to parts: the ``ConnectionHandler`` of a listener kind.
+"""Hands each frame to its handler, and the encoded answer to the transport: the ``ConnectionHandler`` of a listener
+kind.
 
 A connection is closed where Kafka's ``SocketServer`` closes it: for an unknown API key, a version that is not
-served, a header or body that can't be decoded. Only ApiVersions in a version that we don't have is answered, in
-version 0 (KIP-511).
+served, a header or body that can't be decoded. The exception is ApiVersions in a version that we don't serve: it is
+answered with UNSUPPORTED_VERSION in version 0 (KIP-511), so that a newer client can start over.
 """
 
 from __future__ import annotations
@@ -34,66 +35,68 @@ _HEADER = struct.Struct(">hhih")
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 STRAIGHT_BYTES_MAX = 4_096
-"""A larger frame is decoded with an eye on its elements. One below has at most as many as it has bytes."""
+"""A larger frame is decoded in steps, which count its elements. A smaller one can't hold more elements than bytes, so
+it can't hold the loop for long."""
 STRAIGHT_STEPS_MAX = 4
-"""A request that is decoded in so many steps is served at once: it has up to 256 elements, and bytes as it likes."""
+"""A request that is decoded in this many steps is served at once, whatever its size: it has at most 256 elements. It
+may be one record batch of a megabyte."""
 
 
 class ApiCounts(Protocol):
-    """Requests of one API, as plain numbers that who serves it may add to itself."""
+    """Counts of one API's requests. Plain numbers, so that a hot path can add to them without a call."""
 
     requests: int
-    """Answered, or done without an answer."""
+    """Requests that were answered, or ended without an answer."""
     time_ms: float
-    """From the frame to its answer, waiting included."""
+    """Total time from a frame to its answer, waiting included."""
     request_bytes: int
     response_bytes: int
 
 
 class RequestMetrics(Protocol):
-    """What the kernel counts requests with, when it does."""
+    """The kernel's counters of requests and connections, if metrics are on."""
 
     def counts_of(self, key: int) -> ApiCounts:
-        """Those of one API, always the same object."""
+        """Returns the counts of one API, always the same object."""
         ...
 
     def served(
         self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
     ) -> None:
-        """One request was answered, or had no answer: 0 bytes."""
+        """Count a request that was answered, or ended without an answer (0 response bytes)."""
         ...
 
     def opened(self, listener: Listener) -> None:
-        """A connection was accepted."""
+        """Count an accepted connection."""
         ...
 
     def closed(self, listener: Listener) -> None:
-        """It has gone."""
+        """Count a closed connection."""
         ...
 
 
 class Serve(Protocol):
-    """One (key, version) of a listener kind."""
+    """Serves the requests of one (key, version) on a listener kind."""
 
     flexible: bool
     """Whether the request's header has a tag section."""
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
-        """Take a request whose body begins at ``position``: answer it, now or later. May not raise."""
+        """Serve a request whose body begins at ``position``, and answer it now or later. It must not raise."""
         ...
 
 
 class Watching(Protocol):
-    """What tells observers of requests (``broker.observing``), where there are any."""
+    """Tells observers about requests (``serving/observing.py``), if there are any."""
 
     def route(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> Serve:
-        """In the place of the general one."""
+        """Returns an observed route, which takes the place of a :class:`Route`."""
         ...
 
     def refused(
         self, exchange: Exchange, closed: str, *, api: tuple[int, int, int] = ..., error_code: int = 0
     ) -> None:
-        """A request that no handler answered."""
+        """Report a request that no handler answered."""
         ...
 
 
@@ -112,7 +115,7 @@ class Dispatcher:
     ) -> None:
         self.kind = kind
         self.slices = Slices(runtime) if slices is None else slices
-        """Serves what is too large for one turn, of all listeners together."""
+        """Serves requests that are too large for one turn; shared by all listeners."""
         self.events = events
         self.metrics = metrics
         self.authorizer = authorizer
@@ -123,7 +126,7 @@ class Dispatcher:
         self._handlers: dict[int, list[ApiHandler]] = {}
 
     def register(self, handler: ApiHandler) -> None:
-        """Serve an API.
+        """Serve an API with this handler.
 
         :raises PluginContractError: another handler has one of the versions, or there is no such API
         """
@@ -140,7 +143,7 @@ class Dispatcher:
         self._handlers.setdefault(handler.key, []).append(handler)
 
     def route(self, key: int, version: int) -> Serve | None:
-        """What serves this version now."""
+        """Returns the route that serves this version now."""
         return self._routes.get((key << 16) + version)
 
     def replace(self, key: int, version: int, route: Serve) -> None:
@@ -148,7 +151,7 @@ class Dispatcher:
         self._routes[(key << 16) + version] = route
 
     def advertised(self) -> dict[int, tuple[int, int]]:
-        """Key → (lowest, highest) version as ApiVersions shows it, by key."""
+        """Returns key → (lowest, highest) version for ApiVersions, sorted by key."""
         return {
             key: (
                 min(h.min_version if h.advertised_min is None else h.advertised_min for h in handlers),
@@ -160,13 +163,13 @@ class Dispatcher:
     # ConnectionHandler
 
     def opened(self, connection: Connection) -> None:
-        """A connection was accepted."""
+        """Set up the state of an accepted connection."""
         connection.state = ConnectionState()
         if self.metrics is not None:
             self.metrics.opened(connection.listener)
 
     def request(self, exchange: Exchange, frame: memoryview) -> None:
-        """One frame."""
+        """Read the header of a frame and hand it to its route. Every request passes here."""
         try:
             key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
         except struct.error:
@@ -189,7 +192,7 @@ class Dispatcher:
         route.serve(exchange, frame, position, correlation_id)
 
     def closed(self, connection: Connection, reason: str) -> None:
-        """The connection has gone."""
+        """Take note that the connection has gone: stop its large request, and forget its parked one."""
         if self.metrics is not None:
             self.metrics.closed(connection.listener)
         state: ConnectionState = connection.state
@@ -201,7 +204,7 @@ class Dispatcher:
     # For routes
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
-        """Close the connection: no answer is possible."""
+        """Close the connection, because no answer is possible."""
         if self.observing is not None:
             self.observing.refused(exchange, reason)
         self._refusals.refuse(exchange, reason)
@@ -220,7 +223,10 @@ class Dispatcher:
 
 
 class Route:
-    """The general way: the generated decoder, a handler, the generated encoder."""
+    """The general way: the generated decoder, a handler, the generated encoder.
+
+    The codecs are made with the first request, because a start must not pay for APIs that are never called.
+    """
 
     __slots__ = (
         "_decode",
@@ -242,7 +248,7 @@ class Route:
         self._decode_in_steps: StepDecoder[Any] | None = None
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
-        """Decode, have it handled, answer when the handler does; in slices if it has many elements."""
+        """Decode the request, call the handler, and answer when it does. Many elements are served in slices."""
         dispatcher = self._dispatcher
         decode = self._decode
         request: Any
@@ -271,6 +277,7 @@ class Route:
                 raise TakesSteps
             answer = self._handler.handle(request, context)
         except TakesSteps:
+            # The steps run in later turns, when the receive buffer may hold other bytes. They decode from the start.
             frame = lasting(frame)
             large = LargeRequest(self, self._handler, context, len(frame))
             dispatcher.slices.run(large.steps(self._steps_of(frame, position)), large.finished, large.wanted)
@@ -285,9 +292,9 @@ class Route:
             self._answer(context, request, answer, len(frame))
 
     def _begun(self, frame: memoryview, position: int) -> Message | None:
-        """The request of a frame of some kB, if it has few elements: it may be one record batch. Else ``None``.
+        """Returns the request of a larger frame if it has few elements, else ``None``.
 
-        :raises DecodeError: it can't be read
+        :raises DecodeError: the request can't be read
         """
         steps = self._steps_of(frame, position)
         try:
@@ -305,7 +312,7 @@ class Route:
         return decode(frame, position)
 
     def unreadable(self, exchange: Exchange, error: DecodeError) -> None:
-        """Close the connection: the request's bytes are none."""
+        """Close the connection, because the request can't be decoded."""
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.refuse(exchange, f"{name} v{self.version} can't be read: {error}")
 
@@ -335,11 +342,11 @@ class Route:
         self.answered(context, parts, frame_bytes)
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
-        """Close the connection: no answer is possible."""
+        """Close the connection, because no answer is possible."""
         self._dispatcher.refuse(exchange, reason)
 
     def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
-        """Put the answer in its place, none if it is ``None``, and count it."""
+        """Give the answer to the exchange (``None``: there is none), and count the request."""
         size = 0
         if parts is None:
             context.exchange.no_answer()
@@ -349,7 +356,7 @@ class Route:
         self._count(context, frame_bytes, size)
 
     def throttle(self, context: Request, answer: Message | NoAnswer) -> None:
-        """Tell the client where the message has a place for it, and read no more from it meanwhile."""
+        """Set the answer's throttle time if its message has one, and read no requests from the client meanwhile."""
         if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = int(context.throttle_ms)
         context.exchange.connection.mute(self._dispatcher.monotonic_ms() + context.throttle_ms)
@@ -365,7 +372,7 @@ class Route:
         self._answer(context, request, answer, frame_bytes)
 
     def error_answer(self, request: Message, error: BaseException) -> Message:
-        """The response that says the error for everything asked. An error that is not Kafka's is logged."""
+        """Returns the response with this error for every element of the request. A defect is logged."""
         if isinstance(error, BrokerError):
             code, message = error.code, error.message
         else:
@@ -374,11 +381,11 @@ class Route:
         return self._handler.error_response(request, int(code), message)
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
-        """The answer with its header."""
+        """Returns the answer with its header, as parts."""
         return encode_parts(answer, self.version, self.prefix(correlation_id))  # type: ignore[return-value]
 
     def prefix(self, correlation_id: int) -> bytes:
-        """The header of an answer."""
+        """Returns the header of an answer."""
         return response_header(correlation_id, self._header_flexible)
 
     def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
@@ -388,7 +395,7 @@ class Route:
             metrics.served(context.api_key, self.version, request_bytes, response_bytes, elapsed_ms)
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
-        """Close the connection for a mistake of ours."""
+        """Log a defect of this broker, and close the connection."""
         self._log_defect(error)
         exchange.no_answer()
         exchange.connection.close("internal error")

@@ -1,4 +1,4 @@
-"""One request of many elements on its way through decoding, serving and encoding, in steps (ADR 0014)."""
+"""Decodes, serves and encodes one request with many elements, in steps (ADR 0014)."""
 
 from __future__ import annotations
 
@@ -21,46 +21,47 @@ PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
 
 class Answering(Protocol):
-    """The route of the request, as far as a large request needs it."""
+    """The methods of a request's route that a large request needs."""
 
     version: int
 
     def prefix(self, correlation_id: int) -> bytes:
-        """The header of an answer."""
+        """Returns the header of an answer."""
         ...
 
     def error_answer(self, request: Message, error: BaseException) -> Message:
-        """The response that says the error for everything asked."""
+        """Returns the response with this error for every element of the request."""
         ...
 
     def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
-        """Put the answer in its place, none if it is ``None``."""
+        """Give the answer to the exchange; ``None``: there is none."""
         ...
 
     def throttle(self, context: Request, answer: Message | NoAnswer) -> None:
-        """Tell the client that it is throttled, and read no more from it meanwhile."""
+        """Set the answer's throttle time, and read no requests from the client meanwhile."""
         ...
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
-        """Close the connection: no answer is possible."""
+        """Close the connection, because no answer is possible."""
         ...
 
     def unreadable(self, exchange: Exchange, error: DecodeError) -> None:
-        """Close the connection: the request's bytes are none."""
+        """Close the connection, because the request can't be decoded."""
         ...
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
-        """Close the connection for a mistake of ours."""
+        """Log a defect of this broker, and close the connection."""
         ...
 
 
 def lasting(frame: memoryview) -> memoryview:
-    """A frame that stays as it is beyond this turn: a copy, where the next turn's bytes would be received over it."""
+    """Returns a frame that stays unchanged after this turn. A small frame lies in the shared receive buffer, which the
+    next turn overwrites, so it is copied. A large one has memory of its own."""
     return frame if len(frame) > OWNED_FRAME_BYTES else memoryview(bytearray(frame))
 
 
 class LargeRequest:
-    """The work for one request: its steps, and what is done at their end."""
+    """The work for one request: its steps and their end."""
 
     def __init__(self, route: Answering, handler: ApiHandler, context: Request, frame_bytes: int) -> None:
         self._route = route
@@ -71,15 +72,16 @@ class LargeRequest:
         self._request: Message | None = None
         self._answered = False
         self._must_end = context.api_key == PRODUCE
-        """Whether it is served to its end when its connection has gone. Records that were received are written: their
-        producer may not wait for an answer. And an answer may hold files: it is sent, or released."""
+        """Whether the request is served to its end although its connection has gone. Produce is: its producer may not
+        wait for an answer (acks=0). A finished answer is, too: it may hold open files, which must be released."""
 
     def wanted(self) -> bool:
-        """Whether to go on."""
+        """Whether the work should go on."""
         return self._must_end or not self._state.gone
 
     def finished(self, _: None, error: BaseException | None) -> None:
-        """The steps have come to their end, or are not wanted any more."""
+        """End the exchange, if no answer was given. Called once, when the steps have ended or are not wanted any
+        more."""
         exchange = self._context.exchange
         if isinstance(error, DecodeError) and self._request is None:
             self._route.unreadable(exchange, error)
@@ -89,10 +91,10 @@ class LargeRequest:
             exchange.no_answer()  # its connection has gone
 
     def steps(self, decoding: Generator[None, None, tuple[Any, int]]) -> Steps[None]:
-        """From the frame to the answer in its place."""
+        """The steps from the frame to the answer in the exchange."""
         route, context = self._route, self._context
         request, _ = yield from decoding
-        del decoding  # the frame with it: only the request's records need it
+        del decoding  # frees the frame, unless the request's records refer to it
         self._request = request
         self._must_end |= context.api_key == FETCH
         in_steps: Steps[Any] | None = None
@@ -126,7 +128,7 @@ class LargeRequest:
 
 
 def _long_lists(value: Any) -> Iterator[list[Any]]:
-    """The lists of a message that are too long to be freed at once."""
+    """Yields the lists of a message that are too long to be freed in one go on the loop."""
     for name in value.__struct_fields__:
         items = getattr(value, name)
         if type(items) is not list or not items:

@@ -1,6 +1,7 @@
-"""What observers are told of requests: only a broker that has observers goes this way, on routes of its own.
+"""Tells observers about requests. Only a broker with observers makes these routes, so no other broker pays for them.
 
-Its Produce takes the general way too, which sees the answer as a message; ``docs/hooks.md`` says what that costs.
+With observers Produce takes the general way, because only that one makes the answer as a message. ``docs/hooks.md``
+has the cost.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
 class Observing:
-    """Keeps what was answered in a turn, and tells it once the answers were sent.
+    """Gathers the requests of a turn, and passes them to the observers after their answers were sent.
 
-    :param observers: (name of the plug-in, what it made)
+    :param observers: (name of the plug-in, its observer)
     """
 
     def __init__(self, runtime: Runtime, events: EventLog, observers: Sequence[tuple[str, Observer]]) -> None:
@@ -36,11 +37,11 @@ class Observing:
         self._seen: list[RequestSeen] = []
 
     def route(self, dispatcher: Dispatcher, handler: ApiHandler, version: int) -> Route:
-        """In the place of the general one."""
+        """Returns an observed route, which takes the place of a :class:`Route`."""
         return ObservedRoute(dispatcher, handler, version, self)
 
     def watched(self, handler: ApiHandler) -> ApiHandler:
-        """The same handler, whose answers are looked at for an error before they are encoded."""
+        """Returns the same handler with a check of each answer for an error code, before it is encoded."""
         handle = handler.handle
 
         def watch(request: Any, context: RequestContext) -> Any:
@@ -65,7 +66,7 @@ class Observing:
         return msgspec.structs.replace(handler, handle=watch, in_steps=watch_steps)
 
     def answered(self, context: Request, parts: Parts | None, request_bytes: int) -> None:
-        """A request was answered, or has no answer."""
+        """Report a request that was answered, or ended without an answer."""
         self._add(
             RequestSeen(
                 time_ms=self._runtime.now_ms(),
@@ -92,8 +93,9 @@ class Observing:
         api: tuple[int, int, int] = (UNKNOWN_API, -1, -1),
         error_code: int = 0,
     ) -> None:
-        """A request got no answer but the end of its connection, or one that no handler made.
+        """Report a request whose connection was closed, or that was answered without a handler.
 
+        :param closed: the reason for closing; "" if there was an answer
         :param api: key, version and correlation id, where they are known
         """
         connection = exchange.connection
@@ -131,8 +133,8 @@ class Observing:
             try:
                 observer.requests(seen)
             except BaseException as error:
-                # Foreign code: its defects must not cost the request that it was told of, nor may a sys.exit() or a
-                # CancelledError of its own end the broker.
+                # An observer is foreign code. Its defect must not harm the requests that it was told about, and its own
+                # sys.exit() or CancelledError must not end the broker.
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 self._observers = [one for one in self._observers if one[1] is not observer]
@@ -172,11 +174,15 @@ def _code(error: BaseException) -> int:
 
 
 def first_error(answer: object) -> int:
-    """The answer's own ``error_code``, or the first of an item in it that isn't 0; 0 if none was seen."""
+    """Returns the first ``error_code`` that isn't 0: the answer's own, else one of its items'; 0 if there is none.
+
+    It looks at ``ITEMS_MAX`` items at most, so that a large answer doesn't hold the loop.
+    """
     left = ITEMS_MAX
     waiting: list[Any] = [answer]
     while waiting and left > 0:
-        item = waiting.pop()  # depth first: the partitions of the first topic, before a thousand other topics
+        # Depth first: see the first topic's partitions before the limit is used up by topics.
+        item = waiting.pop()
         left -= 1
         code = getattr(item, "error_code", 0)
         if code:
@@ -194,7 +200,7 @@ def first_error(answer: object) -> int:
 
 
 class ObservedRoute(Route):
-    """The general way, which tells observers of each answer. Where there are none no such route is made."""
+    """The general way, with a report to the observers for each answer."""
 
     __slots__ = ("_observing",)
 
@@ -205,6 +211,6 @@ class ObservedRoute(Route):
         self._observing = observing
 
     def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
-        """As every route; and told."""
+        """As :meth:`Route.answered`, with a report to the observers."""
         self._observing.answered(context, parts, frame_bytes)
         super().answered(context, parts, frame_bytes)

@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 class TransportPeerClient:
-    """All connections of this node to others."""
+    """All connections from this node to others."""
 
     def __init__(self, composition: Composition) -> None:
         self._composition = composition
@@ -29,7 +29,10 @@ class TransportPeerClient:
     def send(
         self, host: str, port: int, request: Message, version: int, timeout_ms: float
     ) -> Completion[Message]:
-        """Send a request; completes with the response decoded at the same version."""
+        """Send a request. Completes with the response, decoded at the same version.
+
+        Fails with ``OSError`` if there is no connection, and ``TimeoutError`` after ``timeout_ms``.
+        """
         answer: Completion[Message] = Completion()
         if self._stopped:
             answer.fail(OSError("this node is stopping"))
@@ -51,18 +54,19 @@ class TransportPeerClient:
         return peer
 
     def _gone(self, address: Address, peer: DialedClient) -> None:
-        """Dial again for the next request to this address."""
+        """Forget a closed connection, so that the next request to this address dials again."""
         if self._peers.get(address) is peer:
             del self._peers[address]
 
     async def stop(self) -> None:
-        """Close every connection; what is open fails with ``OSError``."""
+        """Close every connection. Requests without an answer fail with ``OSError``."""
         self._stopped = True
         for peer in list(self._peers.values()):
             peer.close()
 
 
 def _expire(answer: Completion[Message]) -> None:
-    # The request keeps its place in the connection: its late answer is read there, and dropped.
+    # Only the caller stops waiting. The connection still expects the late answer, reads it and drops it: answers come
+    # in the order of the requests.
     if not answer.done:
         answer.fail(TimeoutError("the other node did not answer in time"))

@@ -1,4 +1,4 @@
-"""One request as its handler sees it: implements ``spi.context.RequestContext``."""
+"""The context of one request for its handler: implements ``spi.context.RequestContext``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADER_BYTES = 10
 
 
 class ConnectionState:
-    """What the broker keeps of a connection, in ``Connection.state``."""
+    """The broker's state of a connection, kept in ``Connection.state``."""
 
     __slots__ = ("client_id", "client_id_bytes", "gone", "principal", "when_gone")
 
@@ -22,15 +22,15 @@ class ConnectionState:
         self.principal: Principal = ANONYMOUS
         self.client_id = ""
         self.client_id_bytes = b""
-        """Of the last request: clients send the same with each."""
+        """The client id of the last request. Clients send the same one each time, so it is decoded only once."""
         self.gone = False
-        """Whether the connection has gone: nobody waits for its answers."""
+        """Whether the connection is closed, so that no answer can be sent."""
         self.when_gone: Callable[[], None] | None = None
-        """What to call when the connection goes: its last request waits."""
+        """Called when the connection closes; set by a request that waits, such as a long poll."""
 
 
 class Request:
-    """The circumstances of one request. Plain attributes; nothing is computed before it is asked for."""
+    """The context of one request. Plain attributes, because one is made for each request."""
 
     __slots__ = (
         "_authorizer",
@@ -55,7 +55,7 @@ class Request:
     peer_port: int
     connection_id: int
     error_code: int
-    """Set where observers are told of requests, and only for an error."""
+    """The answer's error code. Set only if there are observers, and only if it isn't 0."""
 
     def __init__(
         self,
@@ -79,19 +79,19 @@ class Request:
         self.connection_id = connection.id
         self.received_ms = received_ms
         self.close_reason: str | None = None
-        """Set by :meth:`close_connection`: there will be no answer."""
+        """Set by :meth:`close_connection`. The connection is closed instead of answering."""
         self.throttle_ms = 0.0
-        """Set by :meth:`throttle`."""
+        """Set by :meth:`throttle`; 0 for no throttling."""
         self._state: ConnectionState = connection.state
         self._authorizer = authorizer
 
     @property
     def principal(self) -> Principal:
-        """Of the connection now."""
+        """The principal of the connection. A re-authentication may change it while the request waits."""
         return self._state.principal
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
-        """As ``RequestContext.authorize``: everything is allowed while no security plug-in decides."""
+        """As ``RequestContext.authorize``. Without an authorizer everything is allowed."""
         if self._authorizer is None:
             return True
         return self._authorizer.authorize(
@@ -99,15 +99,15 @@ class Request:
         )
 
     def close_connection(self, reason: str) -> None:
-        """Close it instead of answering, once the handler has returned or completed."""
+        """Close the connection instead of answering, once the handler has returned or completed."""
         self.close_reason = reason
 
     def throttle(self, duration_ms: float) -> None:
-        """The longest of several counts."""
+        """Throttle the client after this answer. The longest of several durations counts."""
         self.throttle_ms = max(self.throttle_ms, duration_ms)
 
     def let_next_start(self) -> None:
-        """The next request of the connection may start."""
+        """Let the connection's next request start before this one is answered."""
         self.exchange.let_next_start()
 
     def when_gone(self, callback: Callable[[], None] | None) -> None:
@@ -116,9 +116,9 @@ class Request:
 
 
 def client_id_of(frame: memoryview, state: ConnectionState) -> str:
-    """The client id in a request's header; "" for null. Remembered, since a connection's requests all say the same.
+    """Returns the client id of a request's header; "" for null.
 
-    :raises DecodeError: cut off, or not UTF-8
+    :raises DecodeError: the id is cut off, or not UTF-8
     """
     length = (frame[8] << 8) + frame[9]
     if length >= 0x8000:

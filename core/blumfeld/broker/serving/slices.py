@@ -1,7 +1,8 @@
-"""Large requests on one thread: each turn of the loop gives them a slice of time, and everybody else the rest.
+"""Time slices for large requests: they share the loop's thread with all other requests.
 
-A piece of work is a generator (:mod:`blumfeld.spi.steps`). One slice a turn is for all of them together, dealt out in
-shares from the front of the queue, so that ten large requests delay others no longer than one does.
+A piece of work is a generator (:mod:`blumfeld.spi.steps`). Each turn of the loop has one slice of time for all of them
+together. The slice is dealt out in shares from the front of the queue, so ten large requests delay the other
+connections no longer than one does.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ SLICE_MS = 4.0
 """Time for all large requests together in one turn of the loop. A step is not interrupted, so a slice may take a step
 longer."""
 SHARE_MS = 1.0
-"""Time for one of them before the next gets its share of the slice."""
+"""Time for one large request before the next one gets its share of the slice."""
 STEPS_MAX = 100
-"""Steps of one share at most: on virtual time no clock would end it."""
+"""Steps of one share at most. In a simulation the virtual clock stands still, and would never end the share."""
 SHARES_MAX = 64
 """Shares of one slice at most, for the same reason."""
 RUNNING_MAX = 4
-"""Large requests in work at the same time. One in work may need twenty times its frame's memory; those behind it need
-their frames. One that waits for something else than its turn doesn't count."""
+"""Large requests in work at the same time. A request in work may need twenty times its frame's memory, a queued one
+only its frame. A request that waits for a completion doesn't count."""
 
 Finished = Callable[[Any, BaseException | None], None]
 
 
 class Work:
-    """One piece of work: how far it has come, the callback for its end, and whether its answer is still wanted."""
+    """One piece of work: its generator, the callback for its end, and the check whether it is still wanted."""
 
     __slots__ = ("finished", "steps", "wanted")
 
@@ -41,7 +42,7 @@ class Work:
 
 
 class Slices:
-    """Runs work of a node in steps, on the loop's thread."""
+    """Runs all work in steps of a node, on the loop's thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -50,14 +51,14 @@ class Slices:
         self._armed = False
 
     def __len__(self) -> int:
-        """Pieces that wait for their turn."""
+        """Number of pieces that wait for their next share."""
         return len(self._running) + len(self._queued)
 
     def run(self, steps: Steps[Any], finished: Finished, wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run ``steps`` to their end, the first of them at once if nothing else waits.
+        """Run ``steps`` to their end. The first share runs at once if no other work waits.
 
-        ``finished(result, error)`` is called once, from a later turn or from here. Work that is not ``wanted()`` any
-        more is ended at its next share instead, and ``finished(None, None)`` is called.
+        ``finished(result, error)`` is called once: in a later turn, or before this returns. Work that is not
+        ``wanted()`` any more is closed at its next share, and ``finished(None, None)`` is called.
         """
         work = Work(steps, finished, wanted)
         if self._armed or len(self._running) >= RUNNING_MAX:
@@ -87,7 +88,8 @@ class Slices:
         self._arm()
 
     def _share(self, work: Work, end_ms: float) -> bool:
-        """Whether it wants another share; not if it has ended, or waits."""
+        """Run one share of the work. Returns whether it needs another: not if it has ended, or waits for a
+        completion."""
         now = self._runtime.monotonic_ms
         if not work.wanted():
             work.steps.close()
@@ -111,15 +113,15 @@ class Slices:
         return True
 
     def _goes_on(self, work: Work) -> None:
-        """What it waited for is there. It goes on in a turn of its own: this may be the middle of another's."""
+        """Queue work again whose completion is done. It never runs from here: another request's code may be running."""
         self._running.append(work)
         self._arm()
 
 
 def waited(awaited: Completion[Any]) -> Steps[Any]:
-    """Wait for a completion within steps; its value.
+    """Wait for a completion within steps, and return its value.
 
-    :raises BaseException: its error
+    :raises BaseException: the completion's error
     """
     if not awaited.done:
         yield awaited

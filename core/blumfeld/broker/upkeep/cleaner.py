@@ -1,7 +1,7 @@
-"""The log cleaner: cleans the compacted log that has most to gain, one log at a time (Kafka's ``LogCleaner``).
+"""The log cleaner: cleans the dirtiest compacted log, one log at a time (Kafka's ``LogCleaner``).
 
-How a round chooses records is the storage's and ``log.cleaning``'s business; here is *when*. A log that
-can't be cleaned is left alone until the next start, as Kafka does, and the others go on.
+This module decides *when* a log is cleaned. The storage and ``log.cleaning`` decide which records a pass
+keeps. A log whose pass fails is left alone until the next start, as in Kafka, and the other logs go on.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import LogStorage, TopicPartition
 
 EXAMINED_AT_ONCE = 32
-"""Logs whose segments are looked at, some 20 µs for each segment, before the loop gets its turn."""
+"""Logs that are examined, at some 20 µs for each segment, before other requests get their turn."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What may be better the next time, without anybody touching the log."""
+"""Errors of a full disk. They may be over at the next attempt, so the log is not given up."""
 
 
 class Cleaner:
-    """Of one broker. Nothing of it is on the path of a request."""
+    """The cleaner of one broker. Nothing of it is on the path of a request."""
 
     def __init__(
         self,
@@ -47,24 +47,25 @@ class Cleaner:
         self._stopped = True
         self._unexamined: deque[Partition] = deque()
         self._plans: dict[TopicPartition, CleaningPlan] = {}
-        """Of the look that goes on."""
+        """Logs with something to clean, found by the present look."""
         self._first_timestamps = FirstTimestamps()
         self.uncleanable: dict[TopicPartition, bytes] = {}
-        """Logs whose last round failed, with their topic's id."""
+        """Logs whose last pass failed, with their topic's id. A recreated topic of the same name is cleaned again."""
         self.rounds = 0
         self._last: CompactionResult | None = None
         self._max_dirty_ratio = 0.0
         self._max_delay_ms = 0
 
     def start(self) -> None:
-        """Begin, unless the storage or ``log.cleaner.enable`` says no; a first look comes at once."""
+        """Begin with a look at once. Does nothing if the storage doesn't compact, or ``log.cleaner.enable`` is
+        false."""
         if not self._storage.compacts or not self._cluster.config.bool("log.cleaner.enable"):
             return
         self._stopped = False
         self._look_in(0)
 
     def stop(self) -> None:
-        """End; a round that runs is abandoned when its log is closed. May be called twice."""
+        """Stop. A pass that runs is abandoned when its log is closed. May be called twice."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -78,7 +79,7 @@ class Cleaner:
             self._timer = self._runtime.call_later(delay_ms, work)
 
     def _look(self) -> None:
-        """Clean the dirtiest log there is, or look again in ``log.cleaner.backoff.ms``."""
+        """Clean the dirtiest log. If no log needs it, look again after ``log.cleaner.backoff.ms``."""
         self._timer = None
         if self._cluster.config.int("log.cleaner.threads") <= 0:
             self._look_in(self._backoff_ms())
@@ -192,7 +193,7 @@ class Cleaner:
     # Metrics
 
     def gauges(self) -> list[Metric]:
-        """Kafka's of the cleaner and its manager, by their names."""
+        """Returns the metrics of Kafka's cleaner and cleaner manager; each help text has Kafka's name."""
         return [
             Metric(
                 "blumfeld_log_cleaner_max_dirty_percent",

@@ -1,4 +1,4 @@
-"""What the cleaner knows of one hosted log, and what it asks of its storage."""
+"""The cleaner's view of one hosted log, and the compaction request for its storage."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from blumfeld.spi.compaction import CompactionRequest, LastProducerBatch
 from blumfeld.spi.storage import SegmentedLog
 
 UNLIMITED_MS = (1 << 63) - 1
-"""``max.compaction.lag.ms`` by default: no log is cleaned for its age."""
+"""Default of ``max.compaction.lag.ms``: no log is cleaned because of its age."""
 
 
 def with_segments(partition: Partition) -> SegmentedLog:
-    """The log of a storage that compacts: the kernel has seen that such logs have segments."""
+    """Returns the log as one with segments. The kernel has checked that the logs of a compacting storage have them."""
     return cast("SegmentedLog", partition.log)
 
 
 def cleanable(partition: Partition, first_timestamps: FirstTimestamps) -> CleanableLog:
-    """Its log as of now. Raises ``OSError``."""
+    """Returns the present state of the partition's log, for the cleaner's rules. Raises ``OSError``."""
     log, config = with_segments(partition), partition.config
     segments = log.segments()
     first_timestamps_ms: dict[int, int] = {}
@@ -46,7 +46,7 @@ def cleanable(partition: Partition, first_timestamps: FirstTimestamps) -> Cleana
 def request_for(
     partition: Partition, plan: CleaningPlan, config: BrokerConfig, now_ms: int
 ) -> CompactionRequest:
-    """What the storage is asked for."""
+    """Returns the request that carries out the plan."""
     topic = partition.config
     return CompactionRequest(
         first_dirty_offset=plan.first_dirty_offset,

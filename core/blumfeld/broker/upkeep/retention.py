@@ -1,8 +1,8 @@
-"""What is done now and then: checkpoints, retention, forgetting producers (Kafka's own intervals).
+"""Periodic tasks: checkpoints, retention, and the expiry of idle producers, at Kafka's intervals.
 
-Retention begins ``log.initial.task.delay.ms`` after the start, as Kafka's does. It takes whole segments, the
-oldest first, by time, size and log start (:func:`blumfeld.log.segments.rules.plan_retention`); a topic that is
-only compacted loses what is below its log start and nothing else.
+Retention begins ``log.initial.task.delay.ms`` after the start, as in Kafka. It deletes whole segments, the oldest
+first, by time, size and log start (:func:`blumfeld.log.segments.rules.plan_retention`). A topic that is only compacted
+loses only segments below its log start.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import LogStorage, lasting, segmented
 
 RETAINED_AT_ONCE = 16
-"""Partitions that retention looks at in one turn: about a millisecond."""
+"""Partitions that retention examines in one turn: it takes about a millisecond."""
 SAVED_AT_ONCE = 2_000
-"""Partitions that are asked in one turn whether a transaction was aborted: about a millisecond too."""
+"""Partitions whose aborted transactions are saved in one turn. Most have none, so this takes about a millisecond,
+too."""
 
 
 class Upkeep:
-    """Three timers of a broker."""
+    """Runs the periodic tasks of a broker on three timers."""
 
     def __init__(
         self,
@@ -42,12 +43,12 @@ class Upkeep:
         self._events = events
         self._timers: dict[str, Timer] = {}
         self._unretained: deque[Partition] = deque()
-        """Partitions that this round of retention has yet to look at."""
+        """Partitions that the running retention has not examined yet."""
         self._unsaved: deque[Partition] = deque()
-        """Partitions whose aborted transactions this checkpoint has yet to save."""
+        """Partitions whose aborted transactions the running checkpoint has not saved yet."""
 
     def start(self) -> None:
-        """Begin; the intervals are read anew each time."""
+        """Begin. Each interval is read from the configuration anew, so a change at run time takes effect."""
         self._later("replica.high.watermark.checkpoint.interval.ms", self.checkpoint)
         self._later("log.retention.check.interval.ms", self.retain, "log.initial.task.delay.ms")
         self._later("producer.id.expiration.check.interval.ms", self.expire_producers)
@@ -55,7 +56,7 @@ class Upkeep:
         self._hosted.opened.append(self._expire_producers_of)
 
     def stop(self) -> None:
-        """End. May be called twice."""
+        """Stop all timers. May be called twice."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -69,8 +70,9 @@ class Upkeep:
         self._timers[interval_key] = self._runtime.call_later(interval_ms, run)
 
     def checkpoint(self) -> None:
-        """Write high watermarks, recovery points, log starts and transactions that were aborted since: of many
-        partitions in turns to come.
+        """Write high watermarks, recovery points and log starts, and save new aborted transactions.
+
+        With many partitions the aborted transactions are saved over several turns.
         """
         self._unsaved = deque(self._hosted)
         self._save_some()
@@ -94,7 +96,8 @@ class Upkeep:
             self._timers["save"] = self._runtime.call_later(0, self._save_some)
 
     def retain(self) -> None:
-        """Delete what retention doesn't keep; some partitions in a turn, for each is looked at on its disk."""
+        """Delete segments past their retention. A few partitions in each turn, because each needs a look at its
+        disk."""
         self._unretained = deque(self._hosted)
         self._retain_some()
 
@@ -116,13 +119,13 @@ class Upkeep:
             self._expire_producers_of(partition)
 
     def _expire_producers_of(self, partition: Partition) -> None:
-        """Also right after a start: a snapshot may be of long ago."""
+        """Called for a newly opened partition, too: its producer snapshot may be old."""
         expiration_ms = self._cluster.config.int("producer.id.expiration.ms")
         partition.state.producers.expire(self._runtime.now_ms(), expiration_ms)
 
 
 def retain(partition: Partition, now_ms: int) -> int:
-    """Delete segments of one partition that its topic doesn't keep; how many. Raises OSError.
+    """Delete the segments of one partition that are past their retention. Returns their number. Raises OSError.
 
     A log without segments keeps everything.
     """
@@ -141,6 +144,7 @@ def retain(partition: Partition, now_ms: int) -> int:
         high_watermark=partition.high_watermark,
         now_ms=now_ms,
     )
+    # A roll needs a log without placed batches: they belong to the active segment. The next retention tries again.
     if not plan.segments or (plan.roll and log.placed_end_offset != log.written_end_offset):
         return 0
     if plan.roll:
