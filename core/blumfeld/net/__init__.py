@@ -1,3 +1,4 @@
-"""What every transport needs, whatever moves its bytes: frames cut, answers in order, limits kept. Pure but for
-``sockets`` and ``selecting``, which the drivers on the system's own sockets share.
+"""The common part of all transports: cutting frames, answers in order, limits, an orderly end.
+
+Pure, except for ``sockets`` and ``selecting``, which the drivers on the system's own sockets share.
 """

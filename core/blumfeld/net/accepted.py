@@ -17,12 +17,13 @@ from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
 
 AT_ONCE_MAX = 4
-"""Requests of one connection in a turn, once the first of them was answered at once: each has had its work, and others
-wait. Those that wait for the turn's write (Produce) are cheap together: ``in_flight_max`` is theirs.
+"""Requests that one connection may start in a turn, once the first of them was answered at once. Such requests have had
+their whole work in the turn, and other connections wait. Requests that wait for the turn's write (Produce) share that
+write, so only ``in_flight_max`` bounds them.
 """
 
 _NO_ANSWER: tuple[Part, ...] = (b"no answer",)
-"""Told from every answer by identity."""
+"""Stands for "no answer". It is compared by identity, so no real answer can equal it."""
 _pack_size = SIZE.pack
 _unpack_size = SIZE.unpack_from
 
@@ -30,7 +31,8 @@ _unpack_size = SIZE.unpack_from
 class RequestExchange(msgspec.Struct, eq=False, gc=False):
     """One request and the place of its answer. See ``blumfeld.spi.transport.Exchange``.
 
-    Made for each request: garbage collection doesn't look at it, since what it holds lets go of it in ``gone``.
+    One is made for each request, so it is kept out of garbage collection (``gc=False``). That leaks nothing: ``gone``
+    breaks the cycle between a connection and its newest exchange.
     """
 
     connection: Any
@@ -40,7 +42,10 @@ class RequestExchange(msgspec.Struct, eq=False, gc=False):
     """Whether the next request may start."""
 
     def answer(self, parts: Parts) -> None:
-        """Put the answer in its place; it leaves at the end of the turn, behind all before it."""
+        """Store the answer. It is sent at the end of a turn, after the answers of all earlier requests.
+
+        :raises RuntimeError: the request was already answered
+        """
         if self.parts is not None:
             raise RuntimeError("the request was already answered")
         self.parts = parts
@@ -49,6 +54,7 @@ class RequestExchange(msgspec.Struct, eq=False, gc=False):
         if connection.deaf:
             release(parts)
         elif not connection.dirty and connection.open[0] is self:
+            # Only the oldest open request lets anything be sent: later answers must wait for it.
             connection.dirty = True
             turn = connection.turn
             turn.dirty.append(connection)
@@ -56,24 +62,25 @@ class RequestExchange(msgspec.Struct, eq=False, gc=False):
                 turn.begin()
 
     def no_answer(self) -> None:
-        """The request has none."""
+        """End a request that has no answer, such as Produce with acks=0."""
         self.answer(_NO_ANSWER)
 
     def let_next_start(self) -> None:
-        """The next request may start although this one is open."""
+        """Let the connection's next request start before this one is answered."""
         if not self.passed:
             self.passed = True
             connection = self.connection
-            if connection._rest is not None or not connection._reading:  # else nothing waits
+            # Otherwise no request waits, and this hot path needn't wake anything.
+            if connection._rest is not None or not connection._reading:
                 connection.wake()
 
 
 _NOBODY = RequestExchange(None)
-"""The newest request of a connection that has gone: nothing may start behind it."""
+"""The newest request of a closed connection. It never lets a next request start."""
 
 
 class AcceptedConnection(Stream):
-    """One client. See ``blumfeld.spi.transport.Connection``."""
+    """The connection of one client. See ``blumfeld.spi.transport.Connection``."""
 
     __slots__ = (
         "_abandoning",
@@ -115,11 +122,11 @@ class AcceptedConnection(Stream):
         self.peer_host, self.peer_port = peer
         self.state: Any = None
         self.open: deque[RequestExchange] = deque()
-        """Started and not yet handed to the socket, in order."""
+        """Requests that were started and whose answers were not handed to the socket yet, in order."""
         self.dirty = False
         """Whether :meth:`flush` is due at the end of this turn."""
         self.deaf = False
-        """Whether answers are only released."""
+        """Whether answers are released without being sent."""
         self._newest = RequestExchange(self)
         self._newest.passed = True
         self._muted_until_ms = 0.0
@@ -133,12 +140,12 @@ class AcceptedConnection(Stream):
         self._counted_bytes = 0
         """Bytes of this connection's answers that are counted against the memory of all connections."""
         self._counted_unsent_bytes = 0
-        """Unsent when they were counted."""
+        """Unsent bytes at the time of that count."""
 
     # Requests.
 
     def held(self) -> bool:
-        """Whether the next request must wait: for the one before it, for a limit, or for good."""
+        """Whether the next request must wait: for the one before it, for a limit, or because the connection closes."""
         opened = len(self.open)
         return (
             not self._newest.passed
@@ -152,7 +159,8 @@ class AcceptedConnection(Stream):
         return len(self.open) != 0
 
     def consume(self, view: memoryview, at: int, end: int) -> int:
-        """Start the requests of ``view[at:end]`` until one must wait; where it begins."""
+        """Start the requests in ``view[at:end]`` until one must wait. Returns the position where that one begins."""
+        # The conditions of held() are repeated inline here, because this loop runs for each request.
         opened = self.open
         if not self._newest.passed or self._stall or len(opened) >= self._in_flight_max:
             return at
@@ -184,7 +192,7 @@ class AcceptedConnection(Stream):
         return at
 
     def consume_large(self, frame: memoryview) -> None:
-        """Start the request of a frame that lies in a buffer of its own."""
+        """Start the request of a large frame, which has a buffer of its own."""
         self._newest = exchange = RequestExchange(self)
         self.open.append(exchange)
         try:
@@ -193,7 +201,7 @@ class AcceptedConnection(Stream):
             self._defect(error)
 
     def refuse(self, size: int) -> None:
-        """The peer announced a frame that we don't take."""
+        """Close the connection: the peer announced a frame of an illegal size."""
         self.close(f"a frame of {size} bytes is not within 0 and {self._frame_bytes_max}")
 
     def _defect(self, error: Exception) -> None:
@@ -201,7 +209,7 @@ class AcceptedConnection(Stream):
         self.die("a defect of ours")
 
     def wake(self) -> None:
-        """A hold may be over: if something waits for that, go on in the next turn."""
+        """Check whether a hold is over. If a request waits for that, it starts in the next turn."""
         if self._waking or self.dead or (self._rest is None and self._reading):
             return
         if not self.held():
@@ -216,14 +224,15 @@ class AcceptedConnection(Stream):
     # Answers.
 
     def flush(self) -> None:
-        """Hand the answers that are ready to the socket, in order and in one call."""
+        """Hand all answers that are ready to the socket, in order and in one call."""
         self.dirty = False
         if self.dead:
             return
         opened = self.open
         if len(opened) == 1 and (parts := opened[0].parts) is not None and len(parts) == 1:
             part = parts[0]
-            if type(part) is bytes and parts is not _NO_ANSWER:  # nearly always, and worth its lines
+            # A short cut for one small answer, which is nearly every case.
+            if type(part) is bytes and parts is not _NO_ANSWER:
                 opened.pop().parts = _NO_ANSWER
                 size = len(part)
                 self._send([_pack_size(size), part], size + 4, False)
@@ -235,7 +244,8 @@ class AcceptedConnection(Stream):
             exchange = opened.popleft()
             if parts is _NO_ANSWER:
                 continue
-            exchange.parts = _NO_ANSWER  # or the newest would keep its parts alive on an idle connection
+            # Else an idle connection's newest exchange would keep its parts alive.
+            exchange.parts = _NO_ANSWER
             size = 0
             for part in parts:
                 if isinstance(part, BUFFERS):
@@ -273,7 +283,7 @@ class AcceptedConnection(Stream):
         self.wake()
 
     def _count_unsent(self) -> None:
-        """Count what the unsent answers hold. With too much held by all, this connection is read no more."""
+        """Count the memory of the unsent answers. While all connections together hold too much, this one isn't read."""
         memory, before_bytes = self.turn.memory, self._counted_bytes
         self._counted_unsent_bytes = unsent_bytes = self._sending.unsent_bytes
         now_bytes = self._sending.memory_bytes() if unsent_bytes > UNCOUNTED_BYTES else 0
@@ -283,11 +293,12 @@ class AcceptedConnection(Stream):
             self._stall |= FULL
 
     def drained(self) -> None:
-        """The socket took bytes: read on once few enough are left."""
+        """Take note that the socket took bytes, and read on once few enough are unsent."""
         unsent_bytes = self._sending.unsent_bytes
+        # A count looks at every part of the queue, so it is done only after each eighth.
         if self._counted_bytes and (
             unsent_bytes <= UNCOUNTED_BYTES or 8 * unsent_bytes <= 7 * self._counted_unsent_bytes
-        ):  # by eighths, since each count looks at every part
+        ):
             self._count_unsent()
         if self._stall & FULL and unsent_bytes <= self._unsent_bytes_max:
             if self._counted_bytes and self.turn.memory.answers_full:
@@ -298,7 +309,7 @@ class AcceptedConnection(Stream):
     # The handler's side.
 
     def mute(self, until_ms: float) -> None:
-        """Read no more, and start no request, until then; of several times the latest counts."""
+        """Read nothing and start no request until ``until_ms`` (monotonic). The latest of several times counts."""
         if self.dead or self._stall & CLOSING:
             return
         self._muted_until_ms = max(until_ms, self._muted_until_ms)
@@ -317,7 +328,7 @@ class AcceptedConnection(Stream):
             self.wake()
 
     def close(self, reason: str) -> None:
-        """Send the answers that are ready at the end of this turn, drop those that are not, then close."""
+        """Close at the end of this turn: answers that are ready by then are sent, all others are dropped."""
         if self.dead or self._abandoning:
             return
         self._abandoning = True
@@ -336,12 +347,12 @@ class AcceptedConnection(Stream):
         self.die(reason)
 
     def drain(self, reason: str) -> None:
-        """Start no more requests; close once those that are open are answered and sent."""
+        """Start no more requests, and close after the open ones are answered and sent."""
         if not self.dead:
             self.end_when_sent(reason)
 
     def abandon(self) -> None:
-        """Release the answers that are ready, and at once those that still come."""
+        """Release the answers that are ready; later ones will be released when they come."""
         self.deaf = True
         opened, self.open = self.open, deque()
         for exchange in opened:
@@ -349,11 +360,12 @@ class AcceptedConnection(Stream):
                 release(exchange.parts)
 
     def gone(self, reason: str) -> None:
-        """Tell the handler in this turn, before the answers."""
+        """Tell the handler in this turn, before answers are sent."""
         if self._counted_bytes:
             self.turn.memory.unsent(self, self._counted_bytes, 0)
             self._counted_bytes = 0
-        self._newest = _NOBODY  # or the two would keep one another until garbage is collected, which is rare
+        # Breaks a cycle of references that garbage collection would free late or never.
+        self._newest = _NOBODY
 
         def tell() -> None:
             try:

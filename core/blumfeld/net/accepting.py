@@ -1,4 +1,4 @@
-"""Accepting connections: within the limits, counted by address, and again after a lack of descriptors."""
+"""Accepts connections: within the limits, counted by address, with a pause when descriptors run out."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from blumfeld.spi.runtime import Timer
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
 
 NO_RATE = 2**31 - 1
-"""The rate that limits nothing."""
+"""The configured value that means "no limit"."""
 RATE_LOOK_MS = 1_000
-"""A door that is closed for its rate looks again at least this often: the rate may be another by then."""
+"""Longest pause of an acceptor because of its rate. Afterwards it checks again: the limit may have been changed."""
 EXHAUSTED_PAUSE_MS = 1000
-"""How long nothing is accepted after the system ran out of what a connection needs."""
+"""Pause of an acceptor after the system ran out of descriptors or memory."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Closable(Protocol):
-    """A socket, as far as this room knows one."""
+    """The methods that an acceptor needs of a socket."""
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Returns the descriptor."""
         ...
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class Closable(Protocol):
 
 
 class ConnectionTable:
-    """The accepted connections of one transport, and how many each address has."""
+    """The accepted connections of one transport, with their numbers by address and by listener."""
 
     def __init__(self) -> None:
         self.connections: dict[int, AcceptedConnection] = {}
@@ -44,16 +44,16 @@ class ConnectionTable:
         self.count_of_listener: dict[str, int] = {}
         self.listeners = 0
         self.rate: CreationRate | None = None
-        """Rate of all listeners together, where it is limited."""
+        """Rate of new connections on all listeners together; ``None`` for no limit."""
         self._last_id = 0
 
     def next_id(self) -> int:
-        """An id that no connection of this transport had before."""
+        """Returns an id that no connection of this transport had before."""
         self._last_id += 1
         return self._last_id
 
     def refusal(self, host: str, listener: str, limits: Limits) -> str | None:
-        """The key of the limit that one more connection from ``host`` to a listener would go past, or ``None``."""
+        """Returns the config key of the limit that one more connection from ``host`` would exceed, or ``None``."""
         if len(self.connections) >= limits.connections_max:
             return "max.connections"
         if self.count_of_listener.get(listener, 0) >= limits.listener_connections_max:
@@ -67,7 +67,7 @@ class ConnectionTable:
         return None
 
     def add(self, connection: AcceptedConnection) -> None:
-        """It was accepted."""
+        """Count an accepted connection."""
         self.connections[connection.id] = connection
         host = connection.peer_host
         self.count_of_host[host] = self.count_of_host.get(host, 0) + 1
@@ -75,7 +75,7 @@ class ConnectionTable:
         self.count_of_listener[listener] = self.count_of_listener.get(listener, 0) + 1
 
     def forget(self, connection: AcceptedConnection) -> None:
-        """It has gone, and its handler knows."""
+        """Drop a closed connection, after its handler was told."""
         del self.connections[connection.id]
         self.count_of_listener[connection.listener.name] -= 1
         left = self.count_of_host[connection.peer_host] - 1
@@ -86,7 +86,7 @@ class ConnectionTable:
 
 
 class Acceptor:
-    """One listener's door. A driver says when somebody knocks, and makes its kind of connection."""
+    """Accepts the connections of one listener. A driver reports them, and makes its kind of connection."""
 
     def __init__(
         self,
@@ -119,26 +119,26 @@ class Acceptor:
     # What a driver fills in.
 
     fd_max: Callable[[], int] = staticmethod(lambda: 2**31 - 1)
-    """The highest descriptor that a connection may have. The system gives the lowest that is free, so one above it
-    means that hardly any is left, and a log that could open no file would be unusable from then on.
+    """Returns the highest descriptor that a connection may have. The rest is reserved for files: a log that can't open
+    a file is offline. The system always gives the lowest free descriptor, so a higher one means that few are left.
     """
 
     def resume(self) -> None:
-        """Accept from now on."""
+        """Accept connections from now on."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Leave who comes in the backlog."""
+        """Accept nothing from now on: new connections wait in the backlog."""
         raise NotImplementedError
 
     def connection(
         self, sock: Any, peer: tuple[str, int], identity: int, layer: ByteLayer | None
     ) -> AcceptedConnection:
-        """The driver's kind of connection on an accepted socket."""
+        """Returns the driver's kind of connection on an accepted socket."""
         raise NotImplementedError
 
     def limit(self, limits: Limits) -> None:
-        """Take other limits from now on."""
+        """Use other limits from now on."""
         self.limits = limits
         self._rate = self._limited(self._rate, limits.listener_connections_per_s_max)
         self._table.rate = self._limited(self._table.rate, limits.connections_per_s_max)
@@ -155,7 +155,8 @@ class Acceptor:
     # What a driver calls.
 
     def accept_failed(self, error: OSError) -> None:
-        """Nobody could be accepted: if the system has run out of something, wait a while."""
+        """Report a failed accept. If the system ran out of descriptors or memory, pause: a retry at once would fail and
+        fill the loop."""
         if error.errno not in _EXHAUSTED:
             self._log.warning("accept failed", listener=self.listener.name, error=str(error))
             return
@@ -170,12 +171,12 @@ class Acceptor:
 
     @property
     def rate_limited(self) -> bool:
-        """Whether connections are to be accepted one by one, so that each can close the door."""
+        """Whether a rate limit holds. Then connections must be accepted one by one, because each may start a pause."""
         return self._rate is not None or self._table.rate is not None
 
     @property
     def paused(self) -> bool:
-        """Whether connections are left in the backlog for a while."""
+        """Whether new connections wait in the backlog."""
         return self._pause is not None
 
     def _pause_for(self, pause_ms: float) -> None:
@@ -194,7 +195,10 @@ class Acceptor:
             self.resume()
 
     def _wait_ms(self, *, count: bool) -> float:
-        """How long the next connection has to wait for the rates; ``count``: one was accepted just now."""
+        """Returns the time that the next connection must wait for the rate limits.
+
+        :param count: count a connection that was accepted just now
+        """
         now_ms = self.turn.runtime.monotonic_ms()
         # Clients must not keep brokers from each other: Kafka's "protected listener".
         is_exempt = self.listener.inter_broker and self._table.listeners > 1
@@ -207,7 +211,7 @@ class Acceptor:
         return wait_ms
 
     def accepted(self, sock: Closable, host: str, port: int) -> None:
-        """A connection came: refuse it, or let it begin. It counts for the rates in either case, as in Kafka."""
+        """Refuse a new connection, or let it begin. It counts for the rate limits in both cases, as in Kafka."""
         if self.rate_limited:
             wait_ms = self._wait_ms(count=True)
             if wait_ms:

@@ -1,4 +1,4 @@
-"""A connection that we opened: frames come as they arrive, what is sent leaves at the end of the turn."""
+"""A connection that we opened. Frames are passed on as they arrive; sent frames leave at the end of the turn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OutboundConnection(Stream):
         self._dirty = False
 
     def send(self, parts: Parts) -> None:
-        """Send one frame at the end of this turn, behind all before it."""
+        """Send one frame at the end of this turn, after all earlier ones."""
         if self.dead or self._ending is not None:
             release(parts)
             return
@@ -54,7 +54,7 @@ class OutboundConnection(Stream):
             self.turn.flush_at_end(self)
 
     def flush(self) -> None:
-        """Hand over what was sent in this turn."""
+        """Hand the frames of this turn to the socket."""
         self._dirty = False
         out, self._out = self._out, []
         total, self._out_bytes = self._out_bytes, 0
@@ -70,7 +70,7 @@ class OutboundConnection(Stream):
         self.check_ending()
 
     def close(self) -> None:
-        """Close after what is unsent has gone."""
+        """Close after everything unsent was sent."""
         if not self.dead:
             self.end_when_sent("closed by us")
 
@@ -79,7 +79,7 @@ class OutboundConnection(Stream):
         return self._stall != 0
 
     def busy(self) -> bool:
-        """Whether something waits for the end of the turn."""
+        """Whether frames wait for the end of the turn."""
         return self._dirty
 
     def consume(self, view: memoryview, at: int, end: int) -> int:
@@ -105,10 +105,10 @@ class OutboundConnection(Stream):
             self.die("a defect of ours")
 
     def drained(self) -> None:
-        """Reading does not depend on sending."""
+        """Do nothing: reading does not depend on sending here."""
 
     def abandon(self) -> None:
-        """Release what was not sent."""
+        """Release the frames that were not handed to the socket."""
         out, self._out = self._out, []
         release(out)
 

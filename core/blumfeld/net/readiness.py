@@ -1,7 +1,7 @@
-"""A driver on readiness: told by a loop that a socket is readable or writable, it receives or sends what it can.
+"""A driver on readiness: when a loop reports a socket as readable or writable, it receives or sends as much as it can.
 
-It is pure because the socket is handed to it, with what else it may do of the system's (:class:`SocketCalls`).
-:class:`ReadableStream` is its receiving half, for a driver that sends in another way.
+It is pure: the socket and all other system calls (:class:`SocketCalls`) are handed to it. :class:`ReadableStream` is
+its receiving half, for a driver that sends in another way.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Callback = Callable[[], None]
 
 
 class Readiness(Protocol):
-    """Who calls us when a descriptor is ready: any asyncio loop, for one."""
+    """Calls us when a descriptor is ready. Any asyncio loop does."""
 
     def add_reader(self, fd: int, callback: Callback, /) -> Any:
         """Call ``callback()`` whenever ``fd`` has bytes, or its end, to read."""
         ...
 
     def remove_reader(self, fd: int, /) -> Any:
-        """No longer."""
+        """End the calls of :meth:`add_reader`."""
         ...
 
     def add_writer(self, fd: int, callback: Callback, /) -> Any:
@@ -37,16 +37,17 @@ class Readiness(Protocol):
         ...
 
     def remove_writer(self, fd: int, /) -> Any:
-        """No longer."""
+        """End the calls of :meth:`add_writer`."""
         ...
 
 
 def _nothing() -> None:
-    """What a dead stream is called for: its own method would keep it until garbage is collected."""
+    """The read callback of a dead stream. Its own method would be a cycle of references, freed only by the
+    collector."""
 
 
 class ReadinessTurn(Turn):
-    """The turn, with who calls us when a socket is ready, and how much is taken from it at a time."""
+    """The turn of a readiness driver, with the loop's callbacks and the bytes to receive in one call."""
 
     __slots__ = ("calls", "read_bytes", "readiness")
 
@@ -60,7 +61,7 @@ class ReadinessTurn(Turn):
 
 
 class ReadableStream(Stream):
-    """Receives when :meth:`_readable` is called. Its slots are those of the classes that are made."""
+    """Receives when :meth:`_readable` is called. The concrete classes have its slots."""
 
     __slots__ = ()
 
@@ -80,7 +81,7 @@ class ReadableStream(Stream):
         start = at = pool.position
         rest = self._rest
         if rest is not None:
-            if len(rest) > CARRY_BYTES_MAX:  # whole frames that were held a moment ago
+            if len(rest) > CARRY_BYTES_MAX:  # complete frames that were held a moment ago: start them first
                 self.consume_rest()
                 return
             at += len(rest)
@@ -110,7 +111,7 @@ class ReadableStream(Stream):
             pool.next_chunk()
 
     def _read_large(self, large: LargeFrame) -> None:
-        """Receive the next bytes of a large frame, and nothing behind it."""
+        """Receive the next bytes of a large frame, and no byte after it."""
         turn = self.turn
         while not large.complete:
             if large.starved():
@@ -159,7 +160,7 @@ class ReadableStream(Stream):
 
 
 class ReadinessStream(ReadableStream):
-    """The driver: what it does is :class:`Stream`'s to ask for. Its slots are those of the classes that are made."""
+    """The driver's part of :class:`Stream`. The concrete classes have its slots."""
 
     __slots__ = ()
 
@@ -171,13 +172,13 @@ class ReadinessStream(ReadableStream):
     # Receiving.
 
     def resume_reading(self) -> None:
-        """Have the loop call us when bytes arrive, from now on."""
+        """Have the loop call us when bytes arrive."""
         if not self._reading and not self.dead:
             self._reading = True
             self.turn.readiness.add_reader(self._fd, self._reader)
 
     def pause_reading(self) -> None:
-        """Leave what arrives to the kernel, which tells the peer."""
+        """Receive nothing from now on: the kernel's buffer fills and holds the peer back."""
         if self._reading:
             self._reading = False
             self.turn.readiness.remove_reader(self._fd)
@@ -185,7 +186,7 @@ class ReadinessStream(ReadableStream):
     # Sending.
 
     def watch_sending(self) -> None:
-        """After something was sent or queued: have the loop call us when the socket takes more, if we need that."""
+        """Have the loop call us when the socket takes more, as long as bytes are unsent."""
         if self._sending.unsent_bytes:
             if not self._writing and not self.dead:
                 self._writing = True
@@ -214,7 +215,7 @@ class ReadinessStream(ReadableStream):
     # Ending.
 
     def hang_up(self, reason: str) -> None:
-        """Close the socket: with readiness the kernel holds nothing of ours."""
+        """Close the socket at once: with readiness the kernel uses none of our memory."""
         if self._writing:
             self._writing = False
             self.turn.readiness.remove_writer(self._fd)
@@ -255,7 +256,7 @@ class ReadinessAccepted(ReadinessStream, AcceptedConnection):
         attach(self, sock)
 
     def begin(self) -> None:
-        """Read what the client has sent already, without waiting to be told."""
+        """Read at once: the client may have sent its first request already, and this saves a turn."""
         if not self._stall:
             self.resume_reading()
             self._reader()
@@ -282,7 +283,7 @@ class ReadinessOutbound(ReadinessStream, OutboundConnection):
 
 
 def attach(stream: ReadinessAccepted | ReadinessOutbound, sock: Socket) -> None:
-    """Give a new stream its socket, and what the hot path wants at hand."""
+    """Give a new stream its socket, and the bound methods that the hot path calls."""
     stream._socket = sock
     stream._fd = sock.fileno()
     stream._recv_into = sock.recv_into

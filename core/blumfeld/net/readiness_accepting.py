@@ -1,4 +1,4 @@
-"""A listening socket on readiness: accepts up to a bound in each turn."""
+"""Accepts connections on readiness, up to a bound in each turn, so that a flood doesn't starve the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blumfeld.spi.transport import ByteLayer
 
 
 class ReadinessAcceptor(Acceptor):
-    """Accepts the connections of one listener. The socket is bound and listens when it is handed over."""
+    """Accepts the connections of one listener. Its socket is already bound and listens."""
 
     turn: ReadinessTurn
     sock: Any

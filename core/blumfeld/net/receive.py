@@ -1,8 +1,7 @@
-"""Where received bytes lie: one run of memory for all connections of a turn, and buffers for frames that come in
-pieces.
+"""Memory for received bytes: one chunk for all connections of a turn, and own buffers for large frames.
 
-A frame stays unchanged until the end of the turn in which it was given out. So nothing here is written again before
-:meth:`ReceivePool.end_turn`, and idle connections hold no memory at all.
+A frame must stay unchanged until the end of the turn in which a handler got it. So nothing here is overwritten before
+:meth:`ReceivePool.end_turn`. In return idle connections hold no memory at all.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from blumfeld.net.memory import UNCOUNTED_BYTES, Memory, Receiver
 CHUNK_BYTES = 1 << 20
 CARRY_BYTES_MAX = 16_384
 """A larger frame that comes in pieces gets a buffer of its own. The beginning of a smaller one is copied in front of
-what is received next: cheaper than a system call for the exact remainder."""
+the bytes that are received next: that is cheaper than a system call for the exact remainder."""
 FIRST_BYTES_MAX = 1 << 20
-"""What a large frame may claim before its bytes arrive; from there it doubles as it fills."""
+"""Memory that a large frame gets before its bytes arrive. From there it doubles as bytes arrive, so a peer can't claim
+memory by announcing large frames."""
 POOLED_BYTES_MAX = 4 << 20
-"""Larger buffers are not kept."""
+"""Buffers above this size are not kept for reuse."""
 SPARE_BYTES_MAX = 16 << 20
-"""All spare buffers together."""
+"""Bytes of all spare buffers together, and of all spare chunks."""
 
 
 class ReceivePool:
@@ -51,17 +51,17 @@ class ReceivePool:
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
         self.memory: Memory | None = None
-        """The bound that large frames are counted against."""
+        """The bound on the memory of all connections. Large frames are counted against it."""
 
     def next_chunk(self) -> None:
-        """Go on in a fresh chunk: this one holds frames of the turn."""
+        """Continue in a fresh chunk. The present one holds frames of this turn until its end."""
         self._used_chunks.append(self.chunk)
         spare = self._spare_chunks
         self.chunk = spare.pop() if spare else memoryview(bytearray(len(self.chunk)))
         self.position = 0
 
     def end_turn(self) -> None:
-        """Every frame given out so far may be overwritten from now on."""
+        """Reuse all memory of the turn: no handler may read its frames any more."""
         self.position = 0
         if self._used_chunks:
             self._spare_chunks += self._used_chunks
@@ -75,7 +75,7 @@ class ReceivePool:
                 self.memory.turn_ended()
 
     def take(self, size_bytes: int) -> memoryview:
-        """A buffer of at least that size, with any content."""
+        """Returns a buffer of at least that size. Its content is arbitrary."""
         if size_bytes > POOLED_BYTES_MAX:
             return memoryview(bytearray(size_bytes))
         capacity = max(1 << (size_bytes - 1).bit_length(), CARRY_BYTES_MAX)
@@ -86,14 +86,14 @@ class ReceivePool:
         return memoryview(bytearray(capacity))
 
     def give_back(self, buffer: memoryview) -> None:
-        """The buffer holds nothing that anyone reads."""
+        """Reuse a buffer at once. Nothing may read it any more."""
         capacity = len(buffer)
         if capacity <= POOLED_BYTES_MAX and self._spare_bytes + capacity <= SPARE_BYTES_MAX:
             self._spare.setdefault(capacity, []).append(buffer)
             self._spare_bytes += capacity
 
     def give_back_after_turn(self, buffer: memoryview) -> None:
-        """The buffer holds a frame of this turn."""
+        """Reuse a buffer after this turn, because a frame of the turn lies in it."""
         self._used.append(buffer)
 
 
@@ -117,7 +117,7 @@ class LargeFrame:
         if size_bytes > UNCOUNTED_BYTES and receiver is not None:
             self._memory = memory = pool.memory
             if memory is not None and not memory.has_room(capacity, size_bytes):
-                capacity = self._have  # what has arrived must lie somewhere; for more it waits
+                capacity = self._have  # enough for the bytes that have arrived; the rest waits for memory
         self._buffer = pool.take(capacity)
         self._buffer[: self._have] = first
         if self._memory is not None and receiver is not None:
@@ -127,13 +127,13 @@ class LargeFrame:
         return min(self.size_bytes, max(2 * self._have, FIRST_BYTES_MAX))
 
     def starved(self) -> bool:
-        """Whether no room may be had now. Then the receiver is called when it may: read nothing until then."""
+        """Whether the frame must wait for memory. If so, read nothing until the receiver's ``fed_memory`` is called."""
         if self._memory is None or self._have < len(self._buffer) or self.complete:
             return False
         return self._memory.refuses(self, self._next_capacity() - len(self._buffer))
 
     def room(self) -> memoryview:
-        """Where the next bytes of the frame go; empty when it is complete."""
+        """Returns the memory for the frame's next bytes; empty when the frame is complete."""
         buffer, have = self._buffer, self._have
         if have == len(buffer) and have < self.size_bytes:
             self._buffer = self._pool.take(self._next_capacity())
@@ -144,12 +144,12 @@ class LargeFrame:
         return self._buffer[have : self.size_bytes]
 
     def filled(self, count: int) -> bool:
-        """``count`` bytes of the room were filled; whether the frame is complete."""
+        """Take note that ``count`` bytes of the room were filled. Returns whether the frame is complete."""
         self._have += count
         return self._have == self.size_bytes
 
     def fill_from(self, data: memoryview) -> int:
-        """Copy what belongs to the frame; how many bytes that was."""
+        """Copy the bytes of ``data`` that belong to the frame. Returns their number."""
         taken = 0
         while taken < len(data) and self._have < self.size_bytes:
             room = self.room()
@@ -161,12 +161,12 @@ class LargeFrame:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that have arrived."""
+        """Number of bytes that have arrived."""
         return self._have
 
     @property
     def missing(self) -> int:
-        """Bytes that have not arrived."""
+        """Number of bytes that have not arrived yet."""
         return self.size_bytes - self._have
 
     @property
@@ -175,14 +175,14 @@ class LargeFrame:
         return self._have == self.size_bytes
 
     def take(self) -> memoryview:
-        """The complete frame, unchanged until the end of this turn."""
+        """Returns the complete frame. It stays unchanged until the end of this turn."""
         self._pool.give_back_after_turn(self._buffer)
         if self._memory is not None:
             self._memory.finished(self, len(self._buffer))
         return self._buffer[: self.size_bytes]
 
     def drop(self) -> None:
-        """The frame will not be completed."""
+        """Free the memory of a frame that will not be completed."""
         if self._memory is not None:
             self._memory.dropped(self, len(self._buffer))
         self._pool.give_back(self._buffer)

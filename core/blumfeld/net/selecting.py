@@ -1,4 +1,5 @@
-"""The place of a loop's selector, taken by what serves connections itself; all else stays in an ordinary selector."""
+"""A selector for asyncio's loop that lets a driver serve connections itself. All other descriptors stay in an ordinary
+selector inside."""
 
 from __future__ import annotations
 
@@ -8,28 +9,30 @@ from typing import Any
 
 
 class TakenSelector(selectors.BaseSelector):
-    """asyncio's side of it. A driver adds ``select``, which waits for its own and for ``_others``, calls its callbacks
-    with ``_polling`` set, and then :meth:`call_after_poll` if ``_after_poll`` has something.
+    """asyncio's side of such a selector.
+
+    A driver adds ``select``. It waits for its own descriptors and for ``_others``, calls its callbacks with
+    ``_polling`` set, and then calls :meth:`call_after_poll` if ``_after_poll`` isn't empty.
     """
 
     def __init__(self) -> None:
         self._others = selectors.DefaultSelector()
-        """The loop's wake-up pipe, connecting sockets, pipes of child processes."""
+        """The selector for all other descriptors: the loop's wake-up pipe, connecting sockets, pipes of children."""
         self._polling = False
         self._after_poll: list[Callable[[], None]] = []
 
     def raised(self, error: Exception) -> None:
-        """A callback raised: tell who is to know, or raise it."""
+        """Handle an exception of a callback: report it, or raise it."""
         raise NotImplementedError
 
     def after_poll(self, callback: Callable[[], None]) -> bool:
-        """Call ``callback()`` once, after all callbacks of this poll; False if there is no poll under way."""
+        """Call ``callback()`` once, after all callbacks of this poll. Returns False if no poll is under way."""
         if self._polling:
             self._after_poll.append(callback)
         return self._polling
 
     def call_after_poll(self) -> None:
-        """Call what waits for the end of the poll, all of it whatever one of them raises."""
+        """Make the calls that wait for the end of the poll. All are made, even if one raises."""
         callbacks, self._after_poll = self._after_poll, []
         for callback in callbacks:
             try:
@@ -58,5 +61,5 @@ class TakenSelector(selectors.BaseSelector):
         return self._others.get_map()
 
     def close(self) -> None:
-        """Close the selector of the others."""
+        """Close the inner selector."""
         self._others.close()

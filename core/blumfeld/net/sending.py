@@ -1,7 +1,7 @@
-"""What a socket has not taken yet: parts in order, how far the one at the head has gone, and who releases regions.
+"""Queues of parts that a socket has not taken yet, in order.
 
-A queue raises ``OSError`` when the peer has gone; whoever owns it then calls :meth:`SendQueue.clear`, which releases
-the regions that were not sent. So each region is released exactly once.
+A queue releases each file region exactly once: when it is sent, or in :meth:`SendQueue.clear`. A queue raises
+``OSError`` when the peer has gone, and its owner must then call ``clear``.
 """
 
 from __future__ import annotations
@@ -13,48 +13,50 @@ from blumfeld.spi.parts import FileRegion, Part
 from blumfeld.spi.transport import ByteLayer
 
 JOIN_BYTES_MAX = 8192
-"""Up to here one copy costs less than the vector that a gathering call needs."""
+"""Up to this size, joining the parts by a copy costs less than the vector that a gathering call needs."""
 IOV_MAX = 1024
+"""Buffers in one gathering call: Linux's limit."""
 PREAD_BYTES_MAX = 1 << 18
+"""Bytes of a region that are read at a time where ``sendfile`` can't be used."""
 PUSH_BYTES_MAX = 4 << 20
-"""What one connection may send before others have their turn."""
+"""Bytes that one connection may send before other connections get their turn."""
 LAYERED_BYTES_AHEAD = 1 << 18
-"""Bytes of a byte layer that are made before the socket has taken those before them."""
+"""Bytes that a byte layer may produce before the socket has taken the earlier ones, so that memory stays bounded."""
 
 BUFFERS = (bytes, bytearray, memoryview)
 """The parts that are not regions."""
 
 
 class SendQueue:
-    """Parts on their way into one socket. A driver fills in how they get there."""
+    """Parts on their way into one socket. A driver implements :meth:`send` and :meth:`push`."""
 
     __slots__ = ("_items", "_region_sent", "unsent_bytes")
 
     def __init__(self) -> None:
         self._items: deque[Part] = deque()
         self._region_sent = 0
-        """Of the region at the head."""
+        """Bytes of the region at the head that were sent."""
         self.unsent_bytes = 0
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
-        """Send the parts behind all that is queued; what the socket does not take now is queued.
+        """Send the parts after everything that is queued. Parts that the socket does not take now are queued.
 
-        Whether something is unsent that must be watched (:meth:`Stream.watch_sending`). The queue owns the regions from
-        here on, also when it raises.
+        Returns whether unsent bytes are left, so that :meth:`Stream.watch_sending` must be called. The queue owns the
+        regions from here on, even if it raises.
 
         :raises OSError: the peer has gone
         """
         raise NotImplementedError
 
     def push(self) -> None:
-        """Give the socket what it takes now.
+        """Send as many queued bytes as the socket takes now.
 
         :raises OSError: the peer has gone, or a region's file ended before the region
         """
         raise NotImplementedError
 
     def _gather(self) -> tuple[list[bytes | bytearray | memoryview], int, bool]:
-        """The run of buffers at the head, its bytes, and whether a file's bytes follow at once."""
+        """Returns the buffers at the head up to the first region, their bytes, and whether a region follows."""
         gathered: list[bytes | bytearray | memoryview] = []
         size_bytes = 0
         for item in self._items:
@@ -67,7 +69,7 @@ class SendQueue:
         return gathered, size_bytes, False
 
     def _taken(self, count: int) -> None:
-        """The socket took ``count`` bytes of the buffers at the head."""
+        """Remove ``count`` bytes of the buffers at the head: the socket took them."""
         self.unsent_bytes -= count
         items = self._items
         while items:
@@ -83,9 +85,9 @@ class SendQueue:
             items.popleft()
 
     def _region_taken(self, region: FileRegion, count: int) -> bool:
-        """The socket took ``count`` bytes of the region at the head; whether that was its end.
+        """Count ``count`` bytes of the region at the head as sent. Returns whether that was its end.
 
-        :raises OSError: none, for its file has ended
+        :raises OSError: ``count`` is 0, because the file has ended before the region
         """
         if count == 0:
             left = region.size_bytes - self._region_sent
@@ -98,7 +100,7 @@ class SendQueue:
         return True
 
     def _read_region(self, region: FileRegion) -> None:
-        """Put the next bytes of the region at the head in front of it, as a buffer."""
+        """Read the next bytes of the region at the head, and queue them in front of it as a buffer."""
         at = self._region_sent
         data = region.pread(at, min(region.size_bytes - at, PREAD_BYTES_MAX))
         if not data:
@@ -114,11 +116,11 @@ class SendQueue:
         region.release()
 
     def memory_bytes(self) -> int:
-        """What the unsent buffers hold; file regions hold nothing. Looks at every part."""
+        """Returns the bytes of memory in unsent buffers. File regions count 0. It looks at every part."""
         return sum(len(item) for item in self._items if isinstance(item, BUFFERS))
 
     def clear(self) -> None:
-        """Drop what is unsent and release its regions. May be called twice."""
+        """Drop everything unsent, and release its regions. May be called twice."""
         items, self._items = self._items, deque()
         self.unsent_bytes = 0
         self._region_sent = 0
@@ -128,7 +130,8 @@ class SendQueue:
 
 
 class LayeredSendQueue(SendQueue):
-    """Parts that go through a byte layer first. The layer sees them in order, and not far ahead of the socket."""
+    """Parts that pass a byte layer first. The layer gets them in order, at most :data:`LAYERED_BYTES_AHEAD` before the
+    socket takes its output."""
 
     __slots__ = ("_layer", "_plain_bytes", "_raw")
 
@@ -146,7 +149,7 @@ class LayeredSendQueue(SendQueue):
         return self.unsent_bytes != 0
 
     def send_raw(self, data: bytes) -> None:
-        """Send bytes of the layer itself: a handshake's, a closing alert's.
+        """Send bytes that the layer made itself, such as a handshake or a closing alert.
 
         :raises OSError: the peer has gone
         """

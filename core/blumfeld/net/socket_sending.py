@@ -10,22 +10,22 @@ from blumfeld.spi.parts import FileRegion, Part
 
 
 class Socket(Protocol):
-    """What is asked of a non-blocking socket: ``socket.socket`` has it."""
+    """The methods that are needed of a non-blocking socket. ``socket.socket`` has them."""
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Returns the descriptor."""
         ...
 
     def recv_into(self, buffer: Any, /) -> int:
-        """Receive into a buffer; the bytes received."""
+        """Receive into a buffer. Returns the number of bytes."""
         ...
 
     def send(self, data: Any, /) -> int:
-        """Send; the bytes taken."""
+        """Send. Returns the number of bytes that were taken."""
         ...
 
     def sendmsg(self, buffers: Any, ancillary: Any = ..., flags: int = ..., /) -> int:
-        """Gather and send; the bytes taken."""
+        """Gather and send. Returns the number of bytes that were taken."""
         ...
 
     def close(self) -> None:
@@ -34,15 +34,15 @@ class Socket(Protocol):
 
 
 class SocketCalls:
-    """What is asked of the system that a socket object doesn't do itself."""
+    """System calls that a socket object doesn't have as methods."""
 
     __slots__ = ("more_flag", "sendfile")
 
     def __init__(self, sendfile: Callable[[int, int, int, int], int] | None, more_flag: int = 0) -> None:
         self.sendfile = sendfile
-        """``os.sendfile``: (socket, file, position, count) to the count sent. None: regions are read and copied."""
+        """``os.sendfile``: (socket, file, position, count) → count sent. With ``None`` regions are read and copied."""
         self.more_flag = more_flag
-        """``MSG_MORE``, where there is one."""
+        """``MSG_MORE``; 0 where the system has none."""
 
 
 class SocketSendQueue(SendQueue):
@@ -94,15 +94,15 @@ class SocketSendQueue(SendQueue):
                 return
 
     def _push_buffers(self) -> bool:
-        """Send the run of buffers at the head; whether the socket took all of it."""
+        """Send the buffers at the head. Returns whether the socket took all of them."""
         gathered, size_bytes, file_follows = self._gather()
-        more = self._calls.more_flag if file_follows else 0  # the file's bytes fill the same segment
+        more = self._calls.more_flag if file_follows else 0  # lets the file's bytes fill the same TCP segment
         sent = self._socket.sendmsg(gathered, (), more)
         self._taken(sent)
         return sent == size_bytes
 
     def _push_region(self, region: FileRegion) -> bool:
-        """Send from the region at the head; whether there may be room for more."""
+        """Send from the region at the head. Returns whether the socket may take more."""
         at = self._region_sent
         left = region.size_bytes - at
         if left == 0:

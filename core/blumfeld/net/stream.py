@@ -1,9 +1,11 @@
-"""A stream of frames: what accepted and dialled connections have in common, whatever moves their bytes.
+"""A stream of frames: the common part of accepted and dialled connections on every driver.
 
-Received → cut → :meth:`Stream.consume`. What was not consumed, because it is the beginning of a frame or because it
-must wait, is kept in memory of the connection's own. A driver receives and sends (``# What a driver fills in``); a
-kind of connection says what a frame is for (``# What a kind of connection fills in``). A driver adds no slots to
-:class:`Stream` itself, so that one class may join both.
+Received bytes are cut into frames, which go to :meth:`Stream.consume`. Bytes that are not consumed (the beginning of a
+frame, or frames that must wait) are kept in memory of the connection's own.
+
+Two kinds of subclass fill in the rest. A driver receives and sends (``# What a driver fills in``). A kind of connection
+handles frames (``# What a kind of connection fills in``). One class inherits from both, which is why a driver class
+adds no slots of its own.
 """
 
 from __future__ import annotations
@@ -50,27 +52,28 @@ class Stream:
         self._layer = layer
         self._sending = queue if layer is None else LayeredSendQueue(queue, layer)
         self._rest: memoryview | None = None
-        """Received and not consumed."""
+        """Bytes that were received and not consumed."""
         self._large: LargeFrame | None = None
         self._stall = 0
-        """Why nothing is read: a set of MUTED, FULL, CLOSING, STARVED."""
+        """The reasons why nothing is read: bits MUTED, FULL, CLOSING, STARVED."""
         self._ending: str | None = None
-        """The reason to close for, once all has been answered and sent."""
+        """The reason for closing, set while the connection only waits until everything is answered and sent."""
         self._reading = False
-        """Whether the driver tells us what arrives."""
+        """Whether the driver calls us when bytes arrive."""
         self._writing = False
-        """Whether the driver tells us when the socket takes more."""
+        """Whether the driver calls us when the socket takes more bytes."""
         self._active_ms = turn.now_ms
         self.dead = False
 
     # What a kind of connection fills in.
 
     def consume(self, view: memoryview, at: int, end: int) -> int:
-        """Take complete frames from ``view[at:end]``, as many as may start now; where the first that is left begins."""
+        """Take the complete frames of ``view[at:end]`` that may start now. Returns the position of the first one
+        left."""
         raise NotImplementedError
 
     def consume_large(self, frame: memoryview) -> None:
-        """Take one complete frame; called only when one may start."""
+        """Take one complete frame. Called only when a frame may start."""
         raise NotImplementedError
 
     def held(self) -> bool:
@@ -82,44 +85,45 @@ class Stream:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Release what was given to be sent and is not with the queue; release at once what still comes."""
+        """Release the answers that were not handed to the send queue, and from now on each later one when it comes."""
         raise NotImplementedError
 
     def gone(self, reason: str) -> None:
-        """The socket is closed. Called once, after :meth:`abandon`."""
+        """Take note that the socket is closed. Called once, after :meth:`abandon`."""
         raise NotImplementedError
 
     def drained(self) -> None:
-        """The socket has taken enough for reading to go on."""
+        """Take note that the socket took bytes, so that reading may go on."""
         raise NotImplementedError
 
     # What a driver fills in.
 
     def begin(self) -> None:
-        """The connection is open: read, unless something forbids it."""
+        """Begin to read, unless there is a reason not to."""
         if not self._stall:
             self.resume_reading()
 
     def resume_reading(self) -> None:
-        """Receive, from now on. Does nothing when it does, or on a dead connection."""
+        """Receive from now on. Does nothing if it receives already, or on a dead connection."""
         raise NotImplementedError
 
     def pause_reading(self) -> None:
-        """Leave what arrives to the kernel, which tells the peer. What arrives all the same is kept."""
+        """Receive nothing from now on: the kernel's buffer fills and holds the peer back. Bytes that a driver still
+        receives are kept."""
         raise NotImplementedError
 
     def watch_sending(self) -> None:
-        """After something was sent or queued: see to it that what is unsent leaves when the socket takes it."""
+        """Send the unsent bytes when the socket takes them. Called after something was sent or queued."""
         raise NotImplementedError
 
     def hang_up(self, reason: str) -> None:
-        """Close the socket, then call :meth:`hung_up`: now, or once the kernel holds nothing of ours any more."""
+        """Close the socket, then call :meth:`hung_up`: at once, or when the kernel uses none of our memory any more."""
         raise NotImplementedError
 
     # Receiving.
 
     def _keep(self, view: memoryview, at: int, end: int) -> None:
-        """Keep ``view[at:end]``, which was not consumed, beyond this turn."""
+        """Copy ``view[at:end]``, which was not consumed: the turn's memory is overwritten in the next turn."""
         self._rest = None
         if self._stall & CLOSING or self.dead:
             return
@@ -132,10 +136,10 @@ class Stream:
             self._rest = memoryview(bytearray(view[at:end]))
 
     def take_layered(self, data: memoryview) -> None:
-        """Bytes of the socket, for the layer. They may be overwritten when this returns."""
+        """Pass received bytes through the byte layer. They may be overwritten after this returns."""
         turn, layer, sending = self.turn, self._layer, self._sending
         if layer is None:
-            return  # it has said goodbye
+            return  # the layer has already sent its closing bytes
         assert isinstance(sending, LayeredSendQueue)
         try:
             plain, reply = layer.received(data)
@@ -152,7 +156,7 @@ class Stream:
             self._feed(plain)
 
     def _feed(self, plain: bytes) -> None:
-        """Take plain bytes that are not in the turn's memory: copy them, for a frame may be written to."""
+        """Take plain bytes from the layer. They are copied, because a handler may write into a frame (offsets)."""
         at = 0
         if self._large is not None:
             at = self._large.fill_from(memoryview(plain))
@@ -168,7 +172,7 @@ class Stream:
         self._keep(view, used, len(view))
 
     def consume_rest(self) -> None:
-        """The hold was lifted: take frames that were received meanwhile, then read on."""
+        """Take the frames that were received during a hold, then read on."""
         rest = self._rest
         if rest is not None:
             used = self.consume(rest, 0, len(rest))
@@ -186,7 +190,7 @@ class Stream:
             self.resume_reading()
 
     def _ended(self) -> None:
-        """The peer sends no more; it may still wait for answers."""
+        """Take note that the peer sends no more. It may still wait for answers."""
         self.pause_reading()
         if self._ending is None:
             self._ending = "closed by the peer"
@@ -195,31 +199,31 @@ class Stream:
 
     def _rest_ended(self) -> None:
         if not self.held():
-            self._rest = None  # the beginning of a frame that will never be whole
+            self._rest = None  # the beginning of a frame that will never be complete
         self.check_ending()
 
     # The memory of all connections: see ``blumfeld.net.memory.Receiver``.
 
     def _starve(self) -> None:
-        """The large frame must wait for memory: leave what arrives to the kernel."""
+        """Read nothing until the large frame gets memory."""
         self._stall |= STARVED
         self.pause_reading()
 
     def fed_memory(self) -> None:
-        """The large frame may grow: read on, unless something else forbids it."""
+        """Read on, because the large frame got memory; unless there is another reason not to."""
         self._stall &= ~STARVED
         self._active_ms = self.turn.runtime.monotonic_ms()
         if not self._stall and not self.dead:
             self.resume_reading()
 
     def muted(self) -> bool:
-        """Whether the peer may send nothing for a while, by our own decision."""
+        """Whether we have muted the peer for a while."""
         return self._stall & MUTED != 0
 
     # Ending.
 
     def end_when_sent(self, reason: str) -> None:
-        """Read no more; close once nothing is to be answered or sent."""
+        """Read no more, and close once everything is answered and sent."""
         self.pause_reading()
         self._stall |= CLOSING
         self._ending = reason
@@ -228,7 +232,7 @@ class Stream:
         self.check_ending()
 
     def check_ending(self) -> None:
-        """Close, if that was all."""
+        """Close, if the connection is ending and nothing is left to answer or send."""
         if self._ending is None or self.dead or self.busy() or self._rest is not None:
             return
         if self._sending.unsent_bytes == 0:
@@ -245,13 +249,13 @@ class Stream:
         try:
             self._sending.send_raw(layer.closing())
         except OSError:
-            return  # it is only a courtesy
+            return  # the peer has gone, and the closing bytes are only a courtesy
         self.watch_sending()
 
     def idle_since(self) -> float | None:
-        """Since when nothing has moved though it was the peer's turn; ``None`` while we owe it an answer.
+        """Returns the monotonic time since which the peer has been idle; ``None`` while the peer waits for us.
 
-        A peer that sends no more may have died instead of waiting: it is not waited for longer than that.
+        A peer that has closed its side counts as idle even while we owe it answers: it may have died.
         """
         if self.busy() and not self._sending.unsent_bytes and self._ending is None:
             return None
@@ -265,7 +269,7 @@ class Stream:
             self._large = None
 
     def die(self, reason: str) -> None:
-        """Close now; what is unsent is dropped, its regions released."""
+        """Close now. Unsent bytes are dropped, and their file regions released."""
         if self.dead:
             return
         self.pause_reading()
@@ -275,7 +279,7 @@ class Stream:
         self.hang_up(reason)
 
     def hung_up(self, reason: str) -> None:
-        """The socket is closed, and nobody reads or writes memory of ours for it any more."""
+        """Finish the end of the connection: its socket is closed, and the kernel uses none of our memory any more."""
         self._drop_large()
         self._sending.clear()
         self.gone(reason)

@@ -1,4 +1,4 @@
-"""A transport but for its sockets: what is listened on, what was dialled, one sweep for the idle, an orderly stop."""
+"""A transport without its sockets: listeners, dialled connections, one sweep for idle ones, an orderly stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWEEP_MS_MIN = 10
 
 
 class BaseTransport:
-    """``Transport`` over the sockets that a driver brings."""
+    """Implements ``Transport`` over a driver's sockets."""
 
     def __init__(self, runtime: Runtime, log: EventLog) -> None:
         self.runtime = runtime
@@ -41,17 +41,17 @@ class BaseTransport:
     # What a driver fills in.
 
     def driver(self) -> str:
-        """What drives the sockets."""
+        """Returns the name of the driver, for the description of the node."""
         raise NotImplementedError
 
     def make_turn(self) -> Turn:
-        """What all connections share, on the running loop; called once."""
+        """Make the :class:`Turn` that all connections share, on the running loop. Called once."""
         raise NotImplementedError
 
     async def bind(self, host: str, port: int, backlog: int) -> tuple[Any, int]:
-        """A listening socket, and its port.
+        """Returns a listening socket and its port.
 
-        :raises OSError: it can't be had
+        :raises OSError: the address can't be bound
         """
         raise NotImplementedError
 
@@ -64,11 +64,11 @@ class BaseTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None,
     ) -> Acceptor:
-        """The driver's kind of acceptor on a socket of :meth:`bind`."""
+        """Returns the driver's kind of acceptor on a socket of :meth:`bind`."""
         raise NotImplementedError
 
     async def connect(self, host: str, port: int) -> Any:
-        """A connected socket.
+        """Returns a connected socket.
 
         :raises OSError: no address of the host answers
         """
@@ -77,13 +77,13 @@ class BaseTransport:
     def outbound(
         self, turn: Turn, sock: Any, receiver: FrameReceiver, limits: Limits, layer: ByteLayer | None
     ) -> OutboundConnection:
-        """The driver's kind of connection on a socket of :meth:`connect`."""
+        """Returns the driver's kind of connection on a socket of :meth:`connect`."""
         raise NotImplementedError
 
     # See ``blumfeld.spi.transport.Transport``.
 
     def turn(self) -> Turn:
-        """What all connections share.
+        """Returns the :class:`Turn` that all connections share.
 
         :raises RuntimeError: the transport was stopped
         """
@@ -101,7 +101,7 @@ class BaseTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> int:
-        """Bind and accept; the port that was bound.
+        """Bind, and accept connections. Returns the port.
 
         :raises OSError: the message names the listener and the address
         """
@@ -168,7 +168,7 @@ class BaseTransport:
     # Idle connections.
 
     def _sweep_again(self) -> None:
-        """One timer for all connections, as often as the shortest idle time asks for."""
+        """Set the one timer for all connections. The shortest idle time decides how often it fires."""
         limits = [acceptor.limits for acceptor in self._acceptors]
         idle_ms = [
             limit.idle_ms_max for limit in (*limits, *self._dialled.values()) if limit.idle_ms_max >= 0
@@ -195,7 +195,7 @@ class BaseTransport:
     # Stopping.
 
     async def stop(self, grace_ms: int) -> None:
-        """Accept and read no more; let open exchanges be answered and sent, for so long; close everything."""
+        """Accept and read no more, wait up to ``grace_ms`` for open exchanges to be answered, then close everything."""
         if self.stopped:
             return
         self.stopped = True
@@ -215,7 +215,7 @@ class BaseTransport:
             self._turn.memory.stop()
 
     async def _until(self, all_gone: Callable[[], bool], grace_ms: int | None) -> None:
-        """Wait until they have gone and their handlers know, or until the grace is over."""
+        """Wait until ``all_gone()``, or until the grace is over (``None``: without limit)."""
         if all_gone():
             return
         over: Completion[None] = Completion()
@@ -232,20 +232,20 @@ class BaseTransport:
             timer.cancel()
 
     def forget(self, connection: AcceptedConnection) -> None:
-        """An accepted connection has gone, and its handler knows."""
+        """Drop a closed accepted connection, after its handler was told."""
         self._table.forget(connection)
         if self._when_gone is not None:
             self._when_gone()
 
     def forget_dialled(self, connection: OutboundConnection) -> None:
-        """A dialled connection has gone, and its receiver knows."""
+        """Drop a closed dialled connection, after its receiver was told."""
         del self._dialled[connection]
         if self._when_gone is not None:
             self._when_gone()
 
 
 def close_if_idle(connection: Stream, now_ms: float, idle_ms_max: float) -> None:
-    """Close it if it is the peer that has been silent for so long."""
+    """Close the connection if its peer has been idle for ``idle_ms_max``; a negative time means never."""
     since_ms = connection.idle_since()
     if since_ms is not None and 0 <= idle_ms_max <= now_ms - since_ms:
         connection.die(f"idle for {idle_ms_max} ms")

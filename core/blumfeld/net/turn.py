@@ -10,24 +10,25 @@ from blumfeld.net.receive import ReceivePool
 from blumfeld.spi.runtime import Phase, Runtime
 
 _ANSWER = Phase.ANSWER
-"""Looked up once: members of an enumeration cost a call on Python 3.11."""
+"""Looked up once, because each look-up of an enumeration's member costs a call on Python 3.11."""
 
 Report = Callable[[dict[str, Any]], None]
-"""Takes what a loop's ``call_exception_handler`` takes: ``message`` and ``exception``."""
+"""Takes the same dictionary as a loop's ``call_exception_handler``: ``message`` and ``exception``."""
 
 
 class Flushable(Protocol):
-    """What has something to send at the end of the turn."""
+    """A connection that sends at the end of the turn."""
 
     def flush(self) -> None:
-        """Send what is ready."""
+        """Send the answers that are ready."""
         ...
 
 
 class Turn:
-    """What the connections of one transport share: the turn's time, its memory, and who has something to send.
+    """State that the connections of one transport share: the turn's time, its memory, and the connections that send.
 
-    ``begin`` is called once a turn, by the first connection that receives or has an answer.
+    :meth:`begin` is called once a turn, by the first connection that receives or has an answer. All connections send
+    together at the end, so many answers of one connection share one system call, and no ack precedes its write.
     """
 
     __slots__ = ("_report", "begun", "dirty", "memory", "now_ms", "pool", "runtime")
@@ -37,32 +38,34 @@ class Turn:
         self._report = report
         self.pool = pool
         self.memory = pool.memory = Memory(runtime)
-        """The bound on what all connections hold."""
+        """The bound on the memory of all connections together."""
         self.begun = False
         self.now_ms = runtime.monotonic_ms()
-        """When this turn began: precise enough for idle time-outs, and one look at the clock for all."""
+        """Start of this turn. One clock reading serves all connections, and is precise enough for idle time-outs."""
         self.dirty: list[Flushable] = []
-        """Who sends at the end of this turn. Who joins them calls :meth:`begin`, unless it has ``begun``."""
+        """Connections that send at the end of this turn. A connection that adds itself must call :meth:`begin`, unless
+        the turn has ``begun``."""
 
     def begin(self) -> None:
-        """Something happens in this turn: be called at its end."""
+        """Begin the turn: read the clock, and have :meth:`_end` called at its end."""
         self.begun = True
         self.now_ms = self.runtime.monotonic_ms()
         self.runtime.at_end_of_turn(_ANSWER, self._end)
 
     def flush_at_end(self, connection: Flushable) -> None:
-        """Let the connection send at the end of this turn. The caller sees to it that it is called once a turn."""
+        """Let the connection send at the end of this turn. The caller must call this only once a turn."""
         self.dirty.append(connection)
         if not self.begun:
             self.begin()
 
     def defect(self, error: Exception, what: str) -> None:
-        """Something escaped from a callback that must not raise: report it as the loop does for its own."""
+        """Report an exception from a callback that must not raise, in the way in which the loop reports its own."""
         self._report({"message": f"{what} raised", "exception": error})
 
     def _end(self) -> None:
         dirty, self.dirty = self.dirty, []
         self.begun = False
+        # Batches were written in an earlier phase of this turn, so the frames in the pool may be overwritten now.
         self.pool.end_turn()
         for connection in dirty:
             connection.flush()

@@ -1,7 +1,7 @@
 """The broker's own APIs, one file each: the file list is the support matrix.
 
-A module is imported when its API is first asked for, so that a start pays for none. Each has ``handlers(ports)``,
-which gives its ``ApiHandler``; a test holds the table below to what they say.
+A module is imported with the first request of its API, so that a start pays for none. Each module has
+``handlers(ports)``, which returns its ``ApiHandler``. A test compares the table below with these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blumfeld.wire.schema import Message
 
 
 class Row(NamedTuple):
-    """One module, and what it serves."""
+    """One module with the API key, versions and listeners that it serves."""
 
     module: str
     key: int
@@ -59,12 +59,12 @@ TABLE = (
 
 
 def own_handlers(ports: Ports, has_groups: bool) -> list[ApiHandler]:
-    """Handlers of what this composition can do."""
+    """Returns the handlers of the APIs that this composition can serve."""
     return [LazyHandler(ports, row).handler() for row in TABLE if has_groups or not row.needs_groups]
 
 
 class LazyHandler:
-    """Stands for a module's handler until it is first asked."""
+    """Stands for a module's handler, and imports the module with the first request."""
 
     def __init__(self, ports: Ports, row: Row) -> None:
         self._ports = ports
@@ -72,7 +72,7 @@ class LazyHandler:
         self._loaded: ApiHandler | None = None
 
     def handler(self) -> ApiHandler:
-        """What is registered."""
+        """Returns the handler to register."""
         row = self._row
         return ApiHandler(
             key=row.key,

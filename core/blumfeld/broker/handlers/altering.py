@@ -1,4 +1,4 @@
-"""What both ways to alter configuration share: who may, and the answer by resource."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: authorization, and an answer for each resource."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.schema import Message
 
 TIMEOUT_MS = 30_000
-"""The requests have no timeout of their own; this is the client's default."""
+"""Timeout for the controller. The requests have no field for it, so this is the clients' default."""
 _REFUSALS = {
     TOPIC_RESOURCE: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP_RESOURCE: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -22,12 +22,12 @@ _REFUSALS = {
 
 
 def resource_key(resource: Any) -> tuple[int, str]:
-    """What may be named once in a request."""
+    """Returns the key of a resource. A request may name each key once."""
     return resource.resource_type, resource.resource_name
 
 
 class Altering:
-    """Handles one of the two requests: they differ in their classes and in how the controller reads them."""
+    """Handles one of the two requests. They differ in their classes, and in the controller's way to apply them."""
 
     def __init__(self, ports: Ports, response: type[Any], result: type[Any]) -> None:
         self._ports = ports
@@ -35,7 +35,7 @@ class Altering:
         self._result = result
 
     def handle(self, request: Any, context: RequestContext) -> Completion[Message]:
-        """Alter what may be altered; each of the others has its error."""
+        """Alter the resources that the client may alter. Each of the others gets its own error."""
         refused = [
             self._refusal(resource) for resource in request.resources if not _may_alter(resource, context)
         ]
@@ -49,7 +49,7 @@ class Altering:
         return forward(self._ports, request, TIMEOUT_MS, complete)
 
     def failed(self, request: Any, code: int, message: str | None) -> Message:
-        """Every resource has the error."""
+        """Returns an answer with this error for every resource."""
         answer: Message = self._response(
             responses=[self._answer(resource, code, message) for resource in request.resources]
         )

@@ -1,5 +1,5 @@
-"""Topics that are made because somebody asked for them: by Metadata (``auto.create.topics.enable``), or because
-a coordinator needs its internal topic.
+"""Creates topics on demand: for a Metadata request (``auto.create.topics.enable``), and internal topics for their
+coordinators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CREATE_TIMEOUT_MS = 30_000
 
 
 class AutoCreate:
-    """Asks the controller, once for each topic at a time; who asked meanwhile is told to ask again."""
+    """Asks the controller to create topics. Only one request for a topic is under way at a time."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -31,9 +31,9 @@ class AutoCreate:
         self._made: Completion[None] = Completion.of(None)
 
     def wanted(self, names: Iterable[str], context: RequestContext) -> dict[str, ErrorCode]:
-        """Have topics made that a client asked for, and what to tell it of each now.
+        """Begin to create missing topics of a client's request. Returns the error for each, to be answered now.
 
-        UNKNOWN_TOPIC_OR_PARTITION is retriable: the client asks again, and the topic is there.
+        UNKNOWN_TOPIC_OR_PARTITION is retriable: the client asks again, and finds the topic if it was created.
         """
         ports = self._ports
         told: dict[str, ErrorCode] = {}
@@ -55,11 +55,11 @@ class AutoCreate:
         return told
 
     def in_flight(self) -> Completion[None] | None:
-        """Done once the controller has answered for all topics that are being made; ``None`` if there are none."""
+        """Returns a completion for all topics that are being created; ``None`` if there are none."""
         return None if self._made.done else self._made
 
     def create(self, names: list[str]) -> None:
-        """Ask the controller for these topics; nobody waits for the answer."""
+        """Ask the controller to create these topics. Failures are only logged."""
         fresh = [name for name in names if name not in self._in_flight]
         if not fresh:
             return
@@ -121,9 +121,10 @@ class AutoCreate:
         return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
 
     def _factor(self, configured: int) -> int:
-        """Internal topics want three replicas, also of a cluster that is smaller: then all there are.
+        """Returns the replication factor of an internal topic: as configured, but at most the number of live brokers.
 
-        Kafka refuses instead, and a single node needs the setting lowered before groups work.
+        The default is 3. Kafka refuses on a smaller cluster, so a single node needs the setting lowered before groups
+        work.
         """
         live = sum(not b.fenced for b in self._ports.cluster.image.brokers.values())
         return max(1, min(configured, live))

@@ -1,4 +1,4 @@
-"""What several handlers need: where brokers listen, which topics are internal, what a name may be."""
+"""Shared by handlers: leaders and endpoints, internal topics, legal topic names, authorized operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_s
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics."""
 NO_OPERATIONS = -(2**31)
-"""Authorized operations where nobody asked for them."""
+"""Value of "authorized operations" in an answer if the request didn't ask for them."""
 OPERATIONS = {
     "Read": 3,
     "Write": 4,
@@ -28,7 +28,7 @@ OPERATIONS = {
     "AlterConfigs": 11,
     "IdempotentWrite": 12,
 }
-"""Kafka's numbers for what may be done: bits of the answer's mask."""
+"""Kafka's numbers of the operations (``AclOperation``). An answer's mask has the bit with this number."""
 OPERATIONS_OF = {
     "Topic": ("Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"),
     "Cluster": (
@@ -43,22 +43,22 @@ OPERATIONS_OF = {
 }
 CLUSTER_NAME = "kafka-cluster"
 TOPICS_AT_ONCE = 16
-"""Topics that a large request changes in one command of the controller: each may have many partitions."""
+"""Topics that a large request changes with one command to the controller, because each may have many partitions."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_internal(topic: str) -> bool:
-    """Whether Kafka keeps its own state in it."""
+    """Whether it is a topic in which Kafka keeps its own state."""
     return topic in INTERNAL_TOPICS
 
 
 def is_legal_topic(name: str) -> bool:
-    """1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
+    """Whether the name is legal: 1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:
-    """What the client may do with a resource, as the mask of an answer (KIP-430)."""
+    """Returns the mask of the operations that the client may do on a resource (KIP-430)."""
     mask = 0
     for operation in OPERATIONS_OF[resource_type]:
         if context.authorize(operation, resource_type, name):
@@ -67,12 +67,15 @@ def authorized_operations(context: RequestContext, resource_type: str, name: str
 
 
 def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
-    """Unfenced brokers by id."""
+    """Yields the unfenced brokers, sorted by id."""
     return (b for _, b in sorted(image.brokers.items()) if not b.fenced)
 
 
 def controller_id(cluster: Image) -> int:
-    """Whom clients may send what is for the controller: any live broker passes it on. This one, if it is live."""
+    """Returns the broker to name as the controller: this one if it is live, else any live one; -1 if there is none.
+
+    In KRaft clients can't reach the controller, and every broker forwards requests to it.
+    """
     live = [b.broker_id for b in live_brokers(cluster.image)]
     if cluster.node_id in live:
         return cluster.node_id
@@ -80,7 +83,7 @@ def controller_id(cluster: Image) -> int:
 
 
 def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
-    """The error and the leader id that a client on this listener is told (Kafka's ``MetadataCache``)."""
+    """Returns the error and the leader id for a client on this listener, as Kafka's ``MetadataCache`` does."""
     if partition.leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE, -1
     leader = cluster.image.brokers.get(partition.leader)
@@ -92,7 +95,7 @@ def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tupl
 
 
 def offline_replicas(cluster: Image, partition: PartitionImage, listener: str) -> list[int]:
-    """Replicas on brokers that are not there, or not on this listener, or in a log directory that is offline."""
+    """Returns the replicas whose broker is gone, fenced or not on this listener, or whose log directory is offline."""
     brokers = cluster.image.brokers
     return [
         r

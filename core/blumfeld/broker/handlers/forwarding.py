@@ -1,4 +1,4 @@
-"""Requests that the controller decides on: a broker passes them on and gives back the answer (KIP-590)."""
+"""Forwards requests that the controller decides on, and returns its answer (KIP-590)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from blumfeld.spi.completion import Completion
 from blumfeld.wire.schema import Message
 
 TIMEOUT_MS_MIN = 1_000
-"""A client may say 0, "don't wait": the decision is a matter of milliseconds, and its outcome is worth knowing.
-"""
+"""Shortest wait for the controller. A client may say 0 ("don't wait"), but a decision takes milliseconds, and the
+client should learn its outcome."""
 
 
 def forward(
     ports: Ports, request: Message, timeout_ms: int, complete: Callable[[Message], Message]
 ) -> Completion[Message]:
-    """The controller's answer, once it is in this node's image, as ``complete`` leaves it; its ``BrokerError``
-    otherwise.
+    """Submit a request to the controller. Completes with its answer, which ``complete`` may change, or fails with its
+    ``BrokerError``.
+
+    The change is in this node's image by then, and the partitions that it places here are open.
     """
     whole: Completion[Message] = Completion()
 
@@ -25,7 +27,8 @@ def forward(
         if done.error is not None:
             whole.fail(done.error)
         else:
-            settled = ports.hosted.settled()  # who is told of a topic may produce to it at once
+            # A client may produce as soon as it has our answer, so new partitions must be open before we answer.
+            settled = ports.hosted.settled()
             settled.when_done(lambda _: whole.complete(complete(done.result())))
 
     ports.controller.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)

@@ -1,4 +1,5 @@
-"""Produce (key 0), v3-13; 0 is shown as the lowest, though 0-2 are refused (KAFKA-18659).
+"""Produce (key 0), v3-13. ApiVersions shows v0 as the lowest, as Kafka does for old librdkafka (KAFKA-18659); v0-2 are
+refused.
 
 v5  the answer has the log start offset.
 v7  zstd (KIP-110).
@@ -9,7 +10,7 @@ v13 topics by id.
 Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), throttling, records checked one by one
 (docs/not-implemented.md). Record errors name records without a key on a compacted topic; any other error is the
 batch's, and its message says what is wrong.
-Requests of one batch take the way of :mod:`blumfeld.broker.produce.straight`, with the same answers.
+Requests with one batch are mostly served by :mod:`blumfeld.broker.produce.straight`, with the same answers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """Produce."""
+    """Returns the handler of Produce."""
     produce = Produce(ports)
     return [
         ApiHandler(
@@ -54,7 +55,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: ProduceRequest, code: int, message: str | None) -> ProduceResponse:
-    """The same error for every partition."""
+    """Returns an answer with this error for every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -72,7 +73,8 @@ def _refused(index: int, code: int, message: str | None) -> PartitionProduceResp
 
 
 class Produce:
-    """Appends the batches of a request, and answers when all are where ``acks`` wants them."""
+    """The general way: appends the batches of a request, and answers when all are written or committed, as ``acks``
+    asks."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -80,7 +82,7 @@ class Produce:
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> Completion[ProduceResponse | NoAnswer]:
-        """Place every batch; the rest of the answer comes at the end of the turn, or with acks=all later."""
+        """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
         pending = PendingProduce(self._ports, request, context)
         code = self._refuse_all(request)
         for topic in request.topic_data:
@@ -91,7 +93,7 @@ class Produce:
         return pending.completion
 
     def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
-        """The same for many partitions. The connection's next request waits until all are placed, as always."""
+        """:meth:`handle` for many partitions. The connection's next request waits until all batches are placed."""
         pending = PendingProduce(self._ports, request, context)
         code = ErrorCode.NONE if request.acks in (ACKS_ALL, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
         producers: set[int] = set()
@@ -117,7 +119,10 @@ class Produce:
         return pending.completion
 
     def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
-        """Place those that must be looked into first, one after the other. Then the next request may start."""
+        """Place the batches whose records a worker must check, one after the other. Then the next request may start.
+
+        It must not start earlier: requests of a connection are placed in order.
+        """
         if pending.looking:
             partition, batch, waiter = pending.looking.popleft()
 
@@ -169,11 +174,14 @@ class Produce:
         return ErrorCode.NONE
 
     def _refuse_all_for(self, data: PartitionProduceData, producers: set[int]) -> ErrorCode:
-        """The error that one partition's batch gives to all; ``producers`` are those seen so far."""
+        """Returns the error by which one partition's batch makes the whole request fail, or NONE.
+
+        :param producers: producer ids of the batches before it; this batch's is added
+        """
         try:
             batch = one_batch(data)
         except BrokerError:
-            return ErrorCode.NONE  # that partition's own error
+            return ErrorCode.NONE  # only this partition fails
         if batch.is_transactional:
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if batch.has_producer_id:
@@ -209,7 +217,8 @@ class Produce:
             answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
         except TooMuchAtOnce:
             if batch.size_bytes <= OWNED_FRAME_BYTES:
-                # The frame lasts until the end of this turn; the batch must last until it has been looked into.
+                # A frame of this size lies in the receive buffer, which the next turn overwrites. The worker may read
+                # the batch later.
                 batch = RecordBatch(memoryview(bytearray(batch.data)))
             waiter.pending.looking.append((partition, batch, waiter))
             return
@@ -219,7 +228,7 @@ class Produce:
         answer.log_append_time_ms = partition.append_ms
 
     def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
-        """The partition, if this node leads it and the client may write to it."""
+        """Returns the partition, if this node leads it and the client may write to it."""
         ports = self._ports
         name = topic.name
         if context.api_version >= TOPIC_ID_FROM:
@@ -233,7 +242,7 @@ class Produce:
 
 
 def one_batch(data: PartitionProduceData) -> RecordBatch:
-    """The one batch that a partition's data must be.
+    """Returns the only batch of a partition's data.
 
     :raises BrokerError: INVALID_RECORD, CORRUPT_MESSAGE
     """
@@ -250,7 +259,7 @@ def one_batch(data: PartitionProduceData) -> RecordBatch:
 
 
 def _is_batch(records: memoryview, at: int) -> bool:
-    """Whether another batch follows; the beginning of one is ignored, as Kafka does."""
+    """Whether another batch begins at ``at``. A cut-off one at the end is ignored, as Kafka does."""
     try:
         RecordBatch(records, at)
     except TruncatedBatch:

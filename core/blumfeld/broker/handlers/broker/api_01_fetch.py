@@ -1,7 +1,7 @@
 """Fetch (key 1), v4-18.
 
 v5  log start offset.  v7 sessions (KIP-227).  v9 leader epochs (KIP-320).  v11 rack.  v12 flexible, diverging epochs.
-v13 topics by id.  v15 replica state.  v16 who leads, on errors.  v17-18 for the metadata quorum.
+v13 topics by id.  v15 replica state.  v16 the leader's endpoint, on errors.  v17-18 for the metadata quorum.
 Left out: reading from followers (preferred replica), throttling.
 """
 
@@ -38,12 +38,13 @@ ENDPOINTS_FROM = 16
 STORAGE_ERROR_FROM = 6
 MANY_PARTITIONS = 1_000
 PAUSE_PER_PARTITION_MS = 0.1
-"""A waiting fetch of many partitions, once tried in vain, is not tried again for so long: a try takes 4 µs for each."""
+"""Pause, for each of its partitions, before a waiting fetch of more than :data:`MANY_PARTITIONS` is tried again. An
+attempt takes 4 µs for each, so trying again with every batch would fill the loop."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """Fetch."""
+    """Returns the handler of Fetch."""
     fetch = Fetch(ports)
     return [
         ApiHandler(
@@ -91,7 +92,7 @@ def _asked(topic: FetchTopic, p: AskedPartition, by_id: bool) -> FetchPartition:
 
 
 class Fetch:
-    """Answers fetches of consumers, and of followers."""
+    """Answers the fetches of consumers and followers."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -99,7 +100,8 @@ class Fetch:
     def handle(
         self, request: FetchRequest, context: RequestContext
     ) -> FetchResponse | Completion[FetchResponse]:
-        """Answer at once if there is enough, an error, or no time to wait; else park (docs/design.md, rule 6)."""
+        """Answer at once if there are enough bytes, an error, or no time to wait. Otherwise park the request
+        (docs/design.md, rule 6)."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]
@@ -115,7 +117,8 @@ class Fetch:
         return self._serve(reader, plan, request.max_wait_ms)
 
     def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
-        """The same for many partitions. One that is named again is fetched once, as it was named last (as in Kafka)."""
+        """:meth:`handle` for many partitions. A partition that is named twice is fetched once, and its last mention
+        counts, as in Kafka."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         named = Buckets()
@@ -157,7 +160,7 @@ class Fetch:
             if not number % CHUNK_ELEMENTS:
                 yield None
         if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
-            # No partition had an error, so all of them are led here: they are few.
+            # No partition had an error, so this node leads all of them. They are few enough to be tried in one go.
             attempt.release()
             return self._serve(reader, plan, request.max_wait_ms)
         for number, read in enumerate(attempt.reads):
@@ -225,7 +228,7 @@ class Fetch:
     def take(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
     ) -> FetchResponse | Completion[FetchResponse]:
-        """Answer with this attempt, once its cold reads are there."""
+        """Make the answer from this attempt, after its cold reads are done."""
         cold = attempt.cold()
         if not cold:
             return self._answer(reader, plan, attempt)
@@ -339,7 +342,7 @@ class WaitingFetch:
         self._reader = reader
         self._plan = plan
         self._paused = False
-        """It was tried a moment ago, and looks at too many partitions to be tried again with each batch."""
+        """Whether the pause after an attempt is not over (:data:`PAUSE_PER_PARTITION_MS`)."""
 
     def try_complete(self) -> bool:
         """As ``ParkedOperation.try_complete``."""
@@ -361,11 +364,11 @@ class WaitingFetch:
         self._reader.ports.parking.wake(self)
 
     def expire(self) -> None:
-        """As ``ParkedOperation.expire``: what there is, without an error."""
+        """As ``ParkedOperation.expire``: answer with the bytes that are there, without an error."""
         self._take(FetchAttempt(self._reader, self._plan))
 
     def wait(self, forget: Callable[[], None]) -> None:
-        """It is parked: if its client goes meanwhile, it must not stay for as long as the client said."""
+        """End the wait early if the connection closes: the time that the client asked for may be long."""
 
         def gone() -> None:
             forget()

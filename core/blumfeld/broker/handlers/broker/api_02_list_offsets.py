@@ -28,7 +28,7 @@ from blumfeld.wire.messages.list_offsets import (
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""From which version on a special timestamp is known."""
+"""The first version that knows each special timestamp."""
 CONSUMER = -1
 READ_COMMITTED = 1
 NOT_AVAILABLE_FROM = 5
@@ -37,7 +37,7 @@ Found = TimestampOffset | None
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """ListOffsets."""
+    """Returns the handler of ListOffsets."""
     looking = ListOffsets(ports)
     return [
         ApiHandler(
@@ -52,7 +52,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> ListOffsetsResponse:
-    """The same error for every partition."""
+    """Returns an answer with this error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -68,7 +68,7 @@ def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> List
 
 
 class ListOffsets:
-    """Looks up one offset for each partition asked."""
+    """Looks up one offset for each partition of a request."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -76,7 +76,7 @@ class ListOffsets:
     def handle(
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
-        """At once, unless a look-up by time has to wait for cold bytes."""
+        """Answer at once, unless a look-up by time has to wait for cold bytes."""
         seen: set[tuple[str, int]] = set()
         twice: set[tuple[str, int]] = set()
         for topic in request.topics:
@@ -86,7 +86,7 @@ class ListOffsets:
         return self._handle(request, context, twice)
 
     def in_steps(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
-        """The same for many partitions. What is named twice is known before the first is looked up."""
+        """:meth:`handle` for many partitions. Duplicates are found first: each mention of one gets an error."""
         twice = yield from _named_twice(request)
         handler = ApiHandler(
             key=2,
@@ -163,7 +163,7 @@ def _when_all(
 
 
 class Lookup:
-    """One partition's look-up."""
+    """The look-up for one partition."""
 
     def __init__(
         self,
@@ -184,10 +184,10 @@ class Lookup:
         self._last_fetchable = -1
         self._behind = False
         self._partition: Partition | None = None
-        """Whose look-up is waited for."""
+        """The partition whose log is being searched, while a completion is pending."""
 
     def run(self) -> Completion[Found] | None:
-        """Fill in the answer, or give what it waits for. Raises BrokerError."""
+        """Fill in the answer, or return the completion that it waits for. Raises BrokerError."""
         asked = self._asked
         if not self._context.authorize("Describe", "Topic", self._topic):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -201,7 +201,8 @@ class Lookup:
             raise BrokerError(code)
         end = partition.log.written_end_offset
         self._last_fetchable = partition.readable_end(self._read_committed) if self._consumer else end
-        # A new leader may know less than its predecessor told, until its high watermark passes its epoch's start.
+        # A new leader's high watermark may lie below one that its predecessor has answered. It is right again when it
+        # has passed the start of the leader's epoch (KIP-207).
         self._behind = self._consumer and partition.high_watermark < partition.leader_start_offset
         try:
             return self._look_up(partition)
@@ -244,7 +245,7 @@ class Lookup:
         return BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE if new else ErrorCode.LEADER_NOT_AVAILABLE)
 
     def done(self, done: Completion[Found]) -> None:
-        """The look-up that was waited for."""
+        """Take the result of the pending look-up."""
         try:
             self._found(done.result())
         except BrokerError as error:

@@ -44,11 +44,12 @@ from blumfeld.wire.primitives import ZERO_UUID
 LISTENER_ERROR_FROM = 6
 ASKED_BY_ID_FROM = 12
 PARTITIONS_AT_ONCE = 1_000
-"""Partitions described before others have their turn: 3 ms. A request of 40 bytes may ask for all of a cluster."""
+"""Partitions described before other requests get their turn: 3 ms. A request of 40 bytes may ask for a whole
+cluster."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """Metadata."""
+    """Returns the handler of Metadata."""
     metadata = Metadata(ports)
     return [
         ApiHandler(
@@ -82,7 +83,7 @@ def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
 
 
 class Metadata:
-    """Answers from the image; makes topics that are missing, where that is allowed."""
+    """Answers from the image, and creates missing topics where that is allowed."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -91,8 +92,9 @@ class Metadata:
     def handle(
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Completion[MetadataResponse]:
-        """At once; or, when a partition that this node leads is still being opened, once it is: a client that is
-        told of a leader goes there.
+        """Answer at once; or, if a partition that this node leads is still being opened, once it is open.
+
+        A client may produce as soon as it has our answer, so the partition must be open by then.
 
         :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
         :raises TakesSteps: the topics have many partitions together
@@ -120,7 +122,8 @@ class Metadata:
         return answered
 
     def in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
-        """The same for many topics, each once. Topics are made a part at a time, up to Kafka's bound for a request.
+        """:meth:`handle` for many topics, each once. Missing topics are created in parts, up to Kafka's bound for a
+        request.
 
         :raises BrokerError: as :meth:`handle`
         """
@@ -166,7 +169,7 @@ class Metadata:
         answer = self._answer(request, [], context, False)
         partitions = 0
         for name in sorted(self._ports.cluster.image.topics):
-            topic = self._ports.cluster.image.topics.get(name)  # it may have gone since
+            topic = self._ports.cluster.image.topics.get(name)  # it may have been deleted meanwhile
             if topic is None or not context.authorize("Describe", "Topic", name):
                 continue
             answer.topics.append(self._topic(topic, request, context))

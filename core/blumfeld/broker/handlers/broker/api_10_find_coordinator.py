@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10), v0-6: which broker has a group.
+"""FindCoordinator (key 10), v0-6: the broker that coordinates a group.
 
 v1  key types: 0 group, 1 transactional id.  v3 flexible.  v4 several keys.  v6 share groups (key type 2).
 Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client) and share groups
@@ -26,7 +26,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """FindCoordinator."""
+    """Returns the handler of FindCoordinator."""
     handler = ApiHandler(
         key=10,
         min_version=0,
@@ -39,7 +39,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: FindCoordinatorRequest, code: int, message: str | None) -> FindCoordinatorResponse:
-    """The same error for every key; both forms are filled in, the version takes its own."""
+    """Returns an answer with this error for every key; before v4, which has one key, at the top."""
     coordinators = [_refused(key, code, message) for key in request.coordinator_keys]
     if coordinators:
         return FindCoordinatorResponse(coordinators=coordinators)
@@ -51,14 +51,15 @@ def _refused(key: str, code: int, message: str | None) -> Coordinator:
 
 
 class FindCoordinator:
-    """The leader of the partition of ``__consumer_offsets`` that a group's name falls on."""
+    """Finds the leader of the partition of ``__consumer_offsets`` that a group's id hashes to."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._auto_create = AutoCreate(ports)
 
     def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-        """At once. A missing internal topic is made, and the client told to ask again."""
+        """Answer at once. A missing internal topic is created, and COORDINATOR_NOT_AVAILABLE makes the client ask
+        again."""
         if context.api_version >= BATCH_FROM:
             return FindCoordinatorResponse(
                 coordinators=[self._find(key, request.key_type, context) for key in request.coordinator_keys]

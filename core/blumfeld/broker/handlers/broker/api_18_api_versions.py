@@ -1,6 +1,6 @@
 """ApiVersions (key 18), v0-4.
 
-v3  flexible, but for the answer's header; client software name and version, features.
+v3  flexible, except for the answer's header; client software name and version, features.
 v4  features whose lowest level is 0 are shown too.
 A version that is not served is answered by the dispatcher, in v0. Needs no authorization.
 """
@@ -27,7 +27,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """ApiVersions, on both kinds of listener."""
+    """Returns the handler of ApiVersions, for both kinds of listener."""
 
     def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         if context.api_version >= SOFTWARE_FROM:
@@ -47,7 +47,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: ApiVersionsRequest, code: int, _message: str | None) -> ApiVersionsResponse:
-    """An error and nothing else."""
+    """Returns an answer with this error and nothing else."""
     return ApiVersionsResponse(error_code=code)
 
 
@@ -58,7 +58,7 @@ def _check(request: ApiVersionsRequest) -> None:
 
 
 def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
-    """What is registered for this kind of listener, and the cluster's features."""
+    """Returns the APIs that are registered for this kind of listener, and the cluster's features."""
     image = ports.cluster.image
     ranges = dict(SUPPORTED_FEATURES)
     ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})

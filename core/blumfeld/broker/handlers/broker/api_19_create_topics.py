@@ -26,11 +26,11 @@ from blumfeld.wire.messages.create_topics import (
 from blumfeld.wire.schema import Message
 
 TOO_MANY = "Excessively large number of partitions per request."
-"""As the controller says it."""
+"""The message that the controller answers in this case, too."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """CreateTopics."""
+    """Returns the handler of CreateTopics."""
 
     def handle(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
         refused = [topic for topic in request.topics if not _may_create(context, topic)]
@@ -73,7 +73,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Message:
-    """Every topic has the error."""
+    """Returns an answer with this error for every topic."""
     return CreateTopicsResponse(topics=[_result(topic, code, message) for topic in request.topics])
 
 

@@ -24,7 +24,7 @@ BY_ID_SINCE_VERSION = 6
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DeleteTopics."""
+    """Returns the handler of DeleteTopics."""
     deleting = DeleteTopics(ports)
     handler = ApiHandler(
         key=20,
@@ -44,19 +44,19 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Message:
-    """Every topic has the error."""
+    """Returns an answer with this error for every topic."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     return DeleteTopicsResponse(responses=[_result(topic, code, message) for topic in asked])
 
 
 class DeleteTopics:
-    """Checks who asks, then leaves it to the controller."""
+    """Checks what the client may delete, then asks the controller."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
     def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> Completion[Message]:
-        """Delete what may be deleted; each of the others has its error."""
+        """Delete the topics that the client may delete. Each of the others gets its own error."""
         if not self._ports.cluster.config.bool("delete.topic.enable"):
             old = context.api_version < 3
             raise BrokerError(ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)

@@ -1,10 +1,9 @@
 """DeleteRecords (key 21), v0-2: the log of a partition starts later. v2 is flexible.
 
-Offset -1 means the high watermark. An internal topic answers INVALID_TOPIC_EXCEPTION, one that is only
-compacted POLICY_VIOLATION, an offset outside of 0..high watermark OFFSET_OUT_OF_RANGE; one below the log
-start is a success, and the answer tells where the log starts. Whole segments below go with the next
-retention. The timeout is not needed: Kafka waits until the start has moved on every replica that lives, and
-there is only the leader.
+Offset -1 means the high watermark. Errors: INVALID_TOPIC_EXCEPTION for an internal topic, POLICY_VIOLATION for one that
+is only compacted, OFFSET_OUT_OF_RANGE for an offset outside of 0..high watermark. An offset below the log start is a
+success, and the answer has the log start. The next retention deletes whole segments below the new start. The timeout is
+not used: Kafka waits until the start has moved on every live replica, and here the leader is the only one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NO_LOW_WATERMARK = -1
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DeleteRecords."""
+    """Returns the handler of DeleteRecords."""
     deleting = DeleteRecords(ports)
     handler = ApiHandler(
         key=21,
@@ -42,7 +41,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: DeleteRecordsRequest, code: int, _message: str | None) -> Message:
-    """Every partition has the error."""
+    """Returns an answer with this error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -60,7 +59,7 @@ class DeleteRecords:
         self._ports = ports
 
     def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> Message:
-        """Each partition on its own."""
+        """Move the log start of each partition, with an error of its own where that fails."""
         topics = []
         for topic in request.topics:
             if context.authorize("Delete", "Topic", topic.name):

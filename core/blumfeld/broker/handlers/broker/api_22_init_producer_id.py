@@ -1,7 +1,7 @@
 """InitProducerId (key 22), v0-5: ids for idempotent producers, from blocks that the controller gives.
 
-v2  flexible.  v3 the producer names the id and epoch that it has (KIP-360): without a transactional id it just gets
-a fresh id, as in Kafka.
+v2  flexible.  v3 the producer sends its present id and epoch (KIP-360). Without a transactional id it just gets a
+fresh id, as in Kafka.
 Left out: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client.
 """
 
@@ -24,18 +24,18 @@ ALLOCATE_TIMEOUT_MS = 30_000
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """InitProducerId."""
+    """Returns the handler of InitProducerId."""
     handle = InitProducerId(ports).handle
     return [ApiHandler(key=22, min_version=0, max_version=5, handle=handle, error_response=failed)]
 
 
 def failed(_request: InitProducerIdRequest, code: int, _message: str | None) -> InitProducerIdResponse:
-    """No id."""
+    """Returns an answer with this error and no id."""
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 class InitProducerId:
-    """Gives each producer the next id of the block, and asks for the next block when it is used up."""
+    """Gives each producer the next id of a block, and asks the controller for another block when it is used up."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -47,7 +47,7 @@ class InitProducerId:
     def handle(
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
-        """At once while the block lasts."""
+        """Answer at once while the block lasts; otherwise after the controller has given the next one."""
         if request.transactional_id is not None:
             if not request.transactional_id:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -84,7 +84,7 @@ class InitProducerId:
             self._ports.events.warning("no producer ids from the controller", reason=reason)
             waiting, self._waiting = self._waiting, deque()
             for one in waiting:
-                # As Kafka: retriable, and no fault of the client's.
+                # Kafka's code for this: retriable, because the client did nothing wrong.
                 one.fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         self._next_id = answer.producer_id_start

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23), v2-4: where a leader epoch ended here (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23), v2-4: the end offset of a leader epoch in our log (KIP-101, KIP-320).
 
 v3  replica id.  v4 flexible.
 """
@@ -19,7 +19,7 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """OffsetForLeaderEpoch."""
+    """Returns the handler of OffsetForLeaderEpoch."""
 
     def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
         return OffsetForLeaderEpochResponse(
@@ -46,7 +46,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 def failed(
     request: OffsetForLeaderEpochRequest, code: int, _message: str | None
 ) -> OffsetForLeaderEpochResponse:
-    """The same error for every partition."""
+    """Returns an answer with this error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

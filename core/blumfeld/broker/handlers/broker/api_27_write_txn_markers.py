@@ -1,10 +1,10 @@
 """WriteTxnMarkers (key 27), v1-2: end transactions in partitions that this node leads (KIP-98, KIP-664, KIP-1228).
 
-Who coordinates a transaction sends it to the leaders of its partitions; an operator does for one that nobody ends.
-Each partition gets a control batch, replicated as acks=all asks, and is answered on its own once that is
-committed: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED where a later epoch is known,
-UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER where it isn't here, NOT_ENOUGH_REPLICAS. A partition of
-``__consumer_offsets`` has its groups take in what the transaction committed for them.
+A transaction coordinator sends it to the leaders of the transaction's partitions. An operator sends it to end a hanging
+transaction. Each partition gets a control batch with the rules of acks=all, and is answered when that is committed.
+Errors: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED if a later epoch is known, UNKNOWN_TOPIC_OR_PARTITION
+and NOT_LEADER_OR_FOLLOWER if this node doesn't lead the partition, NOT_ENOUGH_REPLICAS. In a partition of
+``__consumer_offsets`` the groups then apply the offsets that the transaction committed.
 
 v2  the transaction's version: from 2 on a marker has the epoch after the transaction's.
 """
@@ -36,7 +36,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """WriteTxnMarkers."""
+    """Returns the handler of WriteTxnMarkers."""
     handle = WriteTxnMarkers(ports).handle
     handler = ApiHandler(
         key=27,
@@ -52,7 +52,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> WriteTxnMarkersResponse:
-    """Every partition of every marker has the error."""
+    """Returns an answer with this error for every partition of every marker."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -83,19 +83,19 @@ class _Placed:
         self._told = told
 
     def appended(self, code: ErrorCode) -> None:
-        """It is committed, or why it isn't."""
+        """Take the outcome: NONE when the marker is committed, or the error."""
         self._result.error_code = code
         self._told()
 
 
 class WriteTxnMarkers:
-    """Places markers; one for each partition that is named."""
+    """Places one marker in each partition that a request names."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
     def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Completion[Message]:
-        """Answered when every marker is committed, or can't be.
+        """Place the markers. The answer completes when every marker is committed or has failed.
 
         :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
         """
@@ -104,7 +104,7 @@ class WriteTxnMarkers:
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         response = failed(request, ErrorCode.NONE, None)
         answered: Completion[Message] = Completion()
-        left = 1  # this call: nothing is answered before it has placed all
+        left = 1  # this call itself, so that no answer is made before all markers are placed
 
         def told() -> None:
             nonlocal left

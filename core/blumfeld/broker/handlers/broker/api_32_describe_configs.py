@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), v1-4: topics, this broker, the cluster's default, groups.
 
 v1  synonyms. v3  types and documentation. v4  flexible. Left out: broker loggers and client metrics
-(INVALID_REQUEST). The documentation of a key ends with what becomes of it in this build.
+(INVALID_REQUEST). The documentation of a key ends with its effect in this build.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from blumfeld.wire.messages.describe_configs import (
 from blumfeld.wire.schema import Message
 
 RESOURCES_AT_ONCE = 2
-"""Resources described before others have their turn: a broker has 360 keys, which take 2 ms, documented."""
+"""Resources described before other requests get their turn: a broker's 360 keys, with documentation, take 2 ms."""
 KEYS_MAX = 500_000
-"""Keys of one answer. It takes 600 bytes for each until it is sent: a request of 250 kB could ask for 11 GB."""
+"""Keys of one answer. Each takes 600 bytes until the answer is sent. Without a bound a request of 250 kB could ask for
+11 GB."""
 TOO_MANY = f"one answer describes some {KEYS_MAX} keys at most: ask for this resource in another request"
 MANY_KEYS = 64
-"""So many keys asked for are looked up in a set."""
+"""From this many requested keys on, a set is made to look them up."""
 Described = tuple[ConfigDef, tuple[Synonym, ...]]
-"""A key, and where its value comes from: the first holds."""
+"""A key, and the values set for it at each level. The first one is in effect."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DescribeConfigs."""
+    """Returns the handler of DescribeConfigs."""
     describing = DescribeConfigs(ports)
     return [
         ApiHandler(
@@ -60,7 +61,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: DescribeConfigsRequest, code: int, message: str | None) -> Message:
-    """Every resource has the error."""
+    """Returns an answer with this error for every resource."""
     return DescribeConfigsResponse(results=[_refused(r, code, message) for r in request.resources])
 
 
@@ -80,7 +81,7 @@ class DescribeConfigs:
         self._ports = ports
 
     def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-        """Each resource with the keys asked for, all of them for null.
+        """Describe each resource with the requested keys; null requests all keys.
 
         :raises TakesSteps: for several resources: one takes 8 bytes of a request, and 70 kB of its answer
         """
@@ -108,7 +109,7 @@ class DescribeConfigs:
         return DescribeConfigsResponse(results=results)
 
     def in_steps(self, request: DescribeConfigsRequest, context: RequestContext) -> Steps[Message]:
-        """The same for many resources, up to the bound of an answer: those behind it get INVALID_REQUEST."""
+        """:meth:`handle` for many resources. Those beyond :data:`KEYS_MAX` get INVALID_REQUEST."""
         left = KEYS_MAX
 
         def handle(part: DescribeConfigsRequest, context: RequestContext) -> Message:
@@ -143,7 +144,7 @@ class DescribeConfigs:
         )
 
     def _broker_configs(self, name: str) -> Iterator[Described]:
-        """Of this broker everything; of the cluster's default only what was set for it."""
+        """Returns all keys of this broker; for the cluster's default only those that were set."""
         if name == "":
             given = self._ports.cluster.image.config(BROKER_RESOURCE, "")
             return (

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), v0-2: replaces all overrides of a resource at once. v2 is flexible.
 
-Kept for old clients: it loses what others set meanwhile, which is why there is IncrementalAlterConfigs
-(KIP-339).
+Kept for old clients. It overwrites settings that other clients have made meanwhile, so KIP-339 replaced it by
+IncrementalAlterConfigs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, A
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """AlterConfigs."""
+    """Returns the handler of AlterConfigs."""
     altering = Altering(ports, AlterConfigsResponse, AlterConfigsResourceResponse)
     handler = ApiHandler(
         key=33,

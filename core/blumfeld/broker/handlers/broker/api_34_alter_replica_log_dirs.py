@@ -2,10 +2,10 @@
 
 v2  flexible.
 
-A directory is named by its whole path, as DescribeLogDirs gives it. A move is begun, not waited for:
-DescribeLogDirs shows how far it is. A replica that isn't here yet is to be made in the wanted directory, and
-gets REPLICA_NOT_AVAILABLE. No move begins while a directory is offline, as in Kafka: the replica may have
-been on its way there.
+A directory is named by its whole path, as DescribeLogDirs shows it. The answer comes when the move has begun;
+DescribeLogDirs shows its progress. A replica that isn't here yet is answered with REPLICA_NOT_AVAILABLE, and will be
+created in the requested directory. No move begins while a directory is offline, as in Kafka: an earlier move of the
+replica may have been under way to that directory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
 from blumfeld.wire.schema import Message
 
 FUTURE_SUFFIX_CHARS = len("-.-future") + 32
-"""Of the name of a directory on its way, beside topic and partition; a file name has 255 at most."""
+"""Length of the suffix that a directory's name has during a move. Topic, partition and suffix together must fit into
+the 255 bytes of a file name."""
 NAME_CHARS_MAX = 255
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """AlterReplicaLogDirs."""
+    """Returns the handler of AlterReplicaLogDirs."""
 
     def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Message:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
@@ -52,7 +53,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Message:
-    """Every partition has the error."""
+    """Returns an answer with this error for every partition."""
     return _answer(request, lambda _path, _at: code)
 
 
@@ -63,7 +64,7 @@ def _answer(request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPart
 def _answer_in_steps(
     request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]
 ) -> Steps[Message]:
-    """The last directory that is named for a replica counts, as in Kafka."""
+    """Answer in steps. If a request names several directories for a replica, the last one counts, as in Kafka."""
     wanted: dict[TopicPartition, str] = {}
     seen = 0
     for directory in request.dirs:
@@ -83,7 +84,7 @@ def _answer_in_steps(
         )
         if not number % CHUNK_ELEMENTS:
             yield None
-    while wanted:  # to free them at once takes too long
+    while wanted:  # freeing all of them in one go would hold the loop
         wanted.popitem()
         if not len(wanted) % STEP_ELEMENTS:
             yield None

@@ -1,9 +1,9 @@
-"""DescribeLogDirs (key 35), v1-5: what lies in each log directory of this broker.
+"""DescribeLogDirs (key 35), v1-5: the replicas in each log directory of this broker.
 
 v2  flexible. v3  a top-level error. v4  total and usable bytes. v5  cordoned directories (never here).
 
-A replica on its way to another directory is shown in both, there as a future one; a directory that is offline has
-KAFKA_STORAGE_ERROR and nothing else. The cluster's metadata log is no partition of anybody, and isn't shown.
+A replica that is being moved is shown in both directories, in the new one as a future replica. An offline directory has
+KAFKA_STORAGE_ERROR and no replicas. The cluster's metadata log is not shown, because it belongs to no topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from blumfeld.wire.schema import Message
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DescribeLogDirs."""
+    """Returns the handler of DescribeLogDirs."""
 
     def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Message:
         return drained(in_steps(request, context))
@@ -57,12 +57,12 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: DescribeLogDirsRequest, code: int, _message: str | None) -> Message:
-    """The answer as a whole has the error."""
+    """Returns an answer with this error at the top."""
     return DescribeLogDirsResponse(error_code=code)
 
 
 class _Contents:
-    """Replicas by directory and topic."""
+    """The replicas of this node, by directory and topic."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, dict[str, DescribeLogDirsTopic]] = {}
@@ -99,7 +99,7 @@ class _Contents:
         )
 
     def result(self, directory: LogDirInfo) -> DescribeLogDirsResult:
-        """What one directory has to show."""
+        """Returns the result for one directory."""
         if not directory.online:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
         return DescribeLogDirsResult(

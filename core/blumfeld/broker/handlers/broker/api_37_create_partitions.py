@@ -1,6 +1,6 @@
 """CreatePartitions (key 37), v0-3.
 
-v2  flexible. v3  the mutation quota may refuse, which is left out.
+v2  flexible. v3  the mutation quota may refuse. Left out: that quota.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blumfeld.wire.schema import Message
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """CreatePartitions."""
+    """Returns the handler of CreatePartitions."""
 
     def handle(request: CreatePartitionsRequest, context: RequestContext) -> Completion[Message]:
         refused = [t.name for t in request.topics if not context.authorize("Alter", "Topic", t.name)]
@@ -49,7 +49,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: CreatePartitionsRequest, code: int, message: str | None) -> Message:
-    """Every topic has the error."""
+    """Returns an answer with this error for every topic."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)

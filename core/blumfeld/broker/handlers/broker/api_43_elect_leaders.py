@@ -20,7 +20,7 @@ ONE_ERROR_SINCE_VERSION = 1
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """ElectLeaders."""
+    """Returns the handler of ElectLeaders."""
 
     def handle(request: ElectLeadersRequest, context: RequestContext) -> Message | Completion[Message]:
         def complete(answer: Message) -> Message:

@@ -15,7 +15,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """IncrementalAlterConfigs."""
+    """Returns the handler of IncrementalAlterConfigs."""
     altering = Altering(ports, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
     handler = ApiHandler(
         key=44,

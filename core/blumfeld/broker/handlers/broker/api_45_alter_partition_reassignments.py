@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45), v0-1: other replicas for partitions (KIP-455).
 
-v1  a change of the replication factor may be forbidden. Left out: replicas on other brokers than they are; the answer
-to that is INVALID_REPLICA_ASSIGNMENT.
+v1  a client may forbid a change of the replication factor. Left out: moving replicas to other brokers, which is
+answered with INVALID_REPLICA_ASSIGNMENT.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blumfeld.wire.schema import Message
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """AlterPartitionReassignments."""
+    """Returns the handler of AlterPartitionReassignments."""
 
     def handle(
         request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -41,5 +41,5 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
-    """The answer as a whole has the error."""
+    """Returns an answer with this error at the top."""
     return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)

@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46), v0: partitions whose replicas are being changed (KIP-455).
 
-Answered from this node's image; a partition that isn't being reassigned, or isn't there, is left out.
+Answered from this node's image. The answer leaves out partitions that aren't being reassigned or don't exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from blumfeld.wire.schema import Message
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """ListPartitionReassignments."""
+    """Returns the handler of ListPartitionReassignments."""
 
     def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Message:
         return drained(in_steps(request, context))
@@ -56,7 +56,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: ListPartitionReassignmentsRequest, code: int, message: str | None) -> Message:
-    """The answer as a whole has the error."""
+    """Returns an answer with this error at the top."""
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
 
 

@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57), v0-2: finalize other feature levels (KIP-584).
 
-v1  kind of downgrade, validate only.  v2  no results of single features (KIP-1022). A refusal is the answer's own
-error in every version, without results.
+v1  kind of downgrade, validate only.  v2  no results for single features (KIP-1022). A refusal is the top-level error
+in every version, without results.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from blumfeld.wire.messages.update_features import (
 from blumfeld.wire.schema import Message
 
 DOWNGRADE = 2
-"""A safe one: what ``allow_downgrade`` of version 0 stands for."""
+"""A safe downgrade. ``allow_downgrade`` of version 0 means this."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """UpdateFeatures."""
+    """Returns the handler of UpdateFeatures."""
 
     def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Message | Completion[Message]:
         if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
@@ -37,5 +37,5 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: UpdateFeaturesRequest, code: int, message: str | None) -> Message:
-    """The answer as a whole has the error."""
+    """Returns an answer with this error at the top."""
     return UpdateFeaturesResponse(error_code=code, error_message=message)

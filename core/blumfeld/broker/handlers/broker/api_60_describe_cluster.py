@@ -24,7 +24,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DescribeCluster."""
+    """Returns the handler of DescribeCluster."""
 
     def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         if request.endpoint_type == CONTROLLERS:
@@ -42,7 +42,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(_request: DescribeClusterRequest, code: int, message: str | None) -> DescribeClusterResponse:
-    """An error and nothing else; the endpoint type stays Kafka's default, whatever was asked."""
+    """Returns an answer with this error. Its endpoint type is Kafka's default, whatever the request had."""
     return DescribeClusterResponse(error_code=code, error_message=message)
 
 

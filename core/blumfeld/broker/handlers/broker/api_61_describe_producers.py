@@ -1,6 +1,6 @@
-"""DescribeProducers (key 61), v0: who writes to a partition, and whose transactions are open there (KIP-664).
+"""DescribeProducers (key 61), v0: a partition's producers and their open transactions (KIP-664).
 
-Any replica answers for what it has. ``kafka-transactions.sh describe-producers`` and ``abort`` ask it.
+Any replica answers from its own state. ``kafka-transactions.sh describe-producers`` and ``abort`` send it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blumfeld.wire.messages.describe_producers import (
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DescribeProducers."""
+    """Returns the handler of DescribeProducers."""
     handle = DescribeProducers(ports).handle
     handler = ApiHandler(
         key=61,
@@ -35,7 +35,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 
 def failed(request: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:
-    """Every partition has the error."""
+    """Returns an answer with this error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -51,13 +51,14 @@ def failed(request: DescribeProducersRequest, code: int, message: str | None) ->
 
 
 class DescribeProducers:
-    """Tells what replicas here know of their producers."""
+    """Describes producers from the state of the replicas on this node."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
     def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-        """Each partition on its own: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or not here."""
+        """Describe each partition, or answer its error: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or the
+        error for a partition that isn't here."""
         response = failed(request, ErrorCode.NONE, None)
         for topic in response.topics:
             code = ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74), v0-1: what can have a configuration of its own (KIP-1000, KIP-1142).
+"""ListConfigResources (key 74), v0-1: the resources that can have a configuration of their own (KIP-1000, KIP-1142).
 
-v0  client metrics only, of which this build has none.  v1  types of resources; none is all.
+v0  client metrics only, and this build has none.  v1  types of resources; an empty list asks for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES: dict[int, Callable[[ClusterImage], Sequence[str]]] = {
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """ListConfigResources."""
+    """Returns the handler of ListConfigResources."""
 
     def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
         if not context.authorize("DescribeConfigs", "Cluster", CLUSTER_NAME):
@@ -59,5 +59,5 @@ def _types(request: ListConfigResourcesRequest, version: int) -> Sequence[int]:
 def failed(
     _request: ListConfigResourcesRequest, code: int, _message: str | None
 ) -> ListConfigResourcesResponse:
-    """The answer has no room for words."""
+    """Returns an answer with this error. It has no field for a message."""
     return ListConfigResourcesResponse(error_code=code)

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75), v0: topics by pages, with eligible leader replicas (KIP-966).
 
-No topic named means all. The lists of eligible leaders are empty rather than null, on which the Java admin client of
-3.9 fails. Authorized operations are always shown, as Kafka does.
+An empty list of topics asks for all. The lists of eligible leaders are empty and not null, because the Java admin
+client of 3.9 fails on null. Authorized operations are always shown, as in Kafka.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from blumfeld.wire.messages.describe_topic_partitions import (
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
-    """DescribeTopicPartitions."""
+    """Returns the handler of DescribeTopicPartitions."""
     describing = DescribeTopicPartitions(ports)
     return [
         ApiHandler(
@@ -51,14 +51,14 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 def failed(
     request: DescribeTopicPartitionsRequest, code: int, _message: str | None
 ) -> DescribeTopicPartitionsResponse:
-    """The same error for every topic named."""
+    """Returns an answer with this error for every topic of the request."""
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=t.name) for t in request.topics]
     )
 
 
 class DescribeTopicPartitions:
-    """Topics in the order of their names, from the cursor on, up to a number of partitions."""
+    """Describes topics in the order of their names, from the cursor on, up to a number of partitions."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -66,13 +66,13 @@ class DescribeTopicPartitions:
     def handle(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> DescribeTopicPartitionsResponse:
-        """One page; ``next_cursor`` says where the next begins."""
+        """Returns one page. Its ``next_cursor`` is the first partition of the next page."""
         return drained(self._page(request, context, self._names(request)))
 
     def in_steps(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> Steps[DescribeTopicPartitionsResponse]:
-        """The same for many topics: their names are sorted a piece at a time."""
+        """:meth:`handle` for many topics. Their names are sorted in pieces, so that the loop isn't held."""
         if not request.topics:
             return self.handle(request, context)
         runs: list[list[str]] = []
@@ -125,7 +125,7 @@ class DescribeTopicPartitions:
         context: RequestContext,
     ) -> None:
         if not request.topics:
-            return  # of all topics, those that the client may see
+            return  # the client asked for all topics: leave out those that it may not see
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic is None:
             legal = is_legal_topic(name)
@@ -148,7 +148,7 @@ class DescribeTopicPartitions:
         limit: int,
         context: RequestContext,
     ) -> int:
-        """Describe partitions from ``first`` on; the first one that isn't."""
+        """Describe partitions from ``first`` on. Returns the first one that didn't fit."""
         last = max(first, min(first + limit, len(topic.partitions)))
         listener = context.listener.name
         response.topics.append(
