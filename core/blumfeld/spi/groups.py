@@ -272,5 +272,8 @@ class TransactionCoordinator(Protocol):
         ...
 
     def new_shard(self) -> Any:
-        """A fresh shard with ``replay`` and ``command`` as in :class:`GroupShard`."""
+        """A fresh shard with ``replay`` and ``command`` as in :class:`GroupShard`.
+
+        Provisional: first used by the transactions plug-in.
+        """
         ...

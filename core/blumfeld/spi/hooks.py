@@ -272,6 +272,8 @@ class Hooks:
     def blumfeld_make_security(self, composition: Composition) -> Security | None:
         """Called once, if the manifest names a security plug-in; otherwise everything is allowed.
 
+        Provisional: first used by the security plug-in.
+
         :param composition: has all but groups and transactions
         :return: authenticators and authorizer
         """
@@ -296,6 +298,8 @@ class Hooks:
     def blumfeld_make_transactions(self, composition: Composition) -> TransactionCoordinator | None:
         """Called once, if the manifest names a transactions plug-in.
 
+        Provisional: first used by the transactions plug-in.
+
         :param composition: has all parts
         :return: the shard type and its handlers
         """
@@ -306,6 +310,8 @@ class Hooks:
 
         ApiVersions is what is registered. Two handlers for one (key, version, listener kind) fail the
         composition.
+
+        Provisional: first used by a consensus of several voters, for Vote and its like.
 
         :param composition: has all parts
         :return: the handlers

@@ -16,7 +16,10 @@ class PeerClient(Protocol):
     ) -> Completion[Message]:
         """Send a request; completes with the response decoded at the same version.
 
-        Fails with ``OSError`` (not reached, lost) or ``TimeoutError``; it never retries.
+        Fails with ``OSError`` (not reached, lost, or the peer broke the protocol) or ``TimeoutError``; it never
+        retries.
+
+        Provisional: first used by followers that fetch from their leader.
         """
         ...
 

@@ -101,7 +101,9 @@ class Replicas(Protocol):
     """
 
     def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
-        """Lead, follow or (``None``) stop the replica. STALE epochs answer FENCED_LEADER_EPOCH and change
+        """Lead, follow or (``None``) stop the replica. Stale epochs answer FENCED_LEADER_EPOCH and change
         nothing.
+
+        Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).
         """
         ...

@@ -8,9 +8,10 @@ from typing import Annotated
 import msgspec
 
 from acme_audit.audit import Audit
-from blumfeld.spi.cluster import TopicImage
+from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.observing import Observer
+from blumfeld.spi.storage import TopicPartition
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,13 +51,31 @@ class Plugin:
         )
 
     @hookimpl
+    def blumfeld_node_started(self, composition: Composition) -> None:
+        """From here on a gap in the file is not a stop."""
+        self._event("node started", str(composition.node_id))
+
+    @hookimpl
     def blumfeld_topic_created(self, topic: TopicImage) -> None:
         """A rare event: a line too."""
-        if self._audit is not None:
-            self._audit.event("topic created", topic.name)
+        self._event("topic created", topic.name)
 
     @hookimpl
     def blumfeld_topic_deleted(self, topic: TopicImage) -> None:
         """As above."""
+        self._event("topic deleted", topic.name)
+
+    @hookimpl
+    def blumfeld_leader_changed(self, partition: TopicPartition, image: PartitionImage) -> None:
+        """With the leader, -1 for none, and its epoch."""
+        name = f"{partition.topic}-{partition.partition}"
+        self._event("leader changed", f"{name} to {image.leader} in epoch {image.leader_epoch}")
+
+    @hookimpl
+    def blumfeld_node_stopping(self, composition: Composition) -> None:
+        """The last event of a node that was not killed. Requests that are still open are answered after it."""
+        self._event("node stopping", str(composition.node_id))
+
+    def _event(self, what: str, name: str) -> None:
         if self._audit is not None:
-            self._audit.event("topic deleted", topic.name)
+            self._audit.event(what, name)

@@ -1,0 +1,99 @@
+"""A contract says only what is used: what nothing in the tree uses yet carries a mark, and nothing else carries it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blumfeld.spi.groups import TransactionCoordinator
+from blumfeld.spi.hooks import Hooks
+from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.replication import Replicas
+
+ROOT = Path(__file__).resolve().parents[2]
+SPI = ROOT / "core" / "blumfeld" / "spi"
+MARK = re.compile(r"Provisional: first used by [^.]+\.")
+HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
+PARTS = {
+    ("peers", "send"): PeerClient.send,
+    ("replicas", "apply"): Replicas.apply,
+    ("transactions", "new_shard"): TransactionCoordinator.new_shard,
+}
+"""Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out. A caller writes
+``….peers.send(…)``; a test kit that calls one counts for nothing.
+"""
+
+
+def trees(*roots: str) -> Iterator[ast.AST]:
+    """Every module below these folders; tests and test kits are no users."""
+    for root in roots:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            if not {"tests", "testing"} & set(path.relative_to(ROOT).parts):
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def implemented(module: ast.AST) -> Iterator[str]:
+    """Names of the hooks that a module implements."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and any("hookimpl" in ast.dump(d) for d in node.decorator_list):
+            yield node.name
+
+
+def called(module: ast.AST) -> Iterator[tuple[str, str]]:
+    """(``peers``, ``send``) for each call of ``….peers.send(…)`` or ``peers.send(…)``; ``_peers`` counts too."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            receiver = node.func.value
+            name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
+            yield name.lstrip("_"), node.func.attr
+
+
+def mark(function: object) -> str | None:
+    found = MARK.search(" ".join((inspect.getdoc(function) or "").split()))
+    return found and found.group()
+
+
+IMPLEMENTED = Counter(name for tree in trees("core", "plugins", "examples") for name in implemented(tree))
+CALLED = Counter(call for tree in trees("core", "plugins") for call in called(tree))
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_is_marked_exactly_as_long_as_nobody_implements_it(name: str) -> None:
+    """Its section of docs/hooks.md carries the same mark."""
+    found = mark(HOOKS[name])
+    assert (found is None) == bool(IMPLEMENTED[name]), (
+        f"{name}: {IMPLEMENTED[name]} implementations, mark {found}"
+    )
+    page = (ROOT / "docs" / "hooks.md").read_text()
+    section = page.partition(f"## `{name}(")[2].partition("\n## ")[0]
+    on_page = MARK.search(section)
+    assert (on_page and on_page.group()) == found
+
+
+@pytest.mark.parametrize("part", PARTS, ids=".".join)
+def test_a_part_of_a_contract_is_marked_exactly_as_long_as_nobody_calls_it(part: tuple[str, str]) -> None:
+    assert (mark(PARTS[part]) is None) == bool(CALLED[part]), f"{part}: {CALLED[part]} callers"
+
+
+def test_every_mark_is_counted() -> None:
+    """A mark elsewhere in spi could outlive its truth."""
+    marks = sum(len(MARK.findall(" ".join(path.read_text().split()))) for path in SPI.rglob("*.py"))
+    assert marks == sum(mark(one) is not None for one in (*HOOKS.values(), *PARTS.values()))
+
+
+def test_users_are_found_in_every_form() -> None:
+    text = """
+@hookimpl(tryfirst=True)
+def blumfeld_x(self): self._composition.peers.send(1); peers.send(2); self._peers.send(3); peer.send(4)
+def blumfeld_y(self): ...
+"""
+    tree = ast.parse(text)
+    assert list(implemented(tree)) == ["blumfeld_x"]
+    assert list(called(tree)).count(("peers", "send")) == 3
+    assert IMPLEMENTED["blumfeld_make_transport"] >= 2
