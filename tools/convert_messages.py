@@ -5,7 +5,8 @@ A one-off, kept because a new Kafka release means running it again and reading t
     python tools/convert_messages.py PROTOCOL_JSON [--docs tools/message_docs.toml]
 
 The dump is a JSON object with a list ``messages`` in Kafka's own schema form, defaults as text. Docstrings
-written by hand live in the file that ``--docs`` names, by class, so that a second run keeps them.
+written by hand live in the file that ``--docs`` names, by class, so that a second run keeps them. Afterwards run
+tools/messages_page.py, which writes the index of the modules.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ PYTHON_TYPES = {
     "float64": "float",
 }
 TYPE_DEFAULTS = {"bool": "False", "string": '""', "bytes": 'b""', "uuid": "ZERO_UUID", "float64": "0.0"}
+BANNER = """\
+# Written by tools/convert_messages.py from the message schemas of Apache Kafka 4.3.1; README.md lists the modules.
+# A change by hand is lost at the next run. Docstrings lie in tools/message_docs.toml, the rest comes from the schemas.
+"""
 ODD_NAMES = {"KRaftVersion": "kraft_version", "KRaftVersionFeature": "kraft_version_feature"}
 
 DATA_MODULES = {
@@ -261,7 +266,7 @@ class Module:
             typing = "from typing import ClassVar"
         from_primitives = sorted(self.imports & {"Records", "ZERO_UUID"})
         from_schema = sorted(self.imports & {"Api", "Message", "Struct", "Wire"})
-        text = f'"""{module_doc(self.name, self.messages)}"""\n\n{typing}\n\n'
+        text = f'{BANNER}"""{module_doc(self.name, self.messages)}"""\n\n{typing}\n\n'
         if "field" in self.imports:
             text += "from msgspec import field\n\n"
         if from_primitives:

@@ -1,3 +1,5 @@
+# Written by tools/convert_messages.py from the message schemas of Apache Kafka 4.3.1; README.md lists the modules.
+# A change by hand is lost at the next run. Docstrings lie in tools/message_docs.toml, the rest comes from the schemas.
 """UnregisterBroker, API key 64: request and response."""
 
 from typing import Annotated, ClassVar

@@ -1,0 +1,24 @@
+"""Each message module says how it is made, and the index names it."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = runpy.run_path(str(ROOT / "tools" / "messages_page.py"))
+CONVERTER = runpy.run_path(str(ROOT / "tools" / "convert_messages.py"))
+MESSAGES = ROOT / "core" / "blumfeld" / "wire" / "messages"
+
+
+def test_the_index_is_what_the_tool_prints() -> None:
+    """Red? Run ``python tools/messages_page.py > core/blumfeld/wire/messages/README.md``."""
+    assert (MESSAGES / "README.md").read_text() == TOOL["page"]()
+
+
+@pytest.mark.parametrize("module", sorted(TOOL["modules"]()))
+def test_a_module_says_how_it_is_made_and_is_in_the_index(module: str) -> None:
+    assert (MESSAGES / f"{module}.py").read_text().startswith(CONVERTER["BANNER"] + '"""')
+    assert f"| [{module}]({module}.py) |" in (MESSAGES / "README.md").read_text()
