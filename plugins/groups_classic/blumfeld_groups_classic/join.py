@@ -15,7 +15,7 @@ from blumfeld.spi.groups import Decision
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from blumfeld_groups_classic import rebalance
-from blumfeld_groups_classic.effects import Effects
+from blumfeld_groups_classic.edit import Edit
 from blumfeld_groups_classic.group import Group, Member, State, Token
 
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4
@@ -41,7 +41,7 @@ class Joining:
     group: Group
     request: JoinGroupRequest
     context: RequestContext
-    effects: Effects
+    edit: Edit
     limits: Limits
     token: Token
     new_member_id: Callable[[str], str]
@@ -62,9 +62,9 @@ class Joining:
         member_id = self.new_member_id(self.context.client_id or "consumer")
         if self.context.api_version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
             self.group.pending[member_id] = request.session_timeout_ms
-            self.effects.session(self.group.group_id, member_id, request.session_timeout_ms)
+            self.edit.session(self.group.group_id, member_id, request.session_timeout_ms)
             reply = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-            return self.effects.decision(reply)
+            return self.edit.decision(reply)
         return self._admit(member_id)
 
     def _check_protocols(self) -> None:
@@ -142,9 +142,9 @@ class Joining:
         return self._park(member)
 
     def _replace(self, former: Member, member_id: str) -> Decision:
-        group, effects = self.group, self.effects
-        rebalance.refuse(former, effects, ErrorCode.FENCED_INSTANCE_ID)
-        effects.end_session(group.group_id, former.member_id)
+        group, edit = self.group, self.edit
+        rebalance.refuse(former, edit, ErrorCode.FENCED_INSTANCE_ID)
+        edit.end_session(group.group_id, former.member_id)
         led = group.leader_id == former.member_id
         former_id, former.member_id = former.member_id, member_id
         group.members = {m.member_id: m for m in group.members.values()}
@@ -154,14 +154,14 @@ class Joining:
         self._update(former)
         if group.state is not State.STABLE or group.vote() != group.protocol_name:
             return self._park(former)
-        effects.write(group.group_id, group.as_record(effects.now_ms))
-        effects.session(group.group_id, member_id, former.session_timeout_ms)
+        edit.write(group.group_id, group.as_record(edit.now_ms))
+        edit.session(group.group_id, member_id, former.session_timeout_ms)
         reply = rebalance.join_response(group, former)
         if led and self.context.api_version >= SKIP_ASSIGNMENT_SINCE_VERSION:
             reply.skip_assignment = True
         elif led:  # an older client must not assign: it follows the member that it was
             reply.leader, reply.members = former_id, []
-        return effects.decision(reply)
+        return edit.decision(reply)
 
     def _update(self, member: Member) -> None:
         self.group.set_protocols(member, self._protocols())
@@ -171,23 +171,23 @@ class Joining:
         member.client_host = f"/{self.context.peer_host}"
 
     def _park(self, member: Member) -> Decision:
-        group, effects = self.group, self.effects
-        rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)  # a request that it gave up
+        group, edit = self.group, self.edit
+        rebalance.refuse(member, edit, ErrorCode.REBALANCE_IN_PROGRESS)  # a request that it gave up
         member.joining = self.token
         waits_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
-        effects.session(group.group_id, member.member_id, waits_ms)
+        edit.session(group.group_id, member.member_id, waits_ms)
         if group.state is not State.PREPARING:
-            rebalance.prepare(group, effects, self.limits.initial_rebalance_delay_ms)
-        rebalance.maybe_complete_join(group, effects)
-        return effects.decision(token=self.token)
+            rebalance.prepare(group, edit, self.limits.initial_rebalance_delay_ms)
+        rebalance.maybe_complete_join(group, edit)
+        return edit.decision(token=self.token)
 
     def _current(self, member: Member) -> Decision:
-        effects = self.effects
-        effects.session(self.group.group_id, member.member_id, member.session_timeout_ms)
+        edit = self.edit
+        edit.session(self.group.group_id, member.member_id, member.session_timeout_ms)
         reply = rebalance.join_response(self.group, member)
         if self.group.state is State.STABLE:
             reply.members = []
-        return effects.decision(reply)
+        return edit.decision(reply)
 
     def _protocols(self) -> tuple[tuple[str, bytes], ...]:
         return tuple((p.name, bytes(p.metadata)) for p in self.request.protocols)

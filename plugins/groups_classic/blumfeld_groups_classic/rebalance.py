@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
-from blumfeld_groups_classic.effects import Effects
+from blumfeld_groups_classic.edit import Edit
 from blumfeld_groups_classic.group import Group, Member, State
 
 
-def prepare(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+def prepare(group: Group, edit: Edit, initial_delay_ms: int) -> None:
     """Begin a rebalance: who waits for an assignment is told, and all members are to join again."""
     if group.state is State.COMPLETING:
-        answer_syncs(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+        answer_syncs(group, edit, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.state is not State.EMPTY:
-        effects.end_sync_timer(group.group_id)
+        edit.end_sync_timer(group.group_id)
     timeout_ms = group.rebalance_timeout_ms()
     group.delaying = group.state is State.EMPTY and initial_delay_ms > 0
     group.state = State.PREPARING
@@ -26,114 +26,114 @@ def prepare(group: Group, effects: Effects, initial_delay_ms: int) -> None:
         delay_ms = min(initial_delay_ms, timeout_ms)
         group.delay_left_ms = max(0, timeout_ms - delay_ms)
         group.arrived = False
-        effects.join_timer(group.group_id, group.generation, delay_ms)
+        edit.join_timer(group.group_id, group.generation, delay_ms)
     else:
-        effects.join_timer(group.group_id, group.generation, timeout_ms)
+        edit.join_timer(group.group_id, group.generation, timeout_ms)
 
 
-def maybe_complete_join(group: Group, effects: Effects) -> None:
+def maybe_complete_join(group: Group, edit: Edit) -> None:
     """End the join phase early, if everyone is there."""
     if group.state is State.PREPARING and not group.delaying and group.all_joined():
-        complete_join(group, effects)
+        complete_join(group, edit)
 
 
-def join_expired(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+def join_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
     """The join phase has lasted long enough; the first one goes on while members arrive."""
     if group.delaying and group.arrived and group.delay_left_ms > 0:
         delay_ms = min(initial_delay_ms, group.delay_left_ms)
         group.delay_left_ms -= delay_ms
         group.arrived = False
-        effects.join_timer(group.group_id, group.generation, delay_ms)
+        edit.join_timer(group.group_id, group.generation, delay_ms)
         return
     group.delaying = False
-    complete_join(group, effects)
+    complete_join(group, edit)
 
 
-def complete_join(group: Group, effects: Effects) -> None:
+def complete_join(group: Group, edit: Edit) -> None:
     """Begin the next generation with those who joined. Dynamic members who did not are out; static ones stay."""
     group.delaying = False
     absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
     for member in absent:
         group.remove(member.member_id)
-        effects.end_session(group.group_id, member.member_id)
+        edit.end_session(group.group_id, member.member_id)
     joined = [m for m in group.members.values() if m.joining is not None]
     if group.members and not joined:  # static members only, all of them away: wait on
-        effects.join_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
+        edit.join_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
         return
     if joined and group.members[group.leader_id or joined[0].member_id].joining is None:
         group.leader_id = joined[0].member_id
-    effects.end_join_timer(group.group_id)
+    edit.end_join_timer(group.group_id)
     group.generation += 1
     if not group.members:
-        become_empty(group, effects)
+        become_empty(group, edit)
         return
     group.protocol_name = group.vote()
     group.state = State.COMPLETING
     for member in group.members.values():
         if member.joining is not None:
-            effects.answer(member.joining, join_response(group, member))
+            edit.answer(member.joining, join_response(group, member))
         member.joining, member.is_new, member.must_sync = None, False, True
-        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
-    effects.sync_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
+        edit.session(group.group_id, member.member_id, member.session_timeout_ms)
+    edit.sync_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
 
 
-def become_empty(group: Group, effects: Effects) -> None:
+def become_empty(group: Group, edit: Edit) -> None:
     """The last member has gone: the group stays, with its generation."""
     group.state = State.EMPTY
     group.protocol_name = None
     group.leader_id = None
-    effects.write(group.group_id, group.as_record(effects.now_ms))
+    edit.write(group.group_id, group.as_record(edit.now_ms))
 
 
-def remove_members(group: Group, members: Sequence[Member], effects: Effects, initial_delay_ms: int) -> None:
+def remove_members(group: Group, members: Sequence[Member], edit: Edit, initial_delay_ms: int) -> None:
     """Members leave or have expired: what they wait for is refused, and the others go on without them."""
     for member in members:
         group.remove(member.member_id)
-        effects.end_session(group.group_id, member.member_id)
-        refuse(member, effects, ErrorCode.UNKNOWN_MEMBER_ID)
+        edit.end_session(group.group_id, member.member_id)
+        refuse(member, edit, ErrorCode.UNKNOWN_MEMBER_ID)
     if members and group.state in (State.STABLE, State.COMPLETING):
-        prepare(group, effects, initial_delay_ms)
-    maybe_complete_join(group, effects)
+        prepare(group, edit, initial_delay_ms)
+    maybe_complete_join(group, edit)
 
 
-def synced(group: Group, member: Member, effects: Effects) -> None:
+def synced(group: Group, member: Member, edit: Edit) -> None:
     """The member has asked for its assignment. Once all have, nobody is late any more."""
     if member.must_sync:
         member.must_sync = False
         # From the end: answers went out in order, and so the syncs come in.
         if not any(other.must_sync for other in reversed(group.members.values())):
-            effects.end_sync_timer(group.group_id)
+            edit.end_sync_timer(group.group_id)
 
 
-def sync_expired(group: Group, effects: Effects, initial_delay_ms: int) -> None:
+def sync_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
     """Who has not asked for its assignment by now is out, also when the others have theirs."""
     late = [member for member in group.members.values() if member.must_sync]
     if late:
-        remove_members(group, late, effects, initial_delay_ms)
+        remove_members(group, late, edit, initial_delay_ms)
 
 
-def refuse(member: Member, effects: Effects, code: ErrorCode) -> None:
+def refuse(member: Member, edit: Edit, code: ErrorCode) -> None:
     """Answer what a member waits for with an error; it waits no more."""
-    answer_all(member, effects, code)
+    answer_all(member, edit, code)
     member.joining = member.syncing = None
 
 
-def answer_all(member: Member, effects: Effects, code: ErrorCode) -> None:
+def answer_all(member: Member, edit: Edit, code: ErrorCode) -> None:
     """Answer what a member waits for with an error. One that is unknown has no member id any more."""
     if member.joining is not None:
         member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
-        effects.answer(member.joining, JoinGroupResponse(error_code=code, member_id=member_id))
+        edit.answer(member.joining, JoinGroupResponse(error_code=code, member_id=member_id))
     if member.syncing is not None:
-        effects.answer(member.syncing, SyncGroupResponse(error_code=code))
+        edit.answer(member.syncing, SyncGroupResponse(error_code=code))
 
 
-def answer_syncs(group: Group, effects: Effects, code: ErrorCode) -> None:
+def answer_syncs(group: Group, edit: Edit, code: ErrorCode) -> None:
     """Answer everyone who waits for an assignment with an error."""
     for member in group.members.values():
         if member.syncing is not None:
-            effects.answer(member.syncing, SyncGroupResponse(error_code=code))
+            edit.answer(member.syncing, SyncGroupResponse(error_code=code))
             member.syncing = None
-            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+            edit.session(group.group_id, member.member_id, member.session_timeout_ms)
 
 
 def join_response(group: Group, member: Member) -> JoinGroupResponse:

@@ -29,9 +29,9 @@ from blumfeld.wire.messages.leave_group import (
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import rebalance
-from blumfeld_groups_classic.effects import (
+from blumfeld_groups_classic.edit import (
     AssignmentRefused,
-    Effects,
+    Edit,
     JoinExpired,
     SessionExpired,
     SyncExpired,
@@ -71,13 +71,13 @@ class ClassicGroups:
         """Every member has its session timeout to be heard of again. Groups that are too large now shrink; those that
         were handed over go on with the rebalance that is due.
         """
-        effects = Effects(now_ms)
+        edit = Edit(now_ms)
         for group in self.groups.values():
             for member in group.members.values():
-                effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+                edit.session(group.group_id, member.member_id, member.session_timeout_ms)
             if len(group.members) > self._limits.members_max or (group.members and group.unled):
-                rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
-        return effects.decision()
+                rebalance.prepare(group, edit, self._limits.initial_rebalance_delay_ms)
+        return edit.decision()
 
     # Commands
 
@@ -86,40 +86,40 @@ class ClassicGroups:
 
         :raises BrokerError: the request's error
         """
-        effects = Effects(now_ms)
+        edit = Edit(now_ms)
         match request:
             case HeartbeatRequest():
-                return self._heartbeat(request, effects)
+                return self._heartbeat(request, edit)
             case JoinGroupRequest():
                 assert context is not None
-                return self._join(request, context, effects)
+                return self._join(request, context, edit)
             case SyncGroupRequest():
                 assert context is not None
-                return self._sync(request, context, effects)
+                return self._sync(request, context, edit)
             case LeaveGroupRequest():
                 assert context is not None
-                return self._leave(request, context, effects)
+                return self._leave(request, context, edit)
             case SessionExpired():
-                self._session_expired(request, effects)
+                self._session_expired(request, edit)
             case JoinExpired():
                 group = self.groups.get(request.group_id)
                 if group and group.state is State.PREPARING and group.generation == request.generation:
-                    rebalance.join_expired(group, effects, self._limits.initial_rebalance_delay_ms)
+                    rebalance.join_expired(group, edit, self._limits.initial_rebalance_delay_ms)
             case SyncExpired():
                 group = self.groups.get(request.group_id)
                 waits = group and group.state in (State.COMPLETING, State.STABLE)
                 if group and waits and group.generation == request.generation:
-                    rebalance.sync_expired(group, effects, self._limits.initial_rebalance_delay_ms)
+                    rebalance.sync_expired(group, edit, self._limits.initial_rebalance_delay_ms)
             case AssignmentRefused():
                 group = self.groups.get(request.group_id)
                 if group and group.state is State.COMPLETING and group.generation == request.generation:
-                    rebalance.prepare(group, effects, self._limits.initial_rebalance_delay_ms)
-                    rebalance.maybe_complete_join(group, effects)
+                    rebalance.prepare(group, edit, self._limits.initial_rebalance_delay_ms)
+                    rebalance.maybe_complete_join(group, edit)
             case _:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        return effects.decision()
+        return edit.decision()
 
-    def _join(self, request: JoinGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+    def _join(self, request: JoinGroupRequest, context: RequestContext, edit: Edit) -> Decision:
         limits = self._limits
         if not limits.session_timeout_ms_min <= request.session_timeout_ms <= limits.session_timeout_ms_max:
             raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -129,12 +129,12 @@ class ClassicGroups:
         known = group or Group(request.group_id)
         self._tokens += 1
         token = (request.group_id, self._tokens)
-        joining = Joining(known, request, context, effects, limits, token, self._new_member_id)
+        joining = Joining(known, request, context, edit, limits, token, self._new_member_id)
         decision = joining.decide()
         self.groups[request.group_id] = known  # a group that nobody was admitted to is none
         return decision
 
-    def _sync(self, request: SyncGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+    def _sync(self, request: SyncGroupRequest, context: RequestContext, edit: Edit) -> Decision:
         nameless = None in (request.protocol_type, request.protocol_name)
         if nameless and context.api_version >= PROTOCOL_SINCE_VERSION:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -146,41 +146,41 @@ class ClassicGroups:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
-        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
-        rebalance.synced(group, member, effects)
+        edit.session(group.group_id, member.member_id, member.session_timeout_ms)
+        rebalance.synced(group, member, edit)
         if group.state is State.STABLE:
-            return effects.decision(_assigned(group, member.assignment))
-        rebalance.refuse(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+            return edit.decision(_assigned(group, member.assignment))
+        rebalance.refuse(member, edit, ErrorCode.REBALANCE_IN_PROGRESS)
         self._tokens += 1
         member.syncing = (request.group_id, self._tokens)
         token = member.syncing
         if member.member_id == group.leader_id:
-            self._assign(group, request, effects)
-        return effects.decision(token=token)
+            self._assign(group, request, edit)
+        return edit.decision(token=token)
 
-    def _assign(self, group: Group, request: SyncGroupRequest, effects: Effects) -> None:
+    def _assign(self, group: Group, request: SyncGroupRequest, edit: Edit) -> None:
         """The leader's word: kept, and told to all who wait. Replaying the record makes the group stable. If it is too
         large to be kept, all who wait are refused, and the group rebalances, as Kafka's.
         """
-        effects.if_too_large = AssignmentRefused(group.group_id, group.generation)
+        edit.if_too_large = AssignmentRefused(group.group_id, group.generation)
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
-        effects.write(group.group_id, group.as_record(effects.now_ms, given))
+        edit.write(group.group_id, group.as_record(edit.now_ms, given))
         for key, member in group.members.items():
             if member.syncing is not None:
-                effects.answer(member.syncing, _assigned(group, given.get(key, b"")))
+                edit.answer(member.syncing, _assigned(group, given.get(key, b"")))
                 member.syncing = None
-                effects.session(group.group_id, key, member.session_timeout_ms)
+                edit.session(group.group_id, key, member.session_timeout_ms)
 
-    def _heartbeat(self, request: HeartbeatRequest, effects: Effects) -> Decision:
+    def _heartbeat(self, request: HeartbeatRequest, edit: Edit) -> Decision:
         group, member = self._member(request.group_id, request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
-        effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+        edit.session(group.group_id, member.member_id, member.session_timeout_ms)
         preparing = group.state is State.PREPARING
         code = ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
-        return effects.decision(HeartbeatResponse(error_code=code))
+        return edit.decision(HeartbeatResponse(error_code=code))
 
-    def _leave(self, request: LeaveGroupRequest, context: RequestContext, effects: Effects) -> Decision:
+    def _leave(self, request: LeaveGroupRequest, context: RequestContext, edit: Edit) -> Decision:
         if context.api_version < BATCH_LEAVE_SINCE_VERSION:
             leaving = [MemberIdentity(member_id=request.member_id)]
         else:
@@ -193,19 +193,17 @@ class ClassicGroups:
                 group_instance_id=item.group_instance_id,
                 error_code=ErrorCode.UNKNOWN_MEMBER_ID
                 if group is None
-                else self._leaves(group, item, left, effects),
+                else self._leaves(group, item, left, edit),
             )
             for item in leaving
         ]
         if group is not None:  # one rebalance, however many leave
-            rebalance.remove_members(group, left, effects, self._limits.initial_rebalance_delay_ms)
+            rebalance.remove_members(group, left, edit, self._limits.initial_rebalance_delay_ms)
         if context.api_version < BATCH_LEAVE_SINCE_VERSION:
-            return effects.decision(LeaveGroupResponse(error_code=answers[0].error_code))
-        return effects.decision(LeaveGroupResponse(members=answers))
+            return edit.decision(LeaveGroupResponse(error_code=answers[0].error_code))
+        return edit.decision(LeaveGroupResponse(members=answers))
 
-    def _leaves(
-        self, group: Group, leaving: MemberIdentity, left: list[Member], effects: Effects
-    ) -> ErrorCode:
+    def _leaves(self, group: Group, leaving: MemberIdentity, left: list[Member], edit: Edit) -> ErrorCode:
         """Check one who leaves; a member goes to ``left``, an id that only was given out is forgotten."""
         member_id = leaving.member_id
         if leaving.group_instance_id is not None:
@@ -216,7 +214,7 @@ class ClassicGroups:
                 return ErrorCode.FENCED_INSTANCE_ID
             member_id = holder
         if group.pending.pop(member_id, None) is not None:
-            effects.end_session(group.group_id, member_id)
+            edit.end_session(group.group_id, member_id)
             return ErrorCode.NONE
         member = group.members.get(member_id)
         if member is None or member in left:
@@ -224,19 +222,19 @@ class ClassicGroups:
         left.append(member)
         return ErrorCode.NONE
 
-    def _session_expired(self, expired: SessionExpired, effects: Effects) -> None:
+    def _session_expired(self, expired: SessionExpired, edit: Edit) -> None:
         group = self.groups.get(expired.group_id)
         if group is None:
             return
         if group.pending.pop(expired.member_id, None) is not None:
-            rebalance.maybe_complete_join(group, effects)
+            rebalance.maybe_complete_join(group, edit)
             if group.state is State.EMPTY and not group.pending and not group.persisted:
                 del self.groups[group.group_id]
             return
         member = group.members.get(expired.member_id)
         if member is None or member.waits:
             return  # who waits for us can't be heard of; its session starts again with the answer
-        rebalance.remove_members(group, [member], effects, self._limits.initial_rebalance_delay_ms)
+        rebalance.remove_members(group, [member], edit, self._limits.initial_rebalance_delay_ms)
 
     # What others of the shard ask
 
@@ -248,17 +246,17 @@ class ClassicGroups:
         group = self.groups[commit.group_id]
         if commit.generation < 0 and group.state is State.EMPTY:
             return Decision()
-        effects = Effects(now_ms)
+        edit = Edit(now_ms)
         if commit.generation >= 0 or commit.member_id or commit.instance_id is not None:
             _, member = self._member(group.group_id, commit.member_id, commit.instance_id)
             if commit.generation != group.generation:
                 raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
-            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+            edit.session(group.group_id, member.member_id, member.session_timeout_ms)
         elif not commit.transactional:
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.state is State.COMPLETING and not commit.transactional:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return effects.decision()
+        return edit.decision()
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Anyone may read a classic group's offsets."""
@@ -306,11 +304,11 @@ class ClassicGroups:
         """Its tombstone; one that never got into the log has one too. Nothing of the group is changed before that is
         replayed, so that a decision that comes to nothing leaves everyone waiting.
         """
-        effects = Effects(0)
+        edit = Edit(0)
         for member in self.groups[group_id].members.values():
-            rebalance.answer_all(member, effects, ErrorCode.REBALANCE_IN_PROGRESS)
-        effects.write(group_id, None)
-        return effects.decision()
+            rebalance.answer_all(member, edit, ErrorCode.REBALANCE_IN_PROGRESS)
+        edit.write(group_id, None)
+        return edit.decision()
 
     def summaries(self) -> Sequence[GroupSummary]:
         """Every group here."""
@@ -358,14 +356,14 @@ class ClassicGroups:
         With ``rebalances`` they are to join again at once. Else it is stable, with all its members' protocols, which
         no record has.
         """
-        effects = Effects(now_ms)
+        edit = Edit(now_ms)
         imported = self.groups[group.group_id] = taken(group)
-        effects.write(group.group_id, imported.as_record(now_ms))
+        edit.write(group.group_id, imported.as_record(now_ms))
         for member in imported.members.values():
-            effects.session(group.group_id, member.member_id, member.session_timeout_ms)
+            edit.session(group.group_id, member.member_id, member.session_timeout_ms)
         if group.rebalances and imported.members:
-            rebalance.prepare(imported, effects, self._limits.initial_rebalance_delay_ms)
-        return effects.decision(of_type=NAME)
+            rebalance.prepare(imported, edit, self._limits.initial_rebalance_delay_ms)
+        return edit.decision(of_type=NAME)
 
     def _member(self, group_id: str, member_id: str, instance_id: str | None) -> tuple[Group, Member]:
         group = self.groups.get(group_id)

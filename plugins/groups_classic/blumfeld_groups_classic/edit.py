@@ -1,5 +1,7 @@
-"""What a command on a group comes to, gathered while it is decided, and given to the runtime as one
-``Decision``.
+"""One decision on one group, while it is made; the runtime is given it as one ``Decision``.
+
+``blumfeld_groups_kip848`` has the same word for the same job. There an edit replays its records at once on a draft of
+the group. A classic group is one record, so here the records are only gathered.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class SyncExpired(msgspec.Struct, frozen=True):
     generation: int
 
 
-class Effects:
+class Edit:
     """Records, timers and answers, in the order in which they came up."""
 
     def __init__(self, now_ms: int) -> None:
