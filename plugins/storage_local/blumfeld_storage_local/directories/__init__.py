@@ -1,1 +1,1 @@
-"""Log directories: whose they are, what lies in them, what their checkpoints say, which one a log gets."""
+"""Log directories: which node owns them, which logs lie in them, what their checkpoints say, which one a log gets."""

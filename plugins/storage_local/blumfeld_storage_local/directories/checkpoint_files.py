@@ -1,4 +1,4 @@
-"""The offset checkpoints of a log directory: recovery points, log starts, high watermarks, where the cleaner is."""
+"""The offset checkpoints of a log directory: recovery points, log starts, high watermarks, cleaner offsets."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from blumfeld_storage_local.sync.durability import can_be_undone
 
 Offsets = dict[TopicPartition, int]
 Content: TypeAlias = dict[TopicPartition, Any]
-"""Of one file: offsets, or marks of moves."""
+"""Content of one file: offsets by partition, or marks of moves."""
 T = TypeVar("T")
 
 
 class Checkpoints:
-    """The checkpoint files of a directory: Kafka's four of offsets, and our marks of moves that change over.
+    """The checkpoint files of a directory: Kafka's four files of offsets, and our marks of moves.
 
-    Recovery points are written at once, on the loop: they change only when something was synced, and one that is too
-    high after a truncation would spare torn segments from recovery. The others are written off the loop, one after the
-    other, the latest state last. An offset is taken as it stands in the file, also one outside of its log. The files of
-    the cleaner and of moves are not made before they have something to say.
+    Recovery points are written at once, on the loop. They change only with a sync; and one that stayed too high after
+    a truncation would keep recovery away from torn segments. The other files are written by a worker, one after the
+    other, the latest state last. An offset is taken as the file says it, even outside of its log. The files of the
+    cleaner and of moves are made only when there is something to put into them.
     """
 
     def __init__(self, home: LogDirectory) -> None:
@@ -49,7 +49,7 @@ class Checkpoints:
     def _read(
         self, name: str, decode: Callable[[bytes, str], dict[TopicPartition, T]]
     ) -> dict[TopicPartition, T]:
-        """One that can't be read counts as empty, which is safe: more is recovered, or cleaned, than must be."""
+        """Read one file. One that can't be read counts as empty: that is safe, as more is recovered or cleaned then."""
         path = f"{self._home.path}/{name}"
         try:
             data = self._home.files.read_bytes(path)
@@ -62,7 +62,7 @@ class Checkpoints:
             return {}
 
     def _contents(self) -> Iterator[tuple[str, Content]]:
-        """What each file is to say, under its name."""
+        """Yield the name and the present content of each file."""
         yield RECOVERY_POINTS, self.recovery_points
         yield LOG_STARTS, self.log_starts
         yield HIGH_WATERMARKS, self.high_watermarks
@@ -72,7 +72,7 @@ class Checkpoints:
             yield MOVE_MARKS, self.moves
 
     def _changed(self) -> dict[str, Content]:
-        """Copies of what is to be written off the loop."""
+        """Return copies of the contents that a worker is to write."""
         return {
             name: dict(content)
             for name, content in self._contents()
@@ -80,25 +80,27 @@ class Checkpoints:
         }
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its log was deleted, or lies elsewhere."""
+        """Drop all entries of a log that was deleted or lies elsewhere."""
         for offsets in (self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(partition, None)
         self.moves.pop(partition, None)
 
     def may_name(self, partition: TopicPartition) -> bool:
-        """Whether a file may say something of it, on the disk or when it is written next."""
+        """Return whether a file may have an entry for it, on the disk or when it is written next."""
         if self._writing is not None:
             return True
         contents = [content for _, content in self._contents()]
         return any(partition in content for content in [*contents, *self._written.values()])
 
     def save_recovery_points(self) -> None:
-        """Durable when this returns. Raises ``OSError``."""
+        """Write the recovery points; durable when this returns. Raises ``OSError``."""
         self._save_now(RECOVERY_POINTS, self.recovery_points)
 
     def save_cleaner_offsets(self) -> None:
-        """The same for where the cleaner is: one that is too high after a truncation would keep new records dirty, and
-        let tombstones go before what they delete.
+        """Write the cleaner offsets; durable when this returns.
+
+        One that stayed too high after a truncation would count new records as clean: they would keep old values of
+        their keys, and tombstones would go before the records that they delete.
         """
         if self.cleaner_offsets or CLEANER_OFFSETS in self._made:
             self._save_now(CLEANER_OFFSETS, self.cleaner_offsets)
@@ -109,9 +111,9 @@ class Checkpoints:
             self._written[name] = dict(offsets)
 
     def save_soon(self) -> Completion[None]:
-        """Write what has changed; completes when all that stands now is durable, or the directory is offline.
+        """Write what has changed. Completes when the present state is durable, or the directory is offline.
 
-        A full disk fails it, and what was there stays: the next time tries again.
+        On a full disk it fails and the old files stay. The next save tries again.
         """
         self.save_recovery_points()
         if self._writing is None:
@@ -122,7 +124,7 @@ class Checkpoints:
         return self._writing
 
     def save_in_time(self) -> None:
-        """As :meth:`save_soon`, for who need not know when, nor that a disk is full: the next time tries again."""
+        """Do the same for a caller that need not know when, nor that the disk is full: the next save tries again."""
         try:
             self.save_soon()
         except OSError as error:
@@ -150,7 +152,7 @@ class Checkpoints:
         ended.complete(None)
 
     async def save_all(self) -> None:
-        """At the end: write every file, also those that say nothing. Raises ``OSError``."""
+        """Write every file, even an empty one, at the stop. Raises ``OSError``."""
         if self._writing is not None:
             await self._writing
         self._home.check()
@@ -158,7 +160,7 @@ class Checkpoints:
 
 
 def _write_files(home: LogDirectory, files: Mapping[str, Content]) -> None:
-    """Encoded here, off the loop where it can be: ten thousand lines take milliseconds."""
+    """Encode and write. Encoding ten thousand lines takes milliseconds, so a worker does that too."""
     for name, content in files.items():
         encode: Callable[[Any], bytes] = encode_marks if name == MOVE_MARKS else _encode
         home.files.write_atomically(f"{home.path}/{name}", encode(content))

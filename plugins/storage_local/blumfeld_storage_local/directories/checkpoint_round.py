@@ -1,8 +1,8 @@
-"""What all logs of a node say to their checkpoints, taken down a part at a time: ten thousand of them in one go would
-hold up every request for tens of milliseconds.
+"""Take the offsets of all logs down for their checkpoints, some logs in each turn of the loop.
 
-What is noted of a log goes into the directory's checkpoints at once, so that a truncation between two parts lowers it
-there; high watermarks replace the last ones together, at the end.
+Ten thousand logs in one go would hold up every request for tens of milliseconds. A log's offsets go into the
+directory's checkpoints at once, so that a truncation between two turns can lower them there. High watermarks replace
+the last ones together, at the end.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.logs.partition_log import LocalLog
 
 NOTED_AT_ONCE = 500
-"""Logs, or high watermarks, of one turn: half a millisecond to one."""
+"""Logs, or high watermarks, that one turn takes down: half a millisecond to one."""
 
 
 class CheckpointRound:
-    """One checkpoint. Small ones take one :meth:`step`."""
+    """One checkpoint of a node. With few logs it takes one :meth:`step`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class CheckpointRound:
     ) -> None:
         """
         :param directories: those that are online
-        :param lies_in: where a partition's log lies, and where it is on its way to
+        :param lies_in: returns the directory of a partition's log, and the one that it moves to
         """
         self._logs = iter(list(logs))
         self._high_watermarks = iter(high_watermarks)
@@ -39,7 +39,7 @@ class CheckpointRound:
         self._deleted: set[TopicPartition] = set()
 
     def step(self) -> bool:
-        """Take some down; whether there are more. If not, the files are about to be written."""
+        """Take some offsets down, and return whether there are more. If not, the files are written soon."""
         taken = 0
         for log in islice(self._logs, NOTED_AT_ONCE):
             taken += 1
@@ -50,7 +50,7 @@ class CheckpointRound:
             taken += 1
             if partition in self._deleted:
                 continue
-            # a log on its way may go on in its new place before the next time
+            # A log that moves may go on in its new directory before the next checkpoint.
             for directory in self._lies_in(partition):
                 if directory in self._by_directory:
                     self._by_directory[directory][partition] = offset
@@ -62,7 +62,7 @@ class CheckpointRound:
         return False
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its log was deleted since."""
+        """Drop the offsets of a log that was deleted after this checkpoint began."""
         self._deleted.add(partition)
         for offsets in self._by_directory.values():
             offsets.pop(partition, None)

@@ -1,4 +1,4 @@
-"""The log directory as a whole: whether it still works, and removing what is not needed any more."""
+"""One log directory: whether it works, what its logs share, and the removal of files that are not needed any more."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
 
 SPACE_KEPT_MS = 1000
-"""For so long the size of the file system counts as known."""
+"""How long the size of the file system counts as known."""
 
 
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
-"""What file systems answer that have no way to reserve space."""
+"""Errors of file systems that can't reserve space."""
 
 
 class LogDirectory:
-    """What all logs of one directory share.
+    """A log directory, as all its logs share it.
 
-    Once a sync or a cut back has failed nobody knows what is on the disk: the directory is offline, and every method
-    of every log in it raises.
+    After a failed sync, or a failed cut after a failed write, it is not known what is on the disk. The directory goes
+    offline then, and every method of every log in it raises.
 
     :param failed: called once, in the turn after a failure
     """
@@ -47,12 +47,12 @@ class LogDirectory:
         self.directory_id = bytes(16)
         self.events = events
         self.error: OSError | None = None
-        """Why it is offline; ``None`` while it works."""
+        """Why the directory is offline; ``None`` while it works."""
         self.durability = durability
         self.syncs = SyncRounds(runtime, self.fail)
-        """Where all logs are synced together, unless each is on its own (``Durability.shares_rounds``)."""
+        """Sync rounds that all logs share, where the durability mode says so (``Durability.shares_rounds``)."""
         self.open_files = OpenFiles(runtime, self.fail, open_files_max)
-        """The budget of descriptors and maps of all its logs."""
+        """Budget of descriptors and maps for all its logs."""
         self.cold_reads = ColdReads(runtime)
         self.new_logs = NewLogs(runtime, path, self.fail)
         """Logs whose topic id is written and not yet synced."""
@@ -65,7 +65,7 @@ class LogDirectory:
         self._removal_ids = 0
 
     def fail(self, error: OSError) -> None:
-        """It is offline from now on; the owner hears of it in another turn."""
+        """Take the directory offline. The owner is told in another turn."""
         if self.error is None:
             self.stay_offline(error)
             tell = self._tell_failed
@@ -73,7 +73,7 @@ class LogDirectory:
                 self.runtime.call_later(0, lambda: tell(self, error))
 
     def not_reserved(self, error: OSError) -> None:
-        """A log goes on without the space that ``preallocate`` asked for. Logged once for each kind of error."""
+        """Log, once for each kind of error, that a log goes on without the space that ``preallocate`` asked for."""
         if error.errno not in _CANNOT_RESERVE and not can_be_undone(error):
             self.fail(error)
         elif error.errno not in self._not_reserved:
@@ -81,12 +81,12 @@ class LogDirectory:
             self.events.warning("no space reserved for a segment", log=error.filename, error=error.strerror)
 
     def stay_offline(self, error: OSError) -> None:
-        """It could not be taken at the start."""
+        """Be offline from the start on, because the directory could not be taken."""
         self.error = error
         self.events.error("log directory offline", path=self.path, error=str(error))
 
     def info(self) -> LogDirInfo:
-        """For DescribeLogDirs. The size of its file system is asked for once a second at most."""
+        """Return the state for DescribeLogDirs. The file system is asked for its size once a second at most."""
         now_ms = self.runtime.monotonic_ms()
         if self.error is None and now_ms >= self._space_until_ms:
             self._space_until_ms = now_ms + SPACE_KEPT_MS
@@ -105,16 +105,16 @@ class LogDirectory:
         )
 
     def rounds(self) -> SyncRounds:
-        """Where a log of this directory is synced."""
+        """Return the sync rounds for one log: the shared ones, or rounds of its own."""
         return self.syncs if self.durability.shares_rounds else SyncRounds(self.runtime, self.fail)
 
     def check(self) -> None:
-        """Raise ``OSError`` if it is offline."""
+        """Raise ``OSError`` if the directory is offline."""
         if self.error is not None:
             raise OSError(self.error.errno, f"log directory offline: {self.error}", self.path)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int, *, trees: bool = False) -> None:
-        """Remove files, or directories, in ``delay_ms``; what is left at the end is removed at the next start."""
+        """Remove files, or directories, in ``delay_ms``. After a stop, the next start removes what is left."""
         self._removal_ids += 1
         removal_id = self._removal_ids
 
@@ -134,7 +134,7 @@ class LogDirectory:
                 self.events.warning("not removed", path=path, error=str(error))
 
     def close(self) -> None:
-        """Remove nothing any more, and sync nothing because it is time."""
+        """Cancel all removals, and all syncs that wait for a timer."""
         self.syncs.stop()
         self.new_logs.stop()
         for timer in self._removals.values():

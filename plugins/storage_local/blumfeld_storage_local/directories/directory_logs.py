@@ -1,4 +1,4 @@
-"""One log directory of a node, from start to stop: whose it is, which logs it holds, what its checkpoints say."""
+"""One log directory with its logs, from start to stop: its owner, its logs, its checkpoints."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ from blumfeld_storage_local.start.survey import LogSurvey, survey_all
 from blumfeld_storage_local.sync.durability import can_be_undone
 
 FLUSHED_AT_ONCE = 64
-"""Logs at a stop: each keeps a descriptor until it is synced."""
+"""Logs that a stop flushes at once: each keeps a descriptor open until it is synced."""
 
 
 class DirectoryLogs:
-    """A log directory with what it holds. Nothing but ``home`` says anything before :meth:`take`."""
+    """A log directory and its logs. Before :meth:`take` only ``home`` has a meaning."""
 
     def __init__(self, home: LogDirectory) -> None:
         self.home = home
         self.found: dict[TopicPartition, bytes] = {}
-        """Every log that lies here, with its topic id."""
+        """Topic id of every log that lies here."""
         self.clean: dict[TopicPartition, None] = {}
-        """Logs that are known to be closed cleanly, and were not opened since."""
+        """Logs that were closed cleanly, and were not opened since."""
         self.surveys: dict[TopicPartition, LogSurvey] = {}
-        """What the start saw of those."""
+        """What the start found in the directories of clean logs."""
         self.futures: list[tuple[TopicPartition, str]] = []
-        """Copies in the making that were found at start: of which log, and their directories."""
+        """Copies of interrupted moves that the start found: the log, and the path of its copy."""
         self.broker_epoch: int | None = None
-        """Of the clean-shutdown file that was there; ``None``: there was none."""
+        """Broker epoch in the clean-shutdown file that the start found; ``None`` if there was none."""
         self.all_clean = True
         self._closing: dict[TopicPartition, ClosedLog] = {}
-        """Logs that were closed while a sync of them ran."""
+        """Logs that were closed while one of their syncs ran."""
         self._checkpoints: Checkpoints | None = None
         self._unlock = _nothing
 
     @property
     def online(self) -> bool:
-        """Whether it works."""
+        """Whether the directory works."""
         return self.home.error is None
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Read when the directory was taken. Raises ``OSError`` before."""
+        """The checkpoints, which :meth:`take` reads. Raises ``OSError`` before."""
         if self._checkpoints is None:
             self.home.check()
             raise OSError(errno.EBADF, "the storage was not started", self.home.path)
         return self._checkpoints
 
     def take(self, cluster_id: str, node_id: int) -> None:
-        """Make it this node's, look what lies there. Blocks, for a short time.
+        """Lock the directory, check that it is this node's, and list its logs. Blocks, for a short time.
 
         :raises OSError: it can't be used; ``BlockingIOError``: another process holds its lock
         :raises ValueError: it belongs to another cluster or node
@@ -68,7 +68,7 @@ class DirectoryLogs:
         home = self.home
         if not home.files.exists(home.path):
             home.files.make_dirs(home.path)
-            # A log that is flushed below a name that isn't would be lost with it.
+            # A power cut could else take this directory's name, and flushed logs with it.
             home.files.sync_dir(_parent(home.path))
         self._unlock = home.files.lock(f"{home.path}/{LOCK}")
         home.directory_id = claim(home.runtime, home.path, cluster_id, node_id)
@@ -88,12 +88,12 @@ class DirectoryLogs:
         unlock()
 
     def note_offsets(self, log: ClosedLog) -> None:
-        """What the next checkpoint says of it."""
+        """Put the log's offsets into the checkpoints. Nothing is written yet."""
         self.checkpoints.recovery_points[log.partition] = log.recovery_point
         self.checkpoints.log_starts[log.partition] = log.log_start_offset
 
     def log_closed(self, log: ClosedLog) -> None:
-        """It is closed, or discarded."""
+        """Take down how a log was closed, or that it was discarded."""
         self.note_offsets(log)
         if not log.clean:
             self.all_clean = False
@@ -103,9 +103,9 @@ class DirectoryLogs:
             self._closing[log.partition] = log
 
     async def last_sync(self, partition: TopicPartition) -> None:
-        """Wait for the sync that ran when it was closed, and know then up to where the log lasts.
+        """Wait for the sync that ran when a log was closed, and take down the final recovery point.
 
-        :raises OSError: it failed, so that the directory is offline
+        :raises OSError: the sync failed, so that the directory is offline
         """
         log = self._closing.get(partition)
         if log is None:
@@ -116,9 +116,9 @@ class DirectoryLogs:
             self.note_offsets(log)
 
     async def save(self) -> None:
-        """Checkpoints and marks as they are now last, or the directory is offline.
+        """Save checkpoints and marks as they are now; durable when this returns.
 
-        :raises OSError: it is, or it is full
+        :raises OSError: the directory is offline, or full
         """
         try:
             await self.checkpoints.save_soon()
@@ -129,7 +129,7 @@ class DirectoryLogs:
         self.home.check()
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its log lies here no more."""
+        """Forget a log that does not lie here any more."""
         self.found.pop(partition, None)
         self.clean.pop(partition, None)
         self.surveys.pop(partition, None)
@@ -145,7 +145,8 @@ class DirectoryLogs:
         finally:
             home.close()
         try:
-            for at in range(0, len(logs), FLUSHED_AT_ONCE):  # off the loop, and then no round runs
+            # In workers. Afterwards no sync runs that a close would have to wait for.
+            for at in range(0, len(logs), FLUSHED_AT_ONCE):
                 for flushing in [log.flush() for log in logs[at : at + FLUSHED_AT_ONCE] if self.online]:
                     with suppress(OSError):
                         await flushing

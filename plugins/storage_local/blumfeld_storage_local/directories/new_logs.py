@@ -47,11 +47,11 @@ class NewLogs:
         self._syncing: Completion[None] | None = None
 
     def __len__(self) -> int:
-        """Logs that wait for their sync."""
+        """How many logs wait for their sync."""
         return len(self._unsynced)
 
     def add(self, directory: str) -> None:
-        """A log was made there, and :func:`write_topic_id` was called for it."""
+        """Take a new log, for which :func:`write_topic_id` was called."""
         now_ms = self._last_ms = self._runtime.monotonic_ms()
         if not self._unsynced:
             self._first_ms = now_ms
@@ -71,7 +71,7 @@ class NewLogs:
             self._runtime.spawn(self.settle(), "sync new logs")
 
     async def settle(self) -> None:
-        """Sync what waits now. A failure is told to ``failed``, not raised."""
+        """Sync all ids that wait now. A failure goes to ``failed`` and is not raised."""
         while self._syncing is not None:
             await self._syncing
         done = self._syncing = Completion()
@@ -83,7 +83,8 @@ class NewLogs:
                     del self._unsynced[directory]
                 await self._runtime.offload(_sync, self._runtime.files, self._path, some)
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # nothing was synced, and nothing is bad
+            # Too few descriptors: nothing was synced, and the disk is sound.
+            if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._unsynced |= dict.fromkeys(some)
                 self._first_ms = self._last_ms = self._runtime.monotonic_ms()
                 self._timer = self._timer or self._runtime.call_later(QUIET_MS, self._look)
@@ -102,7 +103,7 @@ class NewLogs:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Write ``partition.metadata`` whole or not at all, as far as a kill goes; a power cut may still take it."""
+    """Write ``partition.metadata``. After a kill it is whole or absent; a power cut may still take it."""
     path = f"{directory}/{PARTITION_METADATA}"
     data = encode_partition_metadata(topic_id)
     file = files.open(f"{path}.tmp", create=True)
@@ -115,7 +116,7 @@ def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
 
 
 def sync_topic_id(files: Files, directory: str) -> None:
-    """Make a log's ``partition.metadata`` last, but for its name. Blocks. Raises ``OSError``."""
+    """Sync the bytes of a log's ``partition.metadata``, not its name. Blocks. Raises ``OSError``."""
     file = files.open(f"{directory}/{PARTITION_METADATA}", write=False)
     try:
         file.fdatasync()
@@ -124,7 +125,7 @@ def sync_topic_id(files: Files, directory: str) -> None:
 
 
 def _sync(files: Files, path: str, directories: Sequence[str]) -> None:
-    """In a worker. A log that was deleted or moved meanwhile is passed over."""
+    """Sync these ids, in a worker. A log that was deleted or moved meanwhile is passed over."""
     for directory in directories:
         with suppress(FileNotFoundError):
             sync_topic_id(files, directory)

@@ -1,7 +1,8 @@
-"""Where a log lies when there are several directories: which one a new log gets, and which of two copies counts.
+"""Choose among several log directories: the one for a new log, and the one whose copy counts after a broken move.
 
-Pure. A move (KIP-113) makes a second copy; for the moment in which both bear the log's name, a mark in the directory
-that it leaves says which of them counts. The mark is ours (:data:`MOVE_MARKS`): Kafka refuses to start on two copies.
+Pure. A move (KIP-113) makes a second copy of a log. For a moment both copies have the log's name. A mark in the
+directory that the log leaves tells which one counts. Kafka has no such mark (:data:`MOVE_MARKS`), and refuses to start
+on two copies.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.primitives import uuid_text
 
 MOVE_MARKS = "blumfeld-move-checkpoint"
-"""Beside Kafka's checkpoints, which skips what it doesn't know; there only while a move changes over, or broke off."""
+"""File of the marks, beside Kafka's checkpoints; Kafka skips it. It exists during a cut-over, or after a broken one."""
 
 
 class MoveEnd(StrEnum):
-    """What the directory that a log leaves says of the copy."""
+    """How a move ended, as the directory that the log leaves tells it."""
 
     DONE = "done"
-    """The copy is whole and lasts: if it bears the log's name, it counts."""
+    """The copy is whole and durable. It counts if it has the log's name."""
     GIVEN_UP = "given-up"
-    """The log went on here: a copy that bears its name is stale."""
+    """The log stayed here. A copy that has its name is stale."""
 
 
 class MoveMark(msgspec.Struct, frozen=True):
-    """What became of a move: to which directory, and how it ended."""
+    """The target of a move, and how the move ended."""
 
     directory_id: bytes
     end: MoveEnd
 
 
 def encode_marks(marks: Mapping[TopicPartition, MoveMark]) -> bytes:
-    """The file: laid out as a checkpoint, a line ``topic partition directory-id done|given-up``."""
+    """Return the file's bytes: laid out as a checkpoint, with lines ``topic partition directory-id done|given-up``."""
     return encode_lines(
         f"{at.topic} {at.partition} {uuid_text(mark.directory_id)} {mark.end.value}"
         for at, mark in sorted(marks.items(), key=lambda item: item[0])
@@ -44,9 +45,9 @@ def encode_marks(marks: Mapping[TopicPartition, MoveMark]) -> bytes:
 
 
 def decode_marks(data: bytes, source: str) -> dict[TopicPartition, MoveMark]:
-    """Read it back.
+    """Return the marks in a file's bytes.
 
-    :raises MalformedFile: it is not one
+    :raises MalformedFile: the bytes are no such file
     """
     return dict(decode_lines(data, source, "a topic, a partition, a directory id and an end", _parse_mark))
 
@@ -57,7 +58,7 @@ def _parse_mark(line: str) -> tuple[TopicPartition, MoveMark]:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A directory that is online, as the one who places sees it."""
+    """An online directory that a new log may get."""
 
     directory_id: bytes
     path: str
@@ -65,9 +66,9 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def choose(places: Sequence[Place], directory_id: bytes | None) -> int | None:
-    """The number of the directory for a new log: the one asked for, else the one with the fewest logs.
+    """Return the number of the directory for a new log: the one asked for, else the one with the fewest logs.
 
-    Of several the first in the configured order, as Kafka. ``None``: no directory is online.
+    Among equals the first in the configured order is taken, as in Kafka. ``None`` if no directory is online.
     """
     for at, place in enumerate(places):
         if place.directory_id == directory_id:
@@ -81,13 +82,13 @@ class Copy(msgspec.Struct, frozen=True):
     directory_id: bytes
     path: str
     mark: MoveMark | None
-    """What this directory says of a move away from it."""
+    """Mark of a move away from this directory."""
 
 
 def current(partition: TopicPartition, copies: Sequence[Copy]) -> int:
-    """The number of the copy that counts, of two or more: the others are leftovers of a move.
+    """Return the number of the copy that counts, of two or more. The others are leftovers of a move.
 
-    :raises ValueError: no mark says it; the text names both
+    :raises ValueError: no mark tells; the text names both
     """
     for at, copy in enumerate(copies):
         others = [other for number, other in enumerate(copies) if number != at]

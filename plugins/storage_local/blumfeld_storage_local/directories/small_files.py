@@ -1,4 +1,4 @@
-"""The files of a log directory that are no log's: who it belongs to, and the mark of a clean shutdown."""
+"""The small files of a log directory: ``meta.properties``, the clean-shutdown file, and each log's topic id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
-    """Check that the directory is this node's, or make it so if it is nobody's; its directory id.
+    """Check that the directory is this node's, or claim a new one for it. Return its directory id.
 
     :raises ValueError: it belongs to another cluster or node, or ``meta.properties`` can't be read
     """
@@ -44,7 +44,10 @@ def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
 
 
 def take_clean_shutdown(home: LogDirectory) -> int | None:
-    """The broker epoch in the clean-shutdown file, which is gone for good when this returns; ``None``: no file."""
+    """Return the broker epoch in the clean-shutdown file, or ``None`` without one.
+
+    The file is gone for good when this returns: if a power cut brought it back, the next start would not recover.
+    """
     path = f"{home.path}/{CLEAN_SHUTDOWN}"
     if not home.files.exists(path):
         return None
@@ -55,25 +58,25 @@ def take_clean_shutdown(home: LogDirectory) -> int | None:
 
 
 def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
-    """Every log is closed and synced: the next start need not recover."""
+    """Write the clean-shutdown file: every log is closed and synced, and the next start need not recover."""
     home.files.write_atomically(
         f"{home.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(max(broker_epoch, NO_BROKER_EPOCH))
     )
 
 
 class FoundLogs(msgspec.Struct):
-    """What lies in a log directory."""
+    """The logs that lie in a log directory."""
 
     current: dict[TopicPartition, bytes] = msgspec.field(default_factory=dict)
-    """Every log with its topic id: zero where ``partition.metadata`` is missing or torn, as a crash came before."""
+    """Topic id of every log; zero where a crash left no ``partition.metadata``, or a torn one."""
     deleted: list[str] = msgspec.field(default_factory=list)
-    """Directories whose deletion was not finished."""
+    """Paths of directories whose deletion was not finished."""
     futures: list[tuple[TopicPartition, str]] = msgspec.field(default_factory=list)
-    """Copies of logs that were to move here, and their directories."""
+    """Logs that were to move here, and the paths of their copies."""
 
 
 def find_logs(home: LogDirectory) -> FoundLogs:
-    """Look which logs lie in a directory."""
+    """List the logs in a log directory."""
     found = FoundLogs()
     for name in home.files.list_dir(home.path):
         parsed = parse_partition_dir(name)
@@ -90,7 +93,7 @@ def find_logs(home: LogDirectory) -> FoundLogs:
 
 
 def read_topic_id(home: LogDirectory, directory: str) -> bytes:
-    """Whose log a directory holds; the zero id if it doesn't say."""
+    """Return the topic id of the log in a directory; the zero id if no file tells it."""
     path = f"{directory}/{PARTITION_METADATA}"
     try:
         return decode_partition_metadata(home.files.read_bytes(path), path)

@@ -1,4 +1,8 @@
-"""Start with several log directories: take those that work, find where each log lies, also after a broken move."""
+"""Start with several log directories: take those that work, and find the one in which each log lies.
+
+A crash within a move may leave two copies of a log. Marks tell which one counts
+(:mod:`blumfeld_storage_local.directories.placing`).
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,22 @@ from blumfeld_storage_local.directories.placing import Copy, MoveEnd, MoveMark, 
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A move that a stop or a crash interrupted: to be begun anew."""
+    """A move that a stop or a crash interrupted. It is to begin anew."""
 
     to: DirectoryLogs
     path: str
-    """Of the ``-future`` directory that says so."""
+    """Path of its ``-future`` directory."""
 
 
 class Whereabouts(msgspec.Struct):
-    """Where everything lies."""
+    """Where each log lies, and which moves are wanted."""
 
     logs: dict[TopicPartition, DirectoryLogs]
     moves: dict[TopicPartition, Wanted]
 
 
 def take_all(directories: Sequence[DirectoryLogs], cluster_id: str, node_id: int) -> None:
-    """Take every directory; one that can't be used is offline, unless it is the first. Blocks, for a short time.
+    """Take every directory. One that can't be used is offline, but the first must work. Blocks, for a short time.
 
     :raises OSError: the first can't be used (``__cluster_metadata`` lies there), or another process holds one
     :raises ValueError: one belongs to another cluster or node, or two are the same
@@ -56,13 +60,16 @@ def take_all(directories: Sequence[DirectoryLogs], cluster_id: str, node_id: int
 
 
 def previous_broker_epoch(directories: Sequence[DirectoryLogs]) -> int | None:
-    """The broker epoch that all were stopped cleanly in; ``None``, as Kafka, if one is offline or says other."""
+    """Return the broker epoch in which all were stopped cleanly.
+
+    ``None`` if one directory is offline or names another epoch, as in Kafka (KIP-966).
+    """
     epochs = {directory.broker_epoch if directory.online else None for directory in directories}
     return epochs.pop() if len(epochs) == 1 else None
 
 
 async def find_all(directories: Sequence[DirectoryLogs]) -> Whereabouts:
-    """Where each log lies. What a move left of the copy that doesn't count is removed; marks are brought up to date.
+    """Find where each log lies. Remove copies that don't count, and bring the marks up to date.
 
     :raises ValueError: a log lies in two directories, and no move can have done that
     """
@@ -99,7 +106,10 @@ def _which(partition: TopicPartition, held: Sequence[DirectoryLogs]) -> Director
 
 
 async def _remove_copy(directory: DirectoryLogs, partition: TopicPartition) -> None:
-    """Its name is gone for good when this returns; or the directory is offline. Marks stay until then."""
+    """Remove a copy that doesn't count. When this returns its name is gone for good, or the directory is offline.
+
+    The marks must stay until then: without them the next start could not choose.
+    """
     home = directory.home
     old = f"{home.path}/{partition_dir(partition)}"
     new = f"{home.path}/{marked_partition_dir(partition, DirState.DELETE, home.runtime.new_uuid())}"
@@ -120,7 +130,10 @@ async def _remove_copy(directory: DirectoryLogs, partition: TopicPartition) -> N
 
 
 def _settle_marks(directory: DirectoryLogs, online_ids: set[bytes]) -> None:
-    """A mark stays while the directory that it names is offline: a copy may come back with it, and is stale then."""
+    """Drop the marks that have served.
+
+    A mark stays while the directory that it names is offline. A copy may come back with it, and is stale then.
+    """
     moves = directory.checkpoints.moves
     for partition, mark in list(moves.items()):
         if partition not in directory.found or mark.directory_id in online_ids:
@@ -132,7 +145,7 @@ def _settle_marks(directory: DirectoryLogs, online_ids: set[bytes]) -> None:
 def _wanted(
     online: Sequence[DirectoryLogs], logs: dict[TopicPartition, DirectoryLogs], *, all_online: bool
 ) -> dict[TopicPartition, Wanted]:
-    """The moves to begin anew. A copy that nothing can come of is removed; one whose log is offline waits."""
+    """Return the moves to begin anew. A copy without its log is removed; one whose log is offline waits."""
     moves: dict[TopicPartition, Wanted] = {}
     for directory in online:
         for partition, path in directory.futures:

@@ -1,1 +1,1 @@
-"""When what was written is on the device."""
+"""When written records are synced to the device, and what an ack promises about it."""

@@ -1,4 +1,4 @@
-"""When a write is on the device: what the options say, what an ack then means, which errors a disk may recover from."""
+"""Durability modes: when a write is synced, what an ack then promises, and from which errors a disk recovers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blumfeld.spi.storage import LACKS
 FlushMode = Literal["never", "interval", "every"]
 
 FLUSH_INTERVAL_MS = 1000
-"""Of ``flush = "interval"``, unless said otherwise: what Redis's ``appendfsync everysec`` made the custom."""
+"""Default interval of ``flush = "interval"``: that of Redis's ``appendfsync everysec``, which made it the custom."""
 
 FLUSH_UNASKED = (1 << 63) - 1
 """Kafka's default of ``flush.messages`` and ``flush.ms``: never."""
@@ -26,22 +26,22 @@ class Durability(msgspec.Struct, frozen=True):
     mode: FlushMode = "never"
     interval_ms: int = FLUSH_INTERVAL_MS
     flush_messages: int = FLUSH_UNASKED
-    """What topics ask for that say nothing themselves: ``log.flush.interval.messages``, for the promise only."""
+    """``log.flush.interval.messages``, which topics without ``flush.messages`` inherit. For the promise only."""
     flush_ms: int = FLUSH_UNASKED
-    """The same of ``log.flush.interval.ms``."""
+    """``log.flush.interval.ms``, likewise."""
 
     @property
     def acks_after_sync(self) -> bool:
-        """Nothing counts as written before it is on the device."""
+        """Records count as written only once they are on the device."""
         return self.mode == "every"
 
     @property
     def shares_rounds(self) -> bool:
-        """All logs of a directory sync together, one round at a time."""
+        """All logs of a directory are synced together, one round at a time."""
         return self.mode != "never"
 
     def promise(self) -> str:
-        """What an ack means, for ``plan`` and ``bench``."""
+        """Return what an ack promises, for ``plan`` and ``bench``."""
         if self.mode == "every" or self.flush_messages == 1:
             return (
                 "on the device: an ack comes after the fdatasync that covers it, which many requests share; acks=1 "
@@ -64,14 +64,14 @@ class Durability(msgspec.Struct, frozen=True):
 
 
 FLUSH_NEVER = Durability()
-"""Kafka's: the operating system flushes, unless a topic asks for more."""
+"""Kafka's way: the operating system flushes, unless a topic asks for more."""
 
 
 def can_be_undone(error: OSError) -> bool:
-    """Whether a write failed for want of something (room, descriptors, memory), and the disk is as good as before.
+    """Return whether a write failed for want of room, descriptors or memory, so that the disk is as good as before.
 
     Kafka takes the log directory offline for any ``IOException`` of an append. Here a full disk costs the batch, and
-    the directory serves on once there is room. Every other error (EIO; EROFS: a file system that was remounted
-    read-only after an error) is the disk's, and takes the directory offline.
+    the directory serves on once there is room. Every other error means that the disk is bad (EIO, or EROFS after the
+    kernel has remounted the file system read-only), and takes the directory offline.
     """
     return error.errno in _UNDONE

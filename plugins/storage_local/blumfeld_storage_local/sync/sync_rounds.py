@@ -1,4 +1,4 @@
-"""Group commit: one round of syncs at a time; who comes meanwhile shares the next one."""
+"""Group commit: one round of syncs runs at a time, and all logs that ask meanwhile share the next round."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld_storage_local.logs.flusher import Flusher, SyncWork
 
 LANE_FILES = 8
-"""Files that one worker syncs, one after the other, before it is worth to give another worker some of them.
+"""Files that one worker syncs one after the other. Only beyond that a second worker pays.
 
 On ext4 over a virtual disk with a write cache: 4 files take 0.40 ms one after the other and 0.49 ms side by side,
 16 files 1.8 and 1.4 ms, 64 files 8.3 and 4.7 ms."""
 LANES_MAX = 3
-"""Workers for one round: one of the runtime's is left for who reads."""
+"""Worker threads that one round may use. The runtime has one more, so that a cold read never waits for a round."""
 ROUND_LOGS_MAX = 64
-"""Logs that are synced in one round: each keeps a descriptor until its end."""
+"""Logs that one round may cover: each keeps a descriptor open until the round ends."""
 DUE_BITE = 32
-"""Logs that are synced in one round because it is time: who waits for a sync waits for no more than these."""
+"""Logs of which one round takes care only because their interval is over. A write that waits for its sync shares the
+round with no more than these."""
 
 
 class SyncRounds:
     """Syncs logs off the loop.
 
-    A round covers all logs that joined before it began, and of each all that is in its files then. Logs are told in
-    the order in which they joined, all in one turn.
+    A round covers all logs that joined before it began, and all bytes that are in their files then. At its end the
+    logs are told in the order in which they joined, all in one turn.
 
-    :param failed: called once with the error when a sync fails; nothing is ever synced again then
+    :param failed: called once with the error when a sync fails. Nothing is synced again then: Linux may have dropped
+        the bytes that it could not write, and a second sync would succeed without them
     """
 
     __slots__ = ("_due", "_error", "_failed", "_next", "_ready", "_running", "_runtime", "_timer", "rounds")
@@ -37,17 +39,17 @@ class SyncRounds:
         self._failed = failed
         self._next: dict[Flusher, None] = {}
         self._due: dict[Flusher, None] = {}
-        """Those whose time comes with the timer."""
+        """Flushers whose interval ends with the timer."""
         self._ready: dict[Flusher, None] = {}
-        """Those whose time has come, and nobody waits for them."""
+        """Flushers whose interval is over. No write waits for them."""
         self._timer: Timer | None = None
         self._running = False
         self._error: OSError | None = None
         self.rounds = 0
-        """How many there were."""
+        """How many rounds have begun."""
 
     def join(self, flusher: Flusher) -> None:
-        """Sync it in the next round. Once a sync has failed, it fails at once."""
+        """Sync this log in the next round. Once a sync has failed, the log fails at once."""
         if self._error is not None:
             flusher.fail(self._error)
             return
@@ -55,13 +57,13 @@ class SyncRounds:
         self._run_soon()
 
     def join_within(self, flusher: Flusher, interval_ms: float) -> None:
-        """Begin to sync it in at most ``interval_ms``, with all others whose time it is."""
+        """Sync this log in at most ``interval_ms``, together with all others whose interval ends then."""
         self._due[flusher] = None
         if self._timer is None:
             self._timer = self._runtime.call_later(interval_ms, self._time_is_up)
 
     def stop(self) -> None:
-        """Leave no timer behind. May be called twice."""
+        """Cancel the timer. May be called twice."""
         self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -93,7 +95,7 @@ class SyncRounds:
         self._running = False
 
     async def _round(self, flushers: Sequence[Flusher]) -> OSError | None:
-        """Sync once; what went wrong."""
+        """Run one round, and return the error that nobody can make good, if there was one."""
         self.rounds += 1
         works: list[SyncWork] = []
         failure: OSError | None = None
@@ -112,14 +114,15 @@ class SyncRounds:
 
     async def _in_lanes(self, works: Sequence[SyncWork]) -> list[OSError | None]:
         lanes = max(1, min(LANES_MAX, sum(len(work.logs) for work in works) // LANE_FILES, len(works)))
-        share = max(1, -(-len(works) // lanes))  # none, where all that joined were closed meanwhile
+        # There are no works if all logs that joined were closed meanwhile.
+        share = max(1, -(-len(works) // lanes))
         running = [
             self._runtime.offload(_run_all, works[at : at + share]) for at in range(0, len(works), share)
         ]
         return [outcome for lane in running for outcome in await lane]
 
     def _fail(self, error: OSError, flushers: dict[Flusher, None]) -> None:
-        """Nobody knows what is on the device: neither they nor those who wait for the next round are told more."""
+        """Fail every log that waits, for this round or the next: it is not known what is on the device."""
         self._error = error
         self._failed(error)
         waiting = flushers | self._next | self._ready
