@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 import attrs
 
 from blumfeld.config.values import BrokerConfig, TopicConfig
-from blumfeld.kernel.composing.registry import Registry
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.storage import LogRead, LogStorage, PartitionLog, TopicPartition, WriteOutcome

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.testing.crash.machine import make_storage
 from blumfeld.testing.crash.points import Count, UnfitStorageError, try_points
 from blumfeld.wire.errors import PluginContractError

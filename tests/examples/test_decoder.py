@@ -67,9 +67,13 @@ def test_settings_find_it_by_its_plug_in(stranger: Stranger) -> None:
         (
             '["decoder_ticks"]',
             '["decoder_clocks"]',
-            "'decoder_clocks' isn't installed; installed: .*decoder_ticks",
+            r'decoder_plugins\[0\]: found "decoder_clocks", which isn.t installed; allowed: decoder_ticks',
         ),
-        ('["decoder_ticks"]', '["storage_memory"]', "'storage_memory' brings no decoders"),
+        (
+            '["decoder_ticks"]',
+            '["storage_memory"]',
+            r'archive\.decoder_plugins\[0\]: found "storage_memory", which fills storage; allowed: .*decoder_ticks',
+        ),
         ("acme-ticks", "acme-clocks", "no decoder is called 'acme-clocks'; allowed: acme-ticks, binance"),
     ],
 )

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.errors import PluginContractError
 from tests.kernel import fakes
 from tests.kernel.fakes import FREE_PORT, JOURNAL, MANIFEST, FakeBroker, Rendered, silent_logs

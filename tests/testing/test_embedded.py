@@ -15,8 +15,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.node import StartError
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.testing import DefectError, EmbeddedBroker
 
 START_MS_MAX = 250

@@ -23,11 +23,11 @@ import msgspec
 from blumfeld import __version__
 from blumfeld.bench.result import Result, Variant
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.sections import NO_FILE, read_manifest
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.errors import PluginContractError
 
 DEFAULT = "default"

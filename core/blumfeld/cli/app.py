@@ -18,10 +18,10 @@ from blumfeld import __version__
 from blumfeld.cli.run import BAD_MANIFEST, load_manifest
 from blumfeld.kernel.composing.description import describe
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.composing.plugins import PlannedPlugin, PluginSet
-from blumfeld.kernel.composing.registry import Registry
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.sections import NO_FILE
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
+from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import NoOptions
 from blumfeld.wire.errors import PluginContractError
 

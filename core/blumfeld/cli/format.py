@@ -11,10 +11,10 @@ import typer
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties
+from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import uuid_text
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from blumfeld import __version__
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.manifest.error import ManifestError, Problem
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
+from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 

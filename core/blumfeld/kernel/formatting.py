@@ -7,12 +7,12 @@ the directories to Kafka first.
 from __future__ import annotations
 
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.composing.plugins import PluginSet
 from blumfeld.kernel.identity import cluster_id_of, formatted_directories
 from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, encode_meta_properties
 from blumfeld.metadata.brokers.feature_levels import default_levels, supported_features
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME
+from blumfeld.plugging.plugins import PluginSet
 from blumfeld.spi.runtime import Runtime
 
 

@@ -14,14 +14,14 @@ import msgspec
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.composing.plugins import PluginSet, RefusedBy
 from blumfeld.kernel.identity import cluster_id_of
-from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.manifest.rules import address
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.plugins import PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Parking

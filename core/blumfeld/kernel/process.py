@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.composing.plugins import PluginSet
 from blumfeld.kernel.node import GRACE_MS, MakeBroker, Node, make_broker
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs, Prepare, Render
+from blumfeld.plugging.plugins import PluginSet
 from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.transport import LoopFactory
 

@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.composing.registry import Registry
-from blumfeld.kernel.manifest.sections import Manifest, decode_section
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.process import loop_factory
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.plugging.registry import Registry
+from blumfeld.plugging.sections import decode_section
 from blumfeld.testing.unsynced_files import UnsyncedFiles
 
 CONFIG: Mapping[str, Any] = {

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import msgspec
 
 from blumfeld.feeds import RECV_HEADER
+from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.sections import read_section
 from blumfeld_sink_spark.errors import SettingsError
 
 PRECISION_MAX = 38
+COMMAND_LINE = "command line"
+"""The name that errors have for settings without a file."""
 COMPACTION = "compact"
 """The query and the lease of ``archive compact``: no archive may have this name."""
 
@@ -123,79 +127,72 @@ def absolute(settings: ArchiveSettings) -> ArchiveSettings:
 
 
 def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = True) -> ArchiveSettings:
-    """Settings of a TOML file's ``[archive]``, with what the command line says on top (``None`` says nothing).
+    """Returns the settings of the manifest's section ``[archive]``, with the command line's values laid over it
+    (``None`` leaves a key as it is).
 
-    :param topics_needed: whether there must be topics, which ``doctor`` can do without
-    :raises SettingsError: no such file, an unknown key, a wrong type or value; the message has the path
+    :param topics_needed: whether topics must be named; ``doctor`` runs without them
+    :raises SettingsError: no such file, or the manifest's own errors: path of the key, what was found, what is allowed
     """
-    given: dict[str, Any] = {}
-    if path is not None:
-        try:
-            document = msgspec.toml.decode(Path(path).read_bytes(), type=dict[str, Any])
-        except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from error
-        except (UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise SettingsError(f"{path}: {error}") from error
-        given = document.get("archive", {})
-    given = {**given, **{key: value for key, value in overrides.items() if value is not None}}
+    source, text = path or COMMAND_LINE, ""
+    given = {key: value for key, value in overrides.items() if value is not None}
     try:
-        settings = msgspec.convert(given, ArchiveSettings)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path or 'options'}: [archive] {_allowed(str(error))}") from error
+        if path is not None:
+            text = _text_of(path)
+        settings = read_section(text, "archive", ArchiveSettings, source, given)
+    except ManifestError as error:
+        raise SettingsError(str(error)) from error
     if not topics_needed and not settings.topics and not settings.topic_pattern:
-        check(msgspec.structs.replace(settings, topics=("named-later",)))
+        check(msgspec.structs.replace(settings, topics=("named-later",)), source)
         return settings
-    return check(settings)
+    return check(settings, source)
 
 
-def _allowed(found: str) -> str:
-    """What msgspec says, and what is allowed instead."""
-    unknown = re.search(r"unknown field `(.+?)`", found)
-    if unknown:
-        near = get_close_matches(unknown[1], ArchiveSettings.__struct_fields__, n=3)
-        return f"{found}; allowed: {', '.join(near or ArchiveSettings.__struct_fields__)}"
-    key = re.search(r"Invalid enum value .* at `\$\.(\w+)`", found)
-    if key:
-        choices = get_args(get_type_hints(ArchiveSettings)[key[1]])
-        return f"{found}; allowed: {', '.join(map(str, choices))}"
-    return found
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        found, allowed = error.strerror or str(error), "a TOML file"
+    except UnicodeDecodeError:
+        found, allowed = "no UTF-8", "a TOML file"
+    raise ManifestError(path, [Problem("", found, allowed)])
 
 
-def check(settings: ArchiveSettings) -> ArchiveSettings:
-    """The settings themselves.
+def check(settings: ArchiveSettings, source: str = COMMAND_LINE) -> ArchiveSettings:
+    """Returns the settings themselves.
 
-    :raises SettingsError: what can't be, with the key and what is allowed
+    :raises SettingsError: every value that can't be, in the manifest's words
     """
-    if bool(settings.topics) == bool(settings.topic_pattern):
-        raise SettingsError("archive.topics: give topics, or one topic_pattern, and not both")
-    if settings.name == COMPACTION or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.name):
-        raise SettingsError(
-            f"archive.name: {settings.name!r}; allowed: letters, digits, '.', '_' and '-', and not {COMPACTION}"
-        )
-    if not settings.decoders:
-        raise SettingsError("archive.decoders: none given; allowed: NAME or TOPIC=NAME, raw at least")
-    _check_decimal(settings.decimal)
-    if settings.trigger_ms < 0:
-        raise SettingsError("archive.trigger_ms: negative; allowed: 0 (at once) or more")
-    if settings.reconnect_timeout_ms < -1:
-        raise SettingsError(
-            "archive.reconnect_timeout_ms: allowed: -1 (no limit), 0 (give up at once) or more"
-        )
-    if settings.row_group_rows < 1:
-        raise SettingsError("archive.row_group_rows: allowed: 1 or more")
-    if settings.max_offsets_per_trigger < 0:
-        raise SettingsError("archive.max_offsets_per_trigger: negative; allowed: 0 (no limit) or more")
-    if "://" in settings.root and not settings.checkpoint:
-        raise SettingsError(
-            "archive.checkpoint: is needed where the root is an object store; allowed: a local folder"
-        )
+    if problems := [*_problems(settings)]:
+        raise SettingsError(str(ManifestError(source, problems)))
     return settings
 
 
-def _check_decimal(given: str) -> None:
+def _problems(settings: ArchiveSettings) -> Iterator[Problem]:
+    if bool(settings.topics) == bool(settings.topic_pattern):
+        found = "topics and topic_pattern" if settings.topics else "neither topics nor topic_pattern"
+        yield Problem("archive.topics", found, "one of the two: names, or a regular expression")
+    if settings.name == COMPACTION or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.name):
+        allowed = f"letters, digits, '.', '_' and '-', and not {COMPACTION}"
+        yield Problem("archive.name", shown(settings.name), allowed)
+    if not settings.decoders:
+        yield Problem("archive.decoders", "none", "NAME or TOPIC=NAME, raw at least")
+    yield from _decimal_problems(settings.decimal)
+    for key, least, allowed in (
+        ("trigger_ms", 0, "0 (at once) or more"),
+        ("reconnect_timeout_ms", -1, "-1 (no limit), 0 (give up at once) or more"),
+        ("row_group_rows", 1, "1 or more"),
+        ("max_offsets_per_trigger", 0, "0 (no limit) or more"),
+    ):
+        value = getattr(settings, key)
+        if value < least:
+            yield Problem(f"archive.{key}", str(value), allowed)
+    if "://" in settings.root and not settings.checkpoint:
+        allowed = f"a local folder, as the root {settings.root} is an object store"
+        yield Problem("archive.checkpoint", "none", allowed)
+
+
+def _decimal_problems(given: str) -> Iterator[Problem]:
     found = re.fullmatch(r"(\d{1,2}),(\d{1,2})", given)
     if not found or not 1 <= int(found[1]) <= PRECISION_MAX or int(found[2]) > int(found[1]):
-        raise SettingsError(
-            f"archive.decimal: {given!r}; allowed: PRECISION,SCALE with a precision up to {PRECISION_MAX} and a scale "
-            "not above it: 38,18"
-        )
+        allowed = f"PRECISION,SCALE with a precision up to {PRECISION_MAX} and a scale not above it: 38,18"
+        yield Problem("archive.decimal", shown(given), allowed)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from blumfeld.broker.upkeep.retention import retain
 from blumfeld.config.values import TopicConfig
-from blumfeld.kernel.composing.registry import GROUP, Registry
+from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.storage import (

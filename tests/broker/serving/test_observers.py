@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from blumfeld.broker.produce.straight import FastProduce
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.broker.serving.observing import first_error
-from blumfeld.kernel.composing.registry import GROUP, Registry
+from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.observing import Observer, RequestSeen
 from blumfeld.testing import EmbeddedBroker

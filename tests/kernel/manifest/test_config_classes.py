@@ -11,12 +11,12 @@ from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
 from blumfeld.config.values import BROKER_CONFIGS, ConfigDef, render
 from blumfeld.kernel.composing.description import describe
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.kafka_config import transport_limits
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
+from blumfeld.plugging.errors import ManifestError
 from tests.config.test_effects import another_value
 from tests.kernel import fakes
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.error import ManifestError
 from blumfeld.kernel.manifest.rules import address
-from blumfeld.kernel.manifest.sections import Manifest, decode_section, listener_sections, read_manifest
+from blumfeld.kernel.manifest.sections import Manifest, listener_sections, read_manifest
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.sections import decode_section
 from tests.kernel import fakes
 
 

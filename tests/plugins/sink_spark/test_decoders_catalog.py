@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from blumfeld.plugging import registry
+from blumfeld.spi.hooks import NoOptions, hookimpl
 from blumfeld_sink_spark.decoders import catalog
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.rows import HEADERS
@@ -17,16 +20,32 @@ class _Brought:
     name = "acme"
 
 
-class _Plugin:
+class BringsDecoders:
+    """A stranger's plug-in."""
+
+    options_class = NoOptions
+    roles = ("decoders",)
+
+    @hookimpl
     def blumfeld_decoders(self) -> list[Any]:
         return [_Brought()]
 
 
-class _Entry:
-    name = "acme_decoder"
+class ForgetsTheMark:
+    """A plug-in whose hook nobody would call."""
 
-    def load(self) -> Any:
-        return _Plugin
+    options_class = NoOptions
+    roles = ("decoders",)
+
+    def blumfeld_decoders(self) -> list[Any]:
+        return [_Brought()]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, plugin: str) -> None:
+    """Have one of these as the plug-in ``acme_decoder`` beside those that are installed."""
+    point = EntryPoint("acme_decoder", f"{__name__}:{plugin}", registry.GROUP)
+    there = [*entry_points(group=registry.GROUP), point]
+    monkeypatch.setattr(registry, "entry_points", lambda group: there)
 
 
 def test_every_venue_can_be_found_by_its_name() -> None:
@@ -50,18 +69,30 @@ def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
 
 
 def test_another_plug_in_s_decoders_are_found_when_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "entry_points", lambda **_: [_Entry()])
+    install(monkeypatch, "BringsDecoders")
     assert isinstance(catalog.find("acme", ["acme_decoder"]), _Brought)
     assert "acme" in catalog.names(["acme_decoder"])
     with pytest.raises(SettingsError, match="'acme'"):
         catalog.find("acme")
 
 
-def test_a_plug_in_that_isn_t_there_or_brings_no_decoders_is_named() -> None:
-    with pytest.raises(SettingsError, match=r"'nobody' isn't installed; installed: .*sink_spark"):
+def test_a_plug_in_that_breaks_the_contract_of_plug_ins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel refuses it: a hook without its mark would not be called there either."""
+    install(monkeypatch, "ForgetsTheMark")
+    said = "plug-in acme_decoder: blumfeld_decoders is not marked with hookimpl"
+    with pytest.raises(SettingsError, match=said):
+        catalog.find("acme", ["acme_decoder"])
+
+
+def test_a_plug_in_that_isn_t_there_or_brings_no_decoders_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel names it."""
+    said = r'archive\.decoder_plugins\[0\]: found "nobody", which isn\'t installed; allowed: no installed plug-in'
+    with pytest.raises(SettingsError, match=said):
         catalog.find("x", ["nobody"])
-    with pytest.raises(SettingsError, match="'net_asyncio' brings no decoders"):
-        catalog.find("x", ["net_asyncio"])
+    install(monkeypatch, "BringsDecoders")
+    said = r'decoder_plugins\[1\]: found "net_asyncio", which fills network; allowed: .*: acme_decoder$'
+    with pytest.raises(SettingsError, match=said):
+        catalog.find("x", ["acme_decoder", "net_asyncio"])
 
 
 def test_raw_gives_a_row_for_each_message_null_values_too() -> None:

@@ -101,7 +101,8 @@ def _plugin_rows(node: Node) -> Iterator[tuple[str, ...]]:
     driver = node.composition.transport.driver()
     for plugin in node.plan.plugins:
         origin = " and ".join(str(one) for one in node.plan.registry.origins(plugin.name))
-        yield (plugin.role, plugin.name, origin, driver if plugin.role == "network" else "")
+        notes = {"network": driver, "sink": "for `blumfeld archive`: the broker does nothing with it"}
+        yield (plugin.role, plugin.name, origin, notes.get(plugin.role, ""))
 
 
 def _listener_row(listener: Listener) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from blumfeld.kernel.composing.plugins import PlannedPlugin
-from blumfeld.kernel.composing.registry import Registry
 from blumfeld.kernel.identity import is_cluster_id
-from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest.kafka_config import broker_config
 from blumfeld.kernel.manifest.rules import checked_listeners
-from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, decode_section
+from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
+from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.plugins import PlannedPlugin
+from blumfeld.plugging.registry import Registry
+from blumfeld.plugging.sections import decode_section
 from blumfeld.spi.transport import Listener
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from blumfeld.config.values import BrokerConfig
+
+ARCHIVE_PLUGIN = "sink_spark"
+"""The plug-in whose options ``[archive]`` holds."""
+ARCHIVE_PACKAGE = "blumfeld-archive"
+"""The distribution that brings it."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +103,12 @@ class _Loader:
                 yield self._one("assignors", name, options, at=at, options_at=options_at)
         if manifest.transactions.plugin is not None:
             yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
+        if manifest.archive is not None:
+            if ARCHIVE_PLUGIN not in self.registry.names():
+                found = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
+                problem = Problem("archive", found, f"pip install {ARCHIVE_PACKAGE}, or no such section")
+                raise ManifestError(self.source, [problem])
+            yield self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")
 
     def _storages(self) -> Iterator[PlannedPlugin]:
         """The innermost storage first. Whether a storage wraps another, its options say: a field ``local`` names it."""

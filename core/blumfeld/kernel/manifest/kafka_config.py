@@ -16,9 +16,9 @@ from blumfeld.config.values import (
     UnknownConfigError,
     parse,
 )
-from blumfeld.kernel.manifest.error import ManifestError, Problem, shown
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.runtime.machine_memory import buffer_bytes_max, memory_bytes
+from blumfeld.plugging.errors import ManifestError, Problem, shown
 from blumfeld.spi.transport import Limits, Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from posixpath import normpath
 
-from blumfeld.kernel.manifest.error import ManifestError, Problem, one_of, shown
 from blumfeld.kernel.manifest.sections import ListenerSection, Manifest, NodeSection, listener_sections
+from blumfeld.plugging.errors import ManifestError, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
 
 ROLES = ("broker", "controller")

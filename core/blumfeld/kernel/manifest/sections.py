@@ -6,11 +6,12 @@ Reading it opens nothing and loads no plug-in. Every section has defaults, so no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
-from blumfeld.kernel.manifest.error import ManifestError, Problem, decode_error, unknown_keys
+from blumfeld.plugging.errors import ManifestError, Problem
+from blumfeld.plugging.sections import decode_section, parse_manifest
 
 NO_FILE = "default manifest"
 """What errors call the manifest where there is no file."""
@@ -144,6 +145,8 @@ class Manifest(_Section, frozen=True):
     logging: LoggingSection = LoggingSection()
     config: dict[str, Any] = {}
     """Kafka's own keys, flat."""
+    archive: dict[str, Any] | None = None
+    """What ``blumfeld archive`` reads; checked here as the options of the plug-in that brings it, and not used."""
 
 
 def read_manifest(
@@ -162,39 +165,13 @@ def read_manifest(
 
     :raises ManifestError: no TOML, an unknown key, or a wrong type
     """
-    raw = _parse(text or "", source)
+    raw = parse_manifest(text or "", source)
     for override in overrides:
         raw = with_override(raw, override)
     if data_dir is not None:
         raw = _in_directory(raw, data_dir)
     manifest = decode_section(raw, Manifest, source)
     return manifest if listen is None else _listening_at(manifest, listen, source)
-
-
-_S = TypeVar("_S", bound=msgspec.Struct)
-
-
-def decode_section(raw: Mapping[str, Any], kind: type[_S], source: str, path: str = "") -> _S:
-    """A table as values of ``kind``: also for the ``options`` of a plug-in.
-
-    :raises ManifestError: all unknown keys, or the first value of a wrong type; ``path`` is where the table stands
-    """
-    try:
-        return msgspec.convert(raw, kind, strict=True)
-    except msgspec.ValidationError as error:
-        problems = unknown_keys(raw, kind, path) or [decode_error(error, raw, path, kind)]
-        raise ManifestError(source, problems) from None
-
-
-def _parse(text: str, source: str) -> dict[str, Any]:
-    if not text:
-        return {}
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ManifestError(source, [Problem("", f"no TOML: {error}", "a TOML document")]) from None
 
 
 def with_override(raw: Mapping[str, Any], override: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import BrokerConfig
-from blumfeld.kernel.composing.registry import Registry
+from blumfeld.plugging.registry import Registry
 from blumfeld.spi.compaction import CompactionAbandonedError
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Random

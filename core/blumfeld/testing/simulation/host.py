@@ -8,10 +8,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.composing.registry import GROUP, Registry
-from blumfeld.kernel.manifest.sections import Manifest, decode_section
+from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.plugging.registry import GROUP, Registry
+from blumfeld.plugging.sections import decode_section
 from blumfeld.testing.fake_files import FakeDisk
 from blumfeld.testing.fake_runtime import FakeRuntime
 from blumfeld.testing.simulated_loop import SimulatedLoop

@@ -63,5 +63,6 @@ def edge(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _told(message: str, status: int) -> typer.Exit:
-    typer.echo(f"blumfeld archive: {message}", err=True)
+    for line in message.splitlines():  # several where a manifest has several problems
+        typer.echo(f"blumfeld archive: {line}", err=True)
     return typer.Exit(status)

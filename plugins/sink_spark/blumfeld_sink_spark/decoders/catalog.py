@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from blumfeld_sink_spark.errors import SettingsError
@@ -33,7 +32,7 @@ def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:
 
     :raises SettingsError: a plug-in that isn't installed or brings no decoders
     """
-    brought = {decoder.name for plugin in plugins for decoder in _brought(plugin)}
+    brought = {decoder.name for decoder in _brought(plugins)}
     return tuple(sorted({*_OWN, *brought}))
 
 
@@ -45,10 +44,9 @@ def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | Non
 
     :raises SettingsError: there is none; says which there are
     """
-    for plugin in plugins:
-        for decoder in _brought(plugin):
-            if decoder.name == name:
-                return decoder
+    for decoder in _brought(plugins):
+        if decoder.name == name:
+            return decoder
     own, colon, arguments = name.partition(":")
     if own not in _OWN:
         raise SettingsError(
@@ -65,22 +63,30 @@ def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | Non
     return plain
 
 
-def _brought(plugin: str) -> Sequence[Decoder]:
-    """What a plug-in's ``blumfeld_decoders`` gives.
+def _brought(plugins: Sequence[str]) -> Iterator[Decoder]:
+    """The decoders of these plug-ins, found and called as the kernel finds and calls every plug-in.
 
-    :raises SettingsError: no such plug-in, or it has no such hook
+    :raises SettingsError: a plug-in isn't installed, doesn't fill the role ``decoders``, or breaks the contract of
+        plug-ins
     """
-    found = entry_points(group="blumfeld.plugins", name=plugin)
-    if not found:
-        known = sorted(entry.name for entry in entry_points(group="blumfeld.plugins"))
-        raise SettingsError(
-            f"archive.decoder_plugins: {plugin!r} isn't installed; installed: {', '.join(known)}"
-        )
-    made = next(iter(found)).load()()
-    if not hasattr(made, "blumfeld_decoders"):
-        raise SettingsError(
-            f"archive.decoder_plugins: {plugin!r} brings no decoders (no blumfeld_decoders); "
-            "allowed: a plug-in of the role decoders"
-        )
-    decoders: Sequence[Decoder] = made.blumfeld_decoders()
-    return decoders
+    if not plugins:
+        return
+    # Spark's workers come here too: without decoder plug-ins they need neither pluggy nor the hooks' contracts.
+    from blumfeld.plugging.errors import ManifestError
+    from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
+    from blumfeld.plugging.registry import Registry
+    from blumfeld.spi.hooks import NoOptions
+    from blumfeld.wire.errors import PluginContractError
+
+    registry, planned = Registry(), []
+    try:
+        for nth, name in enumerate(plugins):
+            path = f"archive.decoder_plugins[{nth}]"
+            found = registry.load(name, "decoders", "settings", path)
+            planned.append(
+                PlannedPlugin(role="decoders", name=name, path=path, plugin_class=found, options=NoOptions())
+            )
+        for _, decoders in PluginSet(planned).each("blumfeld_decoders"):
+            yield from decoders
+    except (ManifestError, PluginContractError) as error:
+        raise SettingsError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from blumfeld.kernel.manifest.error import ManifestError, Problem, closest, one_of
+from blumfeld.plugging.errors import ManifestError, Problem, closest, one_of
 from blumfeld.spi.hooks import Plugin
 from blumfeld.wire.errors import PluginContractError
 
@@ -63,7 +63,13 @@ class Registry:
         :raises PluginContractError: what the entry point names is no plug-in
         """
         if name not in self._points:
-            raise ManifestError(source, [_absent(name, path, self._filling(role))])
+            fitting = self._filling(role)
+            if self._points and not fitting:
+                problem = Problem(
+                    path, f'"{name}", which isn\'t installed', f"no installed plug-in fills {role}"
+                )
+                raise ManifestError(source, [problem])
+            raise ManifestError(source, [_absent(name, path, fitting)])
         checked = self.load_any(name, source, path)
         if role not in checked.roles:
             found = f'"{name}", which fills {" and ".join(checked.roles)}'

@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from blumfeld.kernel.composing.registry import GROUP, Registry
-from blumfeld.kernel.manifest.error import ManifestError
+from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import NoOptions
 from blumfeld.wire.errors import PluginContractError
 from tests.kernel import fakes
@@ -74,3 +74,10 @@ def test_what_is_no_plugin_breaks_the_contract(attribute: str, complaint: str) -
     registry = Registry([EntryPoint("bad", f"{__name__}:{attribute}", GROUP)])
     with pytest.raises(PluginContractError, match=f"plug-in bad .*{complaint}"):
         registry.load("bad", "storage", "m.toml", "storage.plugin")
+
+
+def test_where_no_installed_plug_in_fills_the_role_that_is_said() -> None:
+    points = [EntryPoint("net_fake", "tests.kernel.fakes:NetFake", GROUP)]
+    said = r'at: found "x", which isn\'t installed; allowed: no installed plug-in fills decoders$'
+    with pytest.raises(ManifestError, match=said):
+        Registry(points).load("x", "decoders", "m.toml", "at")

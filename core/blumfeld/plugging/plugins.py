@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pluggy
 
-from blumfeld.kernel.composing.composition import NodeComposition
-from blumfeld.kernel.composing.part_checks import check_given, check_part
-from blumfeld.kernel.manifest.error import closest
-from blumfeld.spi.hooks import CompositionRefused, Hooks, Plugin
+from blumfeld.plugging.errors import closest
+from blumfeld.plugging.part_checks import check_given, check_part
+from blumfeld.spi.hooks import Composition, CompositionRefused, Hooks, Plugin
 from blumfeld.wire.errors import PluginContractError
 
 
@@ -25,6 +24,14 @@ class PlannedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """Where the manifest names it: ``groups.plugins[1]``."""
     plugin_class: type[Plugin]
     options: msgspec.Struct
+
+
+class ViewedComposition(Protocol):
+    """A composition that each plug-in sees with its own options."""
+
+    def view(self, options: Any) -> Composition:
+        """Returns the composition for a plug-in with these options."""
+        ...
 
 
 PREFIX = "blumfeld_"
@@ -73,7 +80,7 @@ class PluginSet:
         """The plug-ins of one role, in the manifest's order."""
         return [plan for plan, _ in self._made if plan.role == role]
 
-    def make(self, plan: PlannedPlugin, hook_name: str, composition: NodeComposition) -> Any:
+    def make(self, plan: PlannedPlugin, hook_name: str, composition: ViewedComposition) -> Any:
         """Call one making hook of one plug-in.
 
         :raises PluginContractError: it gave nothing, or something that its Protocol would not know
@@ -95,7 +102,7 @@ class PluginSet:
         return self._only(plan)(hook_name)(**arguments)
 
     def each(
-        self, hook_name: str, composition: NodeComposition | None = None
+        self, hook_name: str, composition: ViewedComposition | None = None
     ) -> Iterator[tuple[PlannedPlugin, Any]]:
         """Call a hook of every plug-in that has it, in the order of the plan; (plug-in, what it gave)."""
         for plan, instance in self._made:
