@@ -24,23 +24,25 @@ from blumfeld.wire.api import API_BY_KEY, ApiInfo
 INTRODUCTION = """\
 # APIs
 
-Which requests of the Kafka protocol a broker of the default composition serves, and where the code is. Written by
-`tools/apis_page.py`; don't edit it by hand. `blumfeld plan MANIFEST` prints the same for your own composition.
+Which requests of the Kafka protocol a broker of the default composition serves, and where the code is.
+Written by `tools/apis_page.py`; don't edit it by hand. `blumfeld plan MANIFEST` prints the same for your own
+composition.
 
-* **versions**: the request versions that are served. A request in another version closes the connection, as Kafka does;
-  only ApiVersions is answered. ApiVersions shows the same range, except where **shown** says otherwise.
+* **versions**: the request versions that are served. A request in another version closes the connection, as
+  Kafka does; only ApiVersions is answered. ApiVersions shows the same range, except where **shown** says
+  otherwise.
 * **Kafka 4.3.1**: its range of stable versions, where it differs from ours.
 * **listener**: the kinds of listener that serve the request. A request on another kind closes the connection.
-* **module**: the file of the handler below `core/blumfeld/`, or the plug-ins that serve it. An API of several plug-ins
-  goes to the one whose type the group has.
+* **module**: the file of the handler below `core/blumfeld/`, or the plug-ins that serve it. An API of several
+  plug-ins goes to the one whose type the group has.
 
 [not-implemented.md](not-implemented.md) says what a client sees where an API does less than Kafka's.
 """
 ABSENT = """\
 ## Not served
 
-ApiVersions doesn't list these, so that a client knows before it asks. A request closes the connection. The last column
-has the kinds of listener that serve the API in Kafka.
+ApiVersions doesn't list these, so that a client knows before it asks. A request closes the connection. The
+last column has the kinds of listener that serve the API in Kafka.
 
 | key | name | Kafka 4.3.1 | Kafka's listeners |
 |--:|---|---|---|"""

@@ -17,26 +17,28 @@ from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS,
 INTRODUCTION = """\
 # Configuration
 
-Each of Kafka 4.3.1's configuration keys, and what becomes of it here. Written by `tools/configuration_page.py`; don't
-edit it by hand. Broker keys stand under `[config]` in the [manifest](manifest.md), flat and quoted, or come by
-IncrementalAlterConfigs; topic and group keys come by CreateTopics and IncrementalAlterConfigs.
+This page lists each of Kafka 4.3.1's configuration keys with its effect here. It is written by
+`tools/configuration_page.py`; don't edit it by hand. Broker keys are set under `[config]` in the
+[manifest](manifest.md), flat and quoted, or by IncrementalAlterConfigs. Topic and group keys are set by
+CreateTopics and IncrementalAlterConfigs.
 
 Each key is in exactly one class:
 
 * **honoured**: the value is used.
-* **fixed**: only Kafka's default is taken, since another value would have no effect.
-* **without effect**: any value that Kafka allows is taken and changes nothing. `blumfeld plan` shows such keys with
-  their reason, `blumfeld run` warns of them once, and so does a broker that finds them in the cluster's metadata.
-* **refused**: another value than Kafka's default would make an operator believe in something that isn't there. The
-  manifest is refused before anything opens; AlterConfigs and CreateTopics answer with an error.
+* **fixed**: only Kafka's default is accepted, because another value would have no effect.
+* **without effect**: any value that Kafka allows is accepted and changes nothing. `blumfeld plan` shows such
+  keys with their reason, `blumfeld run` warns of them once. A broker that finds them in the cluster's
+  metadata warns, too.
+* **refused**: any value but Kafka's default would promise something that isn't there. The manifest is refused
+  before anything opens; AlterConfigs and CreateTopics answer with an error.
 
-A refused or fixed key that stands in metadata which Apache Kafka wrote doesn't keep the broker from starting: the log
-names it.
+A refused or fixed key that stands in metadata which Apache Kafka wrote doesn't keep the broker from starting.
+The log names it.
 
-A listener may have its own value of a few keys, as `"listener.name.<name in lower case>.<key>"`: {of_listeners}. With
-another honoured key, or for a listener that the node doesn't have, the prefix is refused. A listener is never named
-`SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and `listener.security.protocol.map` gives it no protocol but PLAINTEXT: there is
-no TLS and no SASL yet.
+A listener may have its own value of {of_listeners}:
+`"listener.name.<name in lower case>.<key>"`. The prefix is refused with every other honoured key, and for a listener
+that the node doesn't have. A listener is never named `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`,
+and `listener.security.protocol.map` gives it no protocol but PLAINTEXT: there is no TLS and no SASL yet.
 """
 TITLES = {HONOURED: "Honoured", FIXED: "Fixed", REFUSED: "Refused", WITHOUT: "Without effect here"}
 SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_CONFIGS))
@@ -45,7 +47,7 @@ SCOPES = (("Broker", BROKER_CONFIGS), ("Topic", TOPIC_CONFIGS), ("Group", GROUP_
 def page() -> Iterator[str]:
     """The page's lines."""
     of_listeners = [f"`{name}`" for name in BROKER_CONFIGS if effect_of(BROKER_CONFIGS[name]).of_listeners]
-    yield INTRODUCTION.format(of_listeners=", ".join(of_listeners))
+    yield INTRODUCTION.format(of_listeners=" and ".join(of_listeners))
     yield "| | " + " | ".join(TITLES.values()) + " |"
     yield "|---|" + "--:|" * len(TITLES)
     for title, definitions in SCOPES:

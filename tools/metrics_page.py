@@ -19,12 +19,13 @@ from blumfeld.testing import EmbeddedBroker
 INTRODUCTION = """\
 # Metrics
 
-What `/metrics` answers for the default composition, in the text form of Prometheus. Written by `tools/metrics_page.py`
-from a running broker; don't edit it by hand. `metrics.bind` in the [manifest](manifest.md) opens the port, and
-[operations.md](operations.md#metrics) says which of these to watch. A plug-in may add its own.
+What `/metrics` answers for the default composition, in the text form of Prometheus. Written by
+`tools/metrics_page.py` from a running broker; don't edit it by hand. `metrics.bind` in the
+[manifest](manifest.md) opens the port, and [operations.md](operations.md#metrics) says which of these to
+watch. A plug-in may add its own.
 
-A counter begins at 0 with each start of the process. A name ends with its unit. A label has a bounded number of values:
-the APIs of the protocol, the listeners of the node, the topics that it hosts.
+A counter begins at 0 with each start of the process. A name ends with its unit. A label has a bounded number
+of values: the APIs of the protocol, the listeners of the node, the topics that it hosts.
 """
 
 
