@@ -136,9 +136,8 @@ class CleanerPass:
             raise
         except OSError:
             raise
-        except (
-            Exception
-        ) as error:  # a defect in the cleaning costs this log its compaction, and no other log anything
+        except Exception as error:
+            # A defect in the cleaning costs this log its compaction, and no other log anything.
             raise OSError(errno.EINVAL, f"{type(error).__name__}: {error}", self._directory) from error
         finally:
             self._working = None

@@ -57,9 +57,8 @@ class LocalLog:
         self._placed: list[RecordBatch] = []
 
         self._active = active = ActiveWriter(self, segments)
-        end_offset = (
-            segments.active.next_offset
-        )  # known for certain only when the writer has read the segment
+        # After the writer was made, for it finds out where the segment really ends.
+        end_offset = segments.active.next_offset
         self.log_start_offset = max(opened.log_start_offset, segments.first_offset)
         self.placed_end_offset = self.written_end_offset = end_offset
         self.flushed_end_offset = min(opened.flushed_end_offset, end_offset)

@@ -1,1 +1,1 @@
-"""What a segment is on disk: its files, its indexes, where batches stand in it, how many files may be open."""
+"""Segments on disk: their files and indexes, the positions of batches, and how many files may be open."""

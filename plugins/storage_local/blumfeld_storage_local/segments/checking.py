@@ -1,7 +1,7 @@
-"""Checks the batch headers of bytes that this process did not write, before a reader gets them.
+"""Check the batch headers of bytes that this process did not write, before a reader gets them.
 
 What an older process left, or somebody appended after a clean stop, must not reach a client: librdkafka aborts on bytes
-that are no batch. Only a header's size, format and offsets are looked at. A CRC is for recovery and for the client.
+that are no batch. Only size, format and offsets in the headers are checked; recovery and the client check the CRC.
 """
 
 from __future__ import annotations
@@ -13,31 +13,33 @@ from blumfeld.spi.runtime import File
 from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 CHECK_BYTES = 1 << 20
-"""Checked at once by a worker: a reader that goes on finds the next bytes checked. Batches of 150 bytes take about 3 ms
-of it; more would keep the loop from the interpreter for longer."""
+"""Bytes that a worker checks in one job, so that a reader who goes on finds the next bytes checked.
+
+With batches of 150 bytes that takes about 3 ms, for which the worker may hold the interpreter: more would delay the
+loop for longer."""
 RANGES_MAX = 8
-"""Checked ranges that a segment remembers. One that is forgotten is checked again."""
+"""Checked ranges that a segment remembers. A range that was forgotten is checked again."""
 NOWHERE = 1 << 62
 MAGIC_AT = 16
-"""Byte of a batch that names its format."""
+"""Position in a batch of the byte that names its format."""
 _CHUNK_BYTES = 256 << 10
 _unpack = struct.Struct(">qi4xb4x2xi").unpack_from
-"""Base offset, length, format, last offset delta."""
+"""Unpack base offset, length, format and last offset delta."""
 
 
 class Checked(NamedTuple):
-    """What a walk over headers found."""
+    """The result of a walk over headers."""
 
     end: int
-    """Everything from where it began up to here is whole batches."""
+    """Position up to which the walk found whole batches."""
     problem: str | None
-    """What is wrong at :attr:`end`; ``None``: the walk ended there."""
+    """What is wrong at :attr:`end`; ``None`` if nothing is."""
 
 
 def check_headers(file: File, position: int, enough: int, size: int, next_offset: int) -> Checked:
-    """Walk over headers from ``position``, where a batch starts, at least until ``enough``. Blocks; for a worker.
+    """Walk over headers from ``position``, where a batch starts, at least to ``enough``. Blocks: call it in a worker.
 
-    :param size: bytes of the segment: the last batch ends there
+    :param size: bytes of the segment: its last batch must end there
     :param next_offset: one past the last offset that the segment may hold
     :raises OSError: the disk can't read it
     """
@@ -69,13 +71,13 @@ class CheckedBytes:
 
     def __init__(self) -> None:
         self.from_here_on = NOWHERE
-        """This process wrote, or walked over, everything from here to the end of the file."""
+        """Position from which on this process has written or walked over all bytes, up to the end of the file."""
         self.damaged_at = -1
-        """Where no batch starts, as the last check found; -1 if none did."""
+        """Position at which the last check found no batch where one should start; -1 without such a damage."""
         self._ranges: list[tuple[int, int]] = []
 
     def end(self, position: int) -> int:
-        """Where the checked bytes end that begin at ``position`` or before; ``position`` if it is in none."""
+        """Return the end of the checked range that holds ``position``; ``position`` itself if none does."""
         if position >= self.from_here_on:
             return NOWHERE
         for start, end in self._ranges:
@@ -84,9 +86,9 @@ class CheckedBytes:
         return position
 
     def sound_bytes(self, position: int, size: int) -> int:
-        """How many of these bytes a reader may have now: all, those before a damage that a check has found, or none.
+        """Return how many of these bytes a reader may have: all, those before a known damage, or none yet.
 
-        :param position: where a batch starts
+        :param position: the start of a batch
         """
         end = self.end(position)
         if end >= position + size:
@@ -94,7 +96,7 @@ class CheckedBytes:
         return end - position if end == self.damaged_at else 0
 
     def add(self, start: int, end: int) -> None:
-        """These bytes are whole batches."""
+        """Remember that these bytes are whole batches."""
         kept = []
         for one in self._ranges:
             if one[0] <= end and start <= one[1]:
@@ -108,7 +110,7 @@ class CheckedBytes:
             self._ranges = [*kept, (start, end)][-RANGES_MAX:]
 
     def cut(self, size: int) -> None:
-        """The file ends there now, and what comes behind is written by this process."""
+        """The file was cut at ``size``. Whatever comes behind is written by this process."""
         self._ranges = [(start, min(end, size)) for start, end in self._ranges if start < size]
         self.from_here_on = min(self.from_here_on, size)
         self.damaged_at = -1

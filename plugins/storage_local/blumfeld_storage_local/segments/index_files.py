@@ -1,4 +1,4 @@
-"""The index files of a sealed segment: mapped, or made anew from its batches. Blocks; nothing here is the loop's."""
+"""Map the index files of a sealed segment, or rebuild them from its batches. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.segments.scan import damaged
 
 INTERVAL_BYTES = 4096
-"""``index.interval.bytes`` of an index made anew: the finest that anyone has."""
+"""``index.interval.bytes`` of a rebuilt index: Kafka's default, as the segment's own value is not known here."""
 
 COPIED_BYTES_MAX = 16 << 10
-"""Up to here a copy costs less than a map, which takes a descriptor, a page of its own and two page faults."""
+"""Size up to which a copy costs less than a map: that takes a descriptor, a page of its own and two page faults."""
 
 PathOf = Callable[[Suffix], str]
 
@@ -28,19 +28,20 @@ PathOf = Callable[[Suffix], str]
 def map_indexes(
     files: Files, path_of: PathOf, base_offset: int, size_bytes: int
 ) -> tuple[OffsetIndex, TimeIndex]:
-    """Both indexes over their mapped files, which are in the page cache then: a look-up doesn't wait for a device,
-    unless the kernel has dropped the page of a map that nobody used for long.
+    """Map both index files, and check them. That brings them into the page cache.
 
-    :param size_bytes: of the log file
-    :raises FileNotFoundError: one is missing
-    :raises CorruptIndex: one can't be right: its columns don't rise, it points behind the log, or there are no times
+    So a look-up waits for no device, unless the kernel has dropped a page of a map that was not used for long.
+
+    :param size_bytes: size of the log file
+    :raises FileNotFoundError: an index file is missing
+    :raises CorruptIndex: an index can't be right: its columns don't rise, it points behind the log, or has no times
     """
     offsets = OffsetIndex(base_offset, _mapped(files, path_of(Suffix.OFFSET_INDEX)))
     offsets.check(size_bytes)
     times = TimeIndex(base_offset, _mapped(files, path_of(Suffix.TIME_INDEX)))
     times.check()
     if size_bytes and not len(times):
-        raise CorruptIndex("the time index is empty")  # or no record has a time: to look costs a walk
+        raise CorruptIndex("the time index is empty")  # maybe no record has a time: only a walk can tell
     return offsets, times
 
 
@@ -58,9 +59,9 @@ def _mapped(files: Files, path: str) -> memoryview:
 
 
 def rebuild_indexes(file: File, size_bytes: int, base_offset: int) -> RecoveredSegment:
-    """Walk a sound segment.
+    """Rebuild the indexes of a segment that should be sound.
 
-    :raises OSError: EIO: it isn't sound
+    :raises OSError: EIO: it is not sound
     """
     steps = recover_segment(
         lambda at, size: file.pread(size, at), size_bytes, base_offset, interval_bytes=INTERVAL_BYTES
@@ -76,10 +77,10 @@ def rebuild_indexes(file: File, size_bytes: int, base_offset: int) -> RecoveredS
 
 
 def highest_timestamp(files: Files, path_of: PathOf, base_offset: int, next_offset: int) -> TimestampPosition:
-    """The last entry of a complete time index, without a map.
+    """Return the last entry of a complete time index. Map nothing.
 
-    :raises FileNotFoundError: it is missing
-    :raises CorruptIndex: it can't be right, or is empty
+    :raises FileNotFoundError: the file is missing
+    :raises CorruptIndex: the index can't be right, or is empty
     """
     file = files.open(path_of(Suffix.TIME_INDEX), write=False)
     try:

@@ -1,13 +1,13 @@
-"""How many files of a directory's segments are open, and how many indexes mapped: no more than a process may have.
+"""Keep the open files and mapped indexes of a directory's segments within a budget.
 
-Ten thousand logs have more files than a process may open. A segment opens its log file when it is first needed; here
-the least recently used is closed for it. "Recently" is by second chance: who was used since it was last looked at
-stays, so that a use costs one flag and no list.
+Ten thousand logs have more files than a process may open. A segment opens its log file when it is first needed, and the
+least recently used file is closed for it. "Recently" is by second chance: a segment stays if it was used since the last
+look at it. So a use costs one flag, and no move in a list.
 
-**An error of write-back isn't lost by closing.** Linux tells a failed write-back to each descriptor that was open when
-it happened, and to the first that is opened after it, but only while the file's inode stays in memory, which nothing
-promises once nobody has it open. So a file with bytes that were not synced is synced before it is closed, off the loop
-where there is time for that, and a failure takes the directory offline as every failed sync does.
+**Closing must not lose an error of write-back.** Linux reports a failed write-back to each descriptor that was open
+when it happened, and to the first one opened later. But it forgets the error with the file's inode, which may leave
+memory once no descriptor is open. So a file with unsynced bytes is synced before it is closed, in a worker where there
+is time for that. A failure takes the directory offline, as every failed sync does.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.runtime import File, Runtime
 
 OPEN_FILES_MAX = 8192
-"""For a storage that is not told what the process may open."""
+"""Budget of a storage that is not told how many files the process may open."""
 MAPPED_MAX = 16_384
-"""Segments with both indexes mapped: together half of ``vm.max_map_count`` (65,530 unless raised)."""
+"""Segments whose indexes may be mapped. Two maps each are half of ``vm.max_map_count`` (65,530 unless raised)."""
 SYNCED_AT_ONCE = 32
-"""Files that a worker syncs before they are closed."""
+"""Files that a worker syncs in one job, before they are closed."""
 LOOKS_MAX = 64
-"""Segments that are looked at to find one to close, for each that opens."""
+"""Segments to look at, at most, to find one that can be closed."""
 _SOFT_SHARE = 7 / 8
-"""From here on what was not synced is synced, so that it can be closed without waiting when all is full."""
+"""Share of the budget from which on unsynced files are synced, so that later ones can be closed without waiting."""
 
 
 class Opener(Protocol):
-    """A segment, as far as its descriptor and maps go."""
+    """A segment that opens files and maps indexes."""
 
     touched: bool
-    """Its file or index was used; cleared by who looks for one to close."""
+    """The file or an index was used since the budget last looked at this segment."""
     cuts: int
     """How often the file was truncated."""
 
@@ -55,27 +55,30 @@ class Opener(Protocol):
         ...
 
     def synced(self, size: int, cuts: int) -> None:
-        """A sync has covered the first ``size`` bytes, which began when there had been so many :attr:`cuts`."""
+        """Take down that a sync has covered the first ``size`` bytes.
+
+        :param cuts: :attr:`cuts` when the sync began: after a later one it proves nothing
+        """
         ...
 
     def written_bytes(self) -> int:
-        """How many bytes it has."""
+        """Return how many bytes the file has."""
         ...
 
     def close_file(self) -> None:
-        """Give the descriptor back until it is needed again."""
+        """Close the file until it is needed again."""
         ...
 
     def forget_indexes(self) -> None:
-        """Give the maps back until they are needed again."""
+        """Unmap the indexes until they are needed again."""
         ...
 
 
 class OpenFiles:
     """The open files and maps of one log directory.
 
-    :param failed: told when a sync before a close fails
-    :param descriptors_max: half of it is for log files, half for maps: each map of Python's keeps a descriptor
+    :param failed: called when a sync before a close fails
+    :param descriptors_max: half of these are for log files, half for maps, as each Python map keeps a descriptor
     """
 
     __slots__ = (
@@ -105,29 +108,29 @@ class OpenFiles:
         self._syncing = False
 
     def __len__(self) -> int:
-        """Files that are open."""
+        """How many files are open."""
         return len(self._open)
 
     @property
     def mapped(self) -> int:
-        """Segments whose indexes are mapped."""
+        """How many segments have their indexes mapped."""
         return len(self._mapped)
 
     def opened(self, segment: Opener) -> None:
-        """It has opened its file; the least recently used are closed if there are too many.
+        """Count a file that was opened. Close the least recently used ones if there are too many.
 
-        :raises OSError: the budget is full of unsynced files, and to sync one of them has failed
+        :raises OSError: the budget is full of unsynced files, and a sync of one of them has failed
         """
         self._open[segment] = None
         if len(self._open) > self._soft_max:
             self._make_room(segment)
 
     def closed(self, segment: Opener) -> None:
-        """It has closed its file."""
+        """Count a file as closed."""
         self._open.pop(segment, None)
 
     def has_mapped(self, segment: Opener) -> None:
-        """It has mapped its indexes; the least recently used are given back if there are too many."""
+        """Count mapped indexes. Unmap the least recently used ones if there are too many."""
         self._mapped[segment] = None
         looks = 0
         while len(self._mapped) > self.mapped_max:
@@ -141,11 +144,11 @@ class OpenFiles:
                 oldest.forget_indexes()
 
     def has_unmapped(self, segment: Opener) -> None:
-        """It has given its maps back, or writes its indexes now."""
+        """Count the indexes as not mapped: they were unmapped, or are written now."""
         self._mapped.pop(segment, None)
 
     def give_way(self) -> None:
-        """The process can open no more: close what can be closed without a sync, half of all at most."""
+        """Make room in a process that can open no more files: close up to half of those that need no sync."""
         clean = (segment for segment in list(self._open) if not segment.unsynced)
         for segment in list(islice(clean, len(self._open) // 2 + 1)):
             segment.close_file()
@@ -167,7 +170,10 @@ class OpenFiles:
             self._sync_and_close(newest)
 
     def _sync_and_close(self, newest: Opener) -> None:
-        """On the loop: nothing else is left. A node that gets here has too few descriptors for what it writes."""
+        """Sync and close one file, on the loop: no other way is left.
+
+        This happens only on a node with too few descriptors for the logs that it writes.
+        """
         oldest = next(segment for segment in self._open if segment is not newest)
         if oldest.unsynced:
             try:
@@ -201,7 +207,7 @@ class OpenFiles:
             await self._runtime.offload(_sync_all, files)
         except OSError as error:
             if error.errno == errno.EBADF and not all(segment.is_open for segment in segments):
-                return  # one was closed or deleted meanwhile; the others come again
+                return  # one was closed or deleted meanwhile; the others are synced in the next job
             raise
         finally:
             for region in held:

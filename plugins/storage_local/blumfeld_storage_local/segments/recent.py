@@ -1,4 +1,4 @@
-"""Where the newest batches of the active segment stand, so that readers at the end of a log need no look-up."""
+"""Remember where the newest batches of the active segment are, so that a tail read needs no look-up."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Iterable
 from blumfeld.wire.record_batch import RecordBatch
 
 RECENT_MAX = 2048
-"""Batches remembered; twice as many before the older half is forgotten."""
+"""Batches that are remembered at least. With twice as many the older half is forgotten."""
 _FULL = 2 * RECENT_MAX
 
 
 class RecentBatches:
     """Last offset and position of the newest batches.
 
-    :param floor: the lowest offset that a look-up may ask for: the batch that holds it is remembered, or to come
+    :param floor: the lowest offset that may be looked up: its batch is remembered, or still to come
     """
 
     __slots__ = ("copied_from", "copy", "floor", "lasts", "positions")
 
     def __init__(self, floor: int) -> None:
         self.copy = b""
-        """What was last read of these: who reads the end of a log is seldom alone."""
+        """Bytes that the last tail read copied. Many consumers read the same bytes at the end of a log."""
         self.copied_from = -1
-        """Its position."""
+        """Position of :attr:`copy` in the file; -1 without one."""
         self.floor = floor
         self.lasts: list[int] = []
         self.positions: list[int] = []
 
     def add(self, last_offset: int, position: int) -> None:
-        """A batch was written behind all others."""
+        """Remember a batch that was written behind all others."""
         self.lasts.append(last_offset)
         self.positions.append(position)
         if len(self.lasts) > _FULL:
             self._forget()
 
     def add_run(self, batches: Iterable[RecordBatch], position: int) -> None:
-        """Batches were written behind all others, one behind the other from ``position`` on."""
+        """Remember batches that were written behind all others, from ``position`` on without a gap."""
         add_last, add_position = self.lasts.append, self.positions.append
         for batch in batches:
             add_last(batch.base_offset + batch.last_offset_delta)
@@ -53,7 +53,7 @@ class RecentBatches:
             del self.positions[:RECENT_MAX]
 
     def find(self, offset: int, end_position: int) -> tuple[int, int]:
-        """(position, size) of the first batch that ends at ``offset`` or behind; (end, 0) if there is none.
+        """Return (position, size) of the first batch that ends at ``offset`` or behind; (end, 0) if there is none.
 
         :param offset: at least the floor
         :param end_position: where the newest batch ends

@@ -1,4 +1,4 @@
-"""Walk over the batch headers of a segment that is known to be sound, a few kilobytes at a time."""
+"""Walk over the batches of a segment that is known to be sound."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
 
 SCAN_BYTES = 16 * 1024
-"""Read at once while looking for a batch: four times the distance of two index entries (index.interval.bytes)."""
+"""Bytes per read while looking for a batch: four times the distance of two index entries (index.interval.bytes)."""
 REPLAY_BYTES = 1 << 20
-"""Read at once while every batch is wanted."""
+"""Bytes per read while every batch is wanted."""
 
 REPAIR = "stop the node, then run `blumfeld log DIR --repair`"
-"""The way out of damage, for messages."""
+"""What to do about damage, for messages."""
 
 _HEADER = struct.Struct(">qiibIhiqq")
 
 
 class BatchAt(NamedTuple):
-    """What a look-up needs to know of a batch."""
+    """The position of a batch, and what its header says."""
 
     position: int
     size_bytes: int
@@ -33,14 +33,14 @@ class BatchAt(NamedTuple):
 
 
 def damaged(file: File, position: int, problem: object) -> OSError:
-    """Written bytes don't read as a batch: the disk changed them, or another process did."""
+    """Return the error for written bytes that are no batch: the disk changed them, or another process did."""
     return OSError(errno.EIO, f"no batch at byte {position}: {problem}; {REPAIR}", file.path)
 
 
 def scan(file: File, position: int, end: int) -> Iterator[BatchAt]:
-    """The batches from ``position``, where one starts, to ``end``, where one ends.
+    """Yield the headers of the batches from ``position``, where one starts, to ``end``, where one ends.
 
-    :raises OSError: EIO: the bytes there are no batches
+    :raises OSError: EIO: the bytes are no batches
     """
     chunk, chunk_at = b"", position
     while position < end:
@@ -58,9 +58,9 @@ def scan(file: File, position: int, end: int) -> Iterator[BatchAt]:
 
 
 def read_batches(open_file: Callable[[], File], position: int, end: int) -> Iterator[RecordBatch]:
-    """The same with their bytes, which are valid as long as someone holds them.
+    """Yield the same batches with their bytes.
 
-    :param open_file: asked for each read: between two of them the file may have been closed to make room
+    :param open_file: called for each read: between two reads the budget of open files may have closed the file
     :raises OSError: as :func:`scan`
     """
     size = REPLAY_BYTES

@@ -1,4 +1,4 @@
-"""One segment: its files, opened when first needed, and where in them a batch is found."""
+"""One segment: its files, which are opened when first needed, and the positions of batches in them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, read_batches, scan
 
 COPY_BYTES_MAX = 16_384
-"""Up to here to read bytes costs less than the two more system calls that a file region takes to send."""
+"""Size up to which an answer gets a copy: a file region takes two more system calls to send, and these cost more."""
 SUFFIXES = (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
-"""Of the files that make a segment."""
+"""Suffixes of the files that make a segment."""
 
 
 class Segment:
-    """A segment in a log's directory. Sealed, or the active one, which has ``recent`` and grows.
+    """A segment in a log's directory: a sealed one, or the active one, which has ``recent`` and grows.
 
     Every method may raise ``OSError``.
     """
@@ -59,37 +59,37 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.next_offset = next_offset
-        """One past the last offset; of a sealed segment the base of the next."""
+        """One past the last offset. In a sealed segment: the base offset of the next segment."""
         self.size = -1
-        """Bytes of the log file; -1 until somebody asked :attr:`size_bytes`. Always known of the active segment."""
+        """Bytes of the log file; -1 until :attr:`size_bytes` was asked. In the active segment it is always known."""
         self.created_ms = -1
         self.recent: RecentBatches | None = None
         self.mark = Mark.NONE
-        """``SWAP`` while the files that compaction made have not got their names yet."""
+        """``SWAP`` while the files that a cleaner pass made have not got their final names."""
         self.checked = CheckedBytes()
-        """Which of its bytes a reader may have."""
+        """Bytes that are known to be whole batches, so that a reader may have them."""
         self.index_unsynced = False
-        """The index files were written since they were last synced."""
+        """The index files were written after their last sync."""
         self.touched = False
         """As of ``open_files.Opener``."""
         self._files = files
         self.opened: File | None = None
-        """The log file while it is open, for who writes to it often: others ask :meth:`file`."""
+        """The log file while it is open. Only the append path uses it, to save a call; others call :meth:`file`."""
         self._gone = False
         self._counted: OpenFiles | None = None
         self._synced_bytes = -1
-        """-1: this process has not written to it."""
+        """Bytes that a sync has covered; -1 while this process has not written to the segment."""
         self.cuts = 0
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._highest: TimestampPosition | None = None
 
     def path(self, suffix: Suffix = Suffix.LOG) -> str:
-        """Of one of its files."""
+        """Return the path of one of its files."""
         return f"{self.directory}/{segment_name(self.base_offset, suffix, self.mark)}"
 
     def create(self) -> None:
-        """Make the log file, empty; index files come with their first entries."""
+        """Make an empty log file. Index files are made with their first entries."""
         file = self._open(create=True)
         if file.size():
             file.truncate(0)
@@ -121,14 +121,14 @@ class Segment:
         return file
 
     def counted_by(self, open_files: OpenFiles) -> None:
-        """From now on its open file and its maps count there, and may be closed from there."""
+        """Count the open file and the maps in this budget, which may close them."""
         self._counted = open_files
         if self.opened is not None:
             open_files.opened(self)
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was closed for good."""
+        """Whether the segment was closed for good."""
         return self._gone
 
     @property
@@ -143,7 +143,7 @@ class Segment:
             file = self.opened
             if file is not None:
                 self.size = file.size()
-            else:  # who only asks for sizes, of all segments maybe, shall not use up descriptors
+            else:  # the sizes of all segments may be asked at once: that must not use up the budget of open files
                 file = self._files.open(self.path(), write=False)
                 try:
                     self.size = file.size()
@@ -157,16 +157,16 @@ class Segment:
 
     @property
     def unsynced(self) -> bool:
-        """Bytes were written by this process that no sync has covered. What an older one left is recovery's."""
+        """This process has written bytes that no sync has covered. Recovery cares for bytes of an older process."""
         return 0 <= self._synced_bytes != self.size
 
     def synced(self, size: int, cuts: int) -> None:
-        """A sync has covered the first ``size`` bytes, which began when there had been so many :attr:`cuts`."""
+        """Take down that a sync has covered the first ``size`` bytes, unless the file was cut since the sync began."""
         if cuts == self.cuts:
             self._synced_bytes = size
 
     def was_cut(self, size: int) -> None:
-        """Its file was truncated, and synced."""
+        """Take down that the file was truncated, and synced."""
         self.size = self._synced_bytes = size
         self.checked.cut(size)
         self.cuts += 1
@@ -175,7 +175,7 @@ class Segment:
 
     @property
     def offsets(self) -> OffsetIndex:
-        """The offset index, read or rebuilt when first needed."""
+        """The offset index. It is read, or rebuilt, when first needed."""
         if self._offsets is None:
             self._load_indexes()
         assert self._offsets is not None
@@ -183,25 +183,25 @@ class Segment:
 
     @property
     def times(self) -> TimeIndex:
-        """The time index, likewise."""
+        """The time index. It is read, or rebuilt, when first needed."""
         if self._times is None:
             self._load_indexes()
         assert self._times is not None
         return self._times
 
     def set_indexes(self, offsets: OffsetIndex, times: TimeIndex) -> None:
-        """They were rebuilt, or are being written."""
+        """Take indexes that were rebuilt, or that are being written."""
         self._offsets, self._times = offsets, times
         self._highest = None
 
     def forget_indexes(self) -> None:
-        """Read them again from the files when next needed: a sealed segment's need no memory of ours."""
+        """Give the memory of the indexes back. They are read again from their files when next needed."""
         self._offsets = self._times = None
         if self._counted is not None:
             self._counted.has_unmapped(self)
 
     def growing_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes, in memory of their own: it is written from now on."""
+        """Return both indexes as copies in memory, because the segment is written from now on."""
         offsets, times = self.offsets, self.times
         if self._synced_bytes < 0:
             self._synced_bytes = self.size_bytes
@@ -213,13 +213,15 @@ class Segment:
 
     @property
     def has_indexes(self) -> bool:
-        """Whether they are here, so that a look-up opens no file."""
+        """Whether the indexes are in memory, so that a look-up opens no file."""
         self.touched = True
         return self._offsets is not None
 
     def read_indexes(self) -> RecoveredSegment | tuple[OffsetIndex, TimeIndex]:
-        """Map both indexes, or make them anew. Blocks, and changes nothing: for a worker, while a region of the file
-        is held; :meth:`take_indexes` is for the loop.
+        """Map both indexes, or rebuild them. Blocks, and changes nothing of the segment: call it in a worker.
+
+        Hold a region of the file meanwhile, so that its descriptor stays open. On the loop, :meth:`take_indexes` takes
+        the result.
         """
         try:
             return map_indexes(self._files, self.path, self.base_offset, self.size_bytes)
@@ -227,7 +229,7 @@ class Segment:
             return rebuild_indexes(self.file(), self.size_bytes, self.base_offset)
 
     def take_indexes(self, read: RecoveredSegment | tuple[OffsetIndex, TimeIndex]) -> None:
-        """They were read; what was made anew is saved."""
+        """Take indexes that were read. Save them if they were rebuilt."""
         if isinstance(read, RecoveredSegment):
             self.set_indexes(read.offsets, read.times)
             self.save_indexes()
@@ -237,11 +239,11 @@ class Segment:
             self._counted.has_mapped(self)
 
     def _load_indexes(self) -> None:
-        """Here and now. Readers have them read off the loop before."""
+        """Read the indexes on the loop. A cold read has had them read by a worker before."""
         self.take_indexes(self.read_indexes())
 
     def save_indexes(self, offsets_from: int = 0, times_from: int = 0) -> None:
-        """Write both index files from these entries on, and cut off what lies behind."""
+        """Write both index files from these entries on, and cut the files off behind the last entry."""
         for suffix, index, start, entry_bytes in (
             (Suffix.OFFSET_INDEX, self.offsets, offsets_from, 8),
             (Suffix.TIME_INDEX, self.times, times_from, 12),
@@ -260,7 +262,7 @@ class Segment:
                 file.close()
 
     def sync_indexes(self) -> None:
-        """They last. Blocks."""
+        """Sync both index files. Blocks."""
         for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             file = self._files.open(self.path(suffix))
             try:
@@ -271,10 +273,11 @@ class Segment:
     # Look-ups
 
     def locate(self, offset: int, start: int = -1) -> tuple[int, int]:
-        """(position, size) of the first batch that ends at ``offset`` or behind: the one that contains it, if there
-        is one. (End of the segment, 0) if all end before.
+        """Return (position, size) of the first batch that ends at ``offset`` or behind.
 
-        :param start: what :meth:`position_before` gave, where it was asked already
+        That batch contains ``offset``, unless compaction left a hole there. (End of the segment, 0) if there is none.
+
+        :param start: the result of :meth:`position_before`, if the caller has it already
         """
         if offset >= self.next_offset:
             return self.size_bytes, 0
@@ -289,21 +292,21 @@ class Segment:
         return self.size_bytes, 0
 
     def is_recent(self, offset: int) -> bool:
-        """Whether it is known where the batch with this offset stands, or will stand: it needs no look into files."""
+        """Return whether the position of this offset's batch is remembered, or to come: no file need be looked into."""
         return self.recent is not None and offset >= self.recent.floor
 
     def position_before(self, offset: int) -> int:
-        """Where a look for the batch that contains ``offset`` begins."""
+        """Return the position at which a search for the batch that contains ``offset`` begins."""
         return self.offsets.lookup(offset).position
 
     def part(self, position: int, size: int) -> Part:
-        """Bytes of the log file for an answer.
+        """Return bytes of the log file for an answer.
 
         :raises OSError: EIO: somebody has cut the file, or it reads as no batch at ``position``
         """
         if size > COPY_BYTES_MAX:
             file = self.file()
-            # Here, because sendfile would find out with half of the answer under way, and the connection would go.
+            # sendfile would notice only with half of the answer sent, and the connection would have to be closed.
             if (there := file.size()) < position + size:
                 raise damaged(file, position, f"{max(there - position, 0)} of {size} bytes are there")
             return file.region(position, size)
@@ -313,20 +316,20 @@ class Segment:
         data = self.file().pread(size, position)
         if len(data) != size:
             raise damaged(self.file(), position, f"{len(data)} of {size} bytes are there")
-        if data[MAGIC_AT] != MAGIC:  # a file that was cut and then written has a hole of zeros
+        if data[MAGIC_AT] != MAGIC:  # a file that was cut and written again has a hole of zeros
             raise damaged(self.file(), position, f"format {data[MAGIC_AT]}")
         if recent is not None:
             recent.copied_from, recent.copy = position, data
         return data
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
-        """Batches from the one that contains ``offset`` to the end of the segment as it is now."""
+        """Yield batches from the one that contains ``offset`` to the present end of the segment."""
         position, _ = self.locate(offset)
         return read_batches(self.file, position, self.size_bytes)
 
     @property
     def highest(self) -> TimestampPosition:
-        """Of a sealed segment: its highest timestamp (-1 if no record has one), and the batch it came with."""
+        """The highest timestamp of a sealed segment (-1 if no record has one), and the batch that it came with."""
         if self._highest is None:
             try:
                 self._highest = highest_timestamp(self._files, self.path, self.base_offset, self.next_offset)
@@ -336,23 +339,23 @@ class Segment:
 
     @property
     def known_highest(self) -> TimestampPosition | None:
-        """The same, unless a file would have to be read for it."""
+        """The same, or ``None`` if only a file could tell."""
         return self._highest
 
     def learn_highest(self, highest: TimestampPosition | None) -> None:
-        """A worker has read it. Of no use to a segment that is written."""
+        """Take the highest timestamp that a worker has read, unless the segment is still written."""
         if self.recent is None:
             self._highest = highest
 
     def sealed(self, next_offset: int, highest: TimestampPosition) -> None:
-        """It grows no more: what was kept to write it is not needed."""
+        """Seal the segment: it grows no more, and gives back the memory that its writer needed."""
         self.next_offset = next_offset
         self.recent = None
         self.forget_indexes()
         self._highest = highest
 
     def info(self, max_timestamp_ms: int, *, sealed: bool) -> SegmentInfo:
-        """For who decides what to keep."""
+        """Return what retention and the cleaner decide by."""
         modified_ms = self._files.modified_ms(self.path())
         if max_timestamp_ms < 0 and self.size_bytes:
             max_timestamp_ms = modified_ms
@@ -368,7 +371,7 @@ class Segment:
         )
 
     def close_file(self) -> None:
-        """Give the descriptor back until it is needed again; regions in flight keep theirs."""
+        """Close the file until it is needed again. Regions in flight keep it open for themselves."""
         if self.opened is not None:
             file, self.opened = self.opened, None
             if self._counted is not None:
@@ -376,7 +379,7 @@ class Segment:
             file.close()
 
     def close(self) -> None:
-        """For good: give the descriptor and the maps back; regions in flight keep theirs."""
+        """Close file and maps for good. Regions in flight keep the file open for themselves."""
         self._gone = True
         self.forget_indexes()
         self.recent = None

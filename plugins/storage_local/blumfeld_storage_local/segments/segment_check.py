@@ -1,4 +1,4 @@
-"""A check of one segment's headers: what a worker is to do, and what the loop makes of it."""
+"""Check one segment's headers: make the job for a worker, and take its result on the loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from blumfeld_storage_local.segments.segment import Segment
 
 
 def check_of(segment: Segment, position: int, size: int) -> Callable[[], Checked]:
-    """What looks at the headers of these bytes, and of some more, as they are now. It blocks and changes nothing: for a
-    worker, while a region of the file is held. :func:`take_check` is for the loop.
+    """Return a job that checks the headers of these bytes, and of some more behind them.
+
+    The job blocks and changes nothing of the segment: run it in a worker, and hold a region of the file meanwhile. On
+    the loop, :func:`take_check` takes its result.
     """
     end = segment.size_bytes
     enough = min(position + max(size, CHECK_BYTES), end)
@@ -20,7 +22,7 @@ def check_of(segment: Segment, position: int, size: int) -> Callable[[], Checked
 
 
 def take_check(segment: Segment, position: int, checked: Checked) -> None:
-    """They were looked at.
+    """Take the result of a check.
 
     :raises OSError: EIO: no batch starts at ``position``
     """

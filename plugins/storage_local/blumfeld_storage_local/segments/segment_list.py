@@ -1,4 +1,4 @@
-"""The segments of one log in order, and how they come and go in its directory."""
+"""The segments of one log, in order; they are added to and removed from its directory here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
 
 
 class SegmentList:
-    """Never empty; the last segment is the active one. Every method may raise ``OSError``."""
+    """The segments of one log, never none. The last one is active. Every method may raise ``OSError``."""
 
     __slots__ = ("_bases", "_home", "_segments", "at_rest", "directory")
 
     def __init__(self, home: LogDirectory, directory: str, segments: list[Segment]) -> None:
         self.directory = directory
         self.at_rest = False
-        """Size and end of the active segment are known from when the log was closed; no file was opened."""
+        """No file was opened: size and end of the active segment are those of the clean close."""
         self._home = home
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -36,20 +36,24 @@ class SegmentList:
 
     @property
     def active(self) -> Segment:
-        """The one that is written."""
+        """The segment that is written."""
         return self._segments[-1]
 
     @property
     def first_offset(self) -> int:
-        """The base of the oldest."""
+        """The base offset of the oldest segment."""
         return self._bases[0]
 
     def index_of(self, offset: int) -> int:
-        """Which segment holds ``offset``, or would; 0 for one before all."""
+        """Return the number of the segment that holds ``offset``, or would hold it; 0 for an offset before all."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def lasting(self, flushed_end_offset: int) -> int:
-        """``flushed_end_offset``, or where the sealed segments right before it begin whose indexes aren't synced."""
+        """Return the offset below which records and indexes are on the device.
+
+        That is ``flushed_end_offset``, less the sealed segments right before it whose indexes are not synced: a start
+        must rebuild those, and it only looks above the recovery point.
+        """
         at = self.index_of(flushed_end_offset)
         while at > 0 and self._segments[at - 1].index_unsynced:
             at -= 1
@@ -57,7 +61,7 @@ class SegmentList:
         return flushed_end_offset
 
     def add(self, base_offset: int) -> Segment:
-        """A new active segment. The one before it ends there; an empty one gives way, as it holds nothing."""
+        """Add a new active segment, and return it. The one before it ends there, or is removed if it is empty."""
         before = self._segments[-1] if self._segments else None
         empty = before is not None and before.size == 0
         if before is not None and empty and before.base_offset == base_offset:
@@ -72,7 +76,7 @@ class SegmentList:
         return segment
 
     def drop_oldest(self, end_offset: int, delay_ms: int) -> int:
-        """Remove sealed segments that end at or below ``end_offset``, oldest first; how many."""
+        """Remove sealed segments that end at or below ``end_offset``, oldest first, and return how many."""
         count = 0
         while count < len(self._segments) - 1 and self._segments[count].next_offset <= end_offset:
             count += 1
@@ -81,16 +85,19 @@ class SegmentList:
         return count
 
     def drop_behind(self, keep: int, delay_ms: int) -> int:
-        """Remove all but the first ``keep``, the newest first, so that a crash leaves no hole; how many."""
+        """Remove all but the first ``keep`` segments, and return how many.
+
+        The newest goes first, so that a crash leaves no hole.
+        """
         count = len(self._segments) - keep
         if count > 0:
             self._take_out(keep, len(self._segments), delay_ms, newest_first=True)
         return count
 
     def replace(self, start: int, count: int, made: Sequence[Segment]) -> None:
-        """Let sealed segments take the place of others, in one step; their files are somebody else's business.
+        """Put sealed segments in the place of others, in one step. The caller cares for the files.
 
-        The old ones are closed; regions of them live on.
+        The old segments are closed. Regions of them stay valid.
         """
         old = self._segments[start : start + count]
         self._segments[start : start + count] = made
@@ -102,7 +109,7 @@ class SegmentList:
             segment.close()
 
     def relocate(self, home: LogDirectory, directory: str, copies: Sequence[Segment]) -> list[Segment]:
-        """Go on with the copies of all segments in another directory; the old ones, still open."""
+        """Go on with copies of all segments in another directory. Return the old segments, still open."""
         old, self._segments = self._segments, list(copies)
         self._home, self.directory = home, directory
         for segment in copies:
@@ -121,12 +128,12 @@ class SegmentList:
             for suffix in (*SUFFIXES, Suffix.TRANSACTION_INDEX):
                 path = segment.path(suffix)
                 if suffix is not Suffix.LOG and not self._home.files.exists(path):
-                    continue  # an index is written when its first entries are
+                    continue  # an index file is made only with its first entries
                 self._home.files.rename(path, path + Mark.DELETED.value)
                 marked.append(path + Mark.DELETED.value)
         self._home.remove_later(marked, delay_ms)
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all segments."""
         for segment in self._segments:
             segment.close()

@@ -1,4 +1,4 @@
-"""The active segment's pen: when to roll, one gather write for a turn, index entries in memory, saved now and then."""
+"""Write the active segment: one gather write a turn, rolls where the rules say, index entries saved now and then."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from blumfeld_storage_local.sync.durability import can_be_undone
 IOV_MAX = 1024
 """Buffers that one gather write takes (Linux)."""
 INDEX_SAVE_ENTRIES = 64
-"""Index entries that wait in memory before they are written to the file; a crash rebuilds them in any case."""
+"""Index entries that wait in memory before they are saved. A start after a crash rebuilds them in any case."""
 _NEVER_MS = 1 << 62
 
 
 class CutBackError(OSError):
-    """A write failed, and the file could not be cut back: nobody knows what it holds."""
+    """A write failed, and then the cut back to the old end: it is not known what the file holds."""
 
 
 class SegmentWriter:
     """Writes to the last segment of a log. Every method may raise ``OSError``.
 
-    Made for a segment whose bytes are known to be sound: reads its indexes and the headers behind the last index entry.
+    The segment's bytes must be sound. Its indexes are read, and the headers behind the last index entry.
 
-    :param failed: told of an error that shows the disk to be bad, where the method itself has done its work
+    :param failed: called with an error that shows the disk to be bad, in a method that has done its own work
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class SegmentWriter:
         recent, next_offset = RecentBatches(segment.base_offset), segment.base_offset
         start = offsets.entry(len(offsets) - 1).position if len(offsets) else 0
         if (start and start >= size) or (not size and len(times)):
-            # or entries of what is gone would stand before those of what comes
+            # New entries would else follow entries of records that are gone.
             raise damaged(segment.file(), size, f"the file ends there, its index knows of byte {start}")
         for batch in scan(segment.file(), start, size) if size else ():
             if not recent.lasts:
@@ -105,7 +105,7 @@ class SegmentWriter:
         return SegmentIndexer(offsets, times, interval_bytes, max_timestamp_ms, max_offset)
 
     def configure(self, config: TopicConfig) -> None:
-        """Take the topic's limits; the jitter of this segment stays."""
+        """Take the topic's limits. The jitter of this segment stays."""
         self._limits = RollLimits(
             segment_bytes=config.segment_bytes,
             segment_ms=config.roll_ms,
@@ -113,7 +113,7 @@ class SegmentWriter:
         )
         self._index_bytes_max = config.segment_index_bytes
         self._entries_sure = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
-        """With fewer offset entries neither index is full: a time comes with one of them, but for the last."""
+        """With fewer offset entries no index is full: each time entry but the last comes with an offset entry."""
         self._index_is_full(full=False)
         self._begin(self._first_timestamp_ms)
 
@@ -127,11 +127,11 @@ class SegmentWriter:
         self._roll_at_ms = (
             min(first_timestamp_ms + limits.segment_ms - limits.segment_jitter_ms, _NEVER_MS)
             if first_timestamp_ms >= 0
-            else -2  # only the rule itself can say: it needs the clock, or there is no batch yet
+            else -2  # below every timestamp, so that the rule itself is asked: it needs the clock
         )
 
     def fits(self, batches: Sequence[RecordBatch]) -> int:
-        """Bytes of all, if it takes only a look to see that none of them belongs to a new segment; otherwise -1."""
+        """Return the bytes of all batches if a few comparisons show that all belong to this segment; otherwise -1."""
         roll_at_ms, last = self._roll_at_ms, batches[-1]
         start = size = self.segment.size
         for batch in batches:
@@ -143,9 +143,9 @@ class SegmentWriter:
         return size - start
 
     def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: Callable[[], int]) -> bool:
-        """Whether ``batch`` belongs to a new segment, when ``pending_bytes`` go before it in this write.
+        """Return whether ``batch`` belongs to a new segment, after ``pending_bytes`` more in this one.
 
-        Mostly a few comparisons say no; the rule itself (``log.segment_rules``) is asked otherwise.
+        Mostly a few comparisons say no. Otherwise the rule itself (``log.segment_rules``) is asked.
         """
         size = self.segment.size + pending_bytes
         if size == 0:
@@ -172,9 +172,9 @@ class SegmentWriter:
         return should_roll(segment, incoming, now_ms, self._limits)
 
     def append_one(self, batch: RecordBatch) -> bool:
-        """Write one batch, if :meth:`fits` would say that it belongs here; whether it did.
+        """Write one batch if a few comparisons show that it belongs here. Return whether it was written.
 
-        Most turns bring a partition one batch: what can be left out for it is left out.
+        Most turns bring a partition one batch. So this repeats :meth:`fits` and :meth:`append` without their lists.
 
         :raises OSError: as :meth:`append`
         """
@@ -205,7 +205,7 @@ class SegmentWriter:
     def append(self, batches: Sequence[RecordBatch], size_bytes: int) -> None:
         """Write the batches, all or none, in one gather write.
 
-        :param size_bytes: of all of them
+        :param size_bytes: size of all batches
         :raises OSError: nothing was written; CutBackError: that is not certain
         """
         segment, last = self.segment, batches[-1]
@@ -241,9 +241,9 @@ class SegmentWriter:
 
     def _cut_back(self, size: int, cause: OSError) -> None:
         if cause.filename is None:
-            cause.filename = self.segment.path()  # a system call on a descriptor knows no path
+            cause.filename = self.segment.path()  # the error of a call on a descriptor has no path
         if size == 0:
-            self._begin(NO_TIMESTAMP)  # the next one is the first again
+            self._begin(NO_TIMESTAMP)  # the next batch is the first again
         try:
             self.segment.file().truncate(size)
         except OSError as error:
@@ -257,9 +257,9 @@ class SegmentWriter:
             try:
                 self.save()
             except OSError as error:
-                # The records are written, and that is what the outcome says. A start makes the index of an active
-                # segment anew, and the entries stay in memory: the next save, at the latest the seal, which fails if
-                # it can't, writes them at the same place. Only a disk that is bad must not be written any more.
+                # The outcome of a write is about records, and these are written. No entry is lost: all stay in memory
+                # for the next save, and a start rebuilds the index of an active segment. The seal fails if it can't
+                # save them. Only a bad disk must not be written any more.
                 if not can_be_undone(error):
                     self._failed(error)
 
@@ -272,7 +272,7 @@ class SegmentWriter:
         )
 
     def save(self) -> None:
-        """Write the index entries that wait; make the files, if they are not there."""
+        """Write the index entries that wait, to files that are made if necessary."""
         offsets, times = len(self.indexer.offsets), len(self.indexer.times)
         if self._index_saved and (offsets, times) == (self._saved_offsets, self._saved_times):
             return
@@ -281,12 +281,12 @@ class SegmentWriter:
         self._index_saved = True
 
     def reserve(self) -> None:
-        """Reserve the space of a whole segment (``preallocate``); :meth:`seal` gives back what was not needed."""
+        """Reserve the space of a whole segment (``preallocate``). :meth:`seal` gives the rest back."""
         self.segment.file().reserve(self._limits.segment_bytes)
         self._reserved = True
 
     def seal(self) -> None:
-        """The segment rolls, or is closed: its index files are complete. May be called twice."""
+        """Complete the index files, because the segment rolls or is closed. May be called twice."""
         if self._reserved:
             self.segment.file().truncate(self.segment.size)
             self._reserved = False
@@ -295,5 +295,5 @@ class SegmentWriter:
 
     @property
     def highest(self) -> TimestampPosition:
-        """The highest timestamp so far, -1 if there is none, and the last offset of the batch it came with."""
+        """The highest timestamp so far, -1 if there is none, and the last offset of the batch that it came with."""
         return TimestampPosition(self.indexer.max_timestamp_ms, self.indexer.max_timestamp_offset)
