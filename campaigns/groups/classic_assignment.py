@@ -1,81 +1,15 @@
-"""What a classic leader does: read subscriptions, deal partitions evenly and stickily, write assignments."""
+"""What a classic leader does between JoinGroup and SyncGroup: it deals the partitions, evenly and stickily."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import msgspec
-
-from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-    ConsumerProtocolSubscriptionTopicPartition,
-)
+from blumfeld.client.classic_group import Subscription
 from campaigns.groups.member import Partition
-
-VERSION = 3
-
-
-class Subscribed(msgspec.Struct, frozen=True):
-    """A member, as its subscription tells the leader."""
-
-    topics: tuple[str, ...]
-    owned: frozenset[Partition]
-    generation: int
-
-    @classmethod
-    def read(cls, metadata: bytes) -> Subscribed:
-        """From a JoinGroup's metadata of any version."""
-        version = int.from_bytes(metadata[:2])
-        read = decode(ConsumerProtocolSubscription, metadata, min(version, VERSION), 2)
-        owned = frozenset((t.topic, p) for t in read.owned_partitions for p in t.partitions)
-        return cls(tuple(read.topics), owned, read.generation_id)
-
-
-def subscription_bytes(
-    topics: Iterable[str], owned: Iterable[Partition], generation: int, rack_id: str | None
-) -> bytes:
-    """The metadata of a JoinGroup."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(owned):
-        by_topic.setdefault(topic, []).append(index)
-    value = ConsumerProtocolSubscription(
-        topics=list(topics),
-        owned_partitions=[
-            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=partitions)
-            for topic, partitions in by_topic.items()
-        ],
-        generation_id=generation,
-        rack_id=rack_id,
-    )
-    return VERSION.to_bytes(2) + encode(value, VERSION)
-
-
-def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
-    """One member's part of a leader's SyncGroup."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        by_topic.setdefault(topic, []).append(index)
-    topics = [
-        ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
-        for topic, indexes in by_topic.items()
-    ]
-    return VERSION.to_bytes(2) + encode(ConsumerProtocolAssignment(assigned_partitions=topics), VERSION)
-
-
-def partitions_of(assignment: bytes) -> list[Partition]:
-    """What a SyncGroup's answer says; empty bytes are no partitions."""
-    if not assignment:
-        return []
-    version = int.from_bytes(assignment[:2])
-    read = decode(ConsumerProtocolAssignment, assignment, min(version, VERSION), 2)
-    return [(topic.topic, index) for topic in read.assigned_partitions for index in topic.partitions]
 
 
 def assign(
-    members: Mapping[str, Subscribed], counts: Mapping[str, int], *, cooperative: bool
+    members: Mapping[str, Subscription], counts: Mapping[str, int], *, cooperative: bool
 ) -> dict[str, list[Partition]]:
     """Deal every partition to who subscribes to it and has least, owners first as far as their fair share goes.
 
@@ -106,7 +40,7 @@ def assign(
     }
 
 
-def _owners(members: Mapping[str, Subscribed]) -> dict[Partition, str]:
+def _owners(members: Mapping[str, Subscription]) -> dict[Partition, str]:
     """Who owns what, by the newest generation that claims it."""
     owners: dict[Partition, str] = {}
     for member_id, one in sorted(members.items(), key=lambda item: (item[1].generation, item[0])):
@@ -115,7 +49,7 @@ def _owners(members: Mapping[str, Subscribed]) -> dict[Partition, str]:
     return owners
 
 
-def _level(dealt: dict[str, list[Partition]], members: Mapping[str, Subscribed]) -> None:
+def _level(dealt: dict[str, list[Partition]], members: Mapping[str, Subscription]) -> None:
     """Move single partitions from who has most to who has least, while that evens things out."""
     while dealt:
         poorest = min(dealt, key=lambda member_id: (len(dealt[member_id]), member_id))

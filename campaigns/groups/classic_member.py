@@ -17,24 +17,22 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.heartbeat import HeartbeatRequest
-from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
-from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from campaigns.groups.classic_assignment import (
-    Subscribed,
-    assign,
+from blumfeld.client.classic_group import (
+    NO_GENERATION,
+    Membership,
+    Subscription,
     assignment_bytes,
+    partitions_of,
     subscription_bytes,
 )
-from campaigns.groups.classic_assignment import partitions_of as partitions_in
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.join_group import JoinGroupResponse
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+from campaigns.groups.classic_assignment import assign
 from campaigns.groups.member import RETRY_CODES, Asked, Member, MemberSettings, Partition, View
 
 COOPERATIVE = "cooperative-sticky"
 EAGER = "range"
-NO_GENERATION = -1
 JOIN_GRACE_MS = 5_000
 """JoinGroup may be answered so much later than the rebalance timeout (Java's constant)."""
 
@@ -97,6 +95,19 @@ class ClassicMember(Member):
             {*self.settings.topics, *(t for t in self.view if re.fullmatch(self.settings.regex, t))}
         )
 
+    @property
+    def _membership(self) -> Membership:
+        settings = self.settings
+        return Membership(
+            group_id=settings.group_id,
+            protocol=self.protocol,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            instance_id=settings.instance_id,
+            member_id=self.member_id,
+            generation=self.epoch,
+        )
+
     # Joining
 
     def _prepare(self) -> None:
@@ -121,16 +132,9 @@ class ClassicMember(Member):
         owned = self.owned if self.is_cooperative else frozenset()
         self._told = self._topics()
         metadata = subscription_bytes(self._told, owned, self.epoch, self.settings.rack_id)
-        request = JoinGroupRequest(
-            group_id=self.settings.group_id,
-            session_timeout_ms=self.settings.session_timeout_ms,
-            rebalance_timeout_ms=self.settings.rebalance_timeout_ms,
-            member_id=self.member_id,
-            group_instance_id=self.settings.instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=self.protocol, metadata=metadata)],
+        self._ask(
+            "join", self._membership.join(metadata), 9, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS
         )
-        self._ask("join", request, 9, self.settings.rebalance_timeout_ms + JOIN_GRACE_MS)
 
     def _join_answered(self, asked: Asked, response: JoinGroupResponse | None) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
@@ -159,26 +163,16 @@ class ClassicMember(Member):
         self.phase = Phase.SYNCING
         self._after("heartbeat", self.settings.heartbeat_interval_ms)
         leads = joined.leader == joined.member_id
-        request = SyncGroupRequest(
-            group_id=self.settings.group_id,
-            generation_id=self.epoch,
-            member_id=self.member_id,
-            group_instance_id=self.settings.instance_id,
-            protocol_type="consumer",
-            protocol_name=joined.protocol_name,
-        )
+        assignments: dict[str, bytes] = {}
         self._dealt = {}
         if leads:
-            subscribed = {m.member_id: Subscribed.read(bytes(m.metadata)) for m in joined.members}
+            subscribed = {m.member_id: Subscription.read(bytes(m.metadata)) for m in joined.members}
             topics = sorted({topic for one in subscribed.values() for topic in one.topics})
             self._dealt = {topic: self._count(topic) for topic in topics}
         if leads and not joined.skip_assignment:
             dealt = assign(subscribed, self._dealt, cooperative=self.is_cooperative)
-            request.assignments = [
-                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(partitions))
-                for member_id, partitions in dealt.items()
-            ]
-        self._ask("sync", request, 5)
+            assignments = {member_id: assignment_bytes(partitions) for member_id, partitions in dealt.items()}
+        self._ask("sync", self._membership.sync(assignments, joined.protocol_name), 5)
 
     def _count(self, topic: str) -> int:
         known = self.view.get(topic)
@@ -193,7 +187,7 @@ class ClassicMember(Member):
         else:
             self.confirmed_ms = asked.sent_ms
             self.phase = Phase.STABLE
-            self._assigned(partitions_in(bytes(response.assignment)))
+            self._assigned(partitions_of(bytes(response.assignment)))
             self._view_changed()
 
     def _assigned(self, goal: Iterable[Partition]) -> None:
@@ -235,13 +229,7 @@ class ClassicMember(Member):
             self._join()
 
     def _beat(self) -> None:
-        request = HeartbeatRequest(
-            group_id=self.settings.group_id,
-            generation_id=self.epoch,
-            member_id=self.member_id,
-            group_instance_id=self.settings.instance_id,
-        )
-        self._ask("heartbeat", request, 4, self.settings.session_timeout_ms)
+        self._ask("heartbeat", self._membership.heartbeat(), 4, self.settings.session_timeout_ms)
 
     def _beaten(self, asked: Asked, response: Any) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode(response.error_code)
@@ -317,8 +305,7 @@ class ClassicMember(Member):
         if self.settings.instance_id is not None or not self.member_id:
             self._left_for_good()  # a static member's place is kept
             return
-        leaving = MemberIdentity(member_id=self.member_id)
-        self._ask("leave", LeaveGroupRequest(group_id=self.settings.group_id, members=[leaving]), 5)
+        self._ask("leave", self._membership.leave(), 5)
 
     def _left(self, asked: Asked, response: Any) -> None:
         self._left_for_good()

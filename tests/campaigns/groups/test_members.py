@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from blumfeld.client.classic_group import Subscription, assignment_bytes, partitions_of, subscription_bytes
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -22,13 +23,7 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
-from campaigns.groups.classic_assignment import (
-    Subscribed,
-    assign,
-    assignment_bytes,
-    partitions_of,
-    subscription_bytes,
-)
+from campaigns.groups.classic_assignment import assign
 from campaigns.groups.members import (
     COOPERATIVE,
     ClassicMember,
@@ -209,7 +204,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
     member.answered(token(effects), REBALANCE, 4_000)
     effects = member.woken(4_000)
     assert owned(effects) == [set()]
-    assert Subscribed.read(sent(effects)[0].protocols[0].metadata).owned == frozenset()
+    assert Subscription.read(sent(effects)[0].protocols[0].metadata).owned == frozenset()
 
 
 def test_a_cooperative_member_keeps_what_it_has_and_says_so() -> None:
@@ -217,7 +212,7 @@ def test_a_cooperative_member_keeps_what_it_has_and_says_so() -> None:
     member, effects = stable(COOPERATIVE)
     effects = member.answered(token(effects), REBALANCE, 4_000)
     assert not owned(effects)
-    assert len(Subscribed.read(sent(effects)[0].protocols[0].metadata).owned) == 4
+    assert len(Subscription.read(sent(effects)[0].protocols[0].metadata).owned) == 4
     again = JoinGroupResponse(generation_id=2, protocol_name=COOPERATIVE, leader="n", member_id="m")
     effects = member.answered(token(effects), again, 4_001)
     given = assignment_bytes([("t", 0), ("t", 1)])
@@ -285,8 +280,8 @@ def test_a_leader_asks_for_a_rebalance_when_a_topic_grows() -> None:
 def test_what_a_leader_deals_is_even_and_sticks() -> None:
     """Cooperative: what another still owns is withheld from its new owner."""
     members = {
-        "a": Subscribed(("t",), frozenset(("t", n) for n in range(4)), 1),
-        "b": Subscribed(("t",), frozenset(), -1),
+        "a": Subscription(("t",), frozenset(("t", n) for n in range(4)), 1),
+        "b": Subscription(("t",), frozenset(), -1),
     }
     dealt = assign(members, {"t": 4}, cooperative=False)
     assert {len(given) for given in dealt.values()} == {2}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.client.classic_group import subscription_bytes
 from blumfeld.spi.groups import GroupProtocol, GroupShard
 from blumfeld.testing import GroupProtocolContract
 from blumfeld.testing.groups.contract import GROUP
@@ -17,7 +18,6 @@ from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequest
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from campaigns.groups.__main__ import protocols_of
-from campaigns.groups.classic_assignment import subscription_bytes
 from campaigns.groups.oracle import VOLATILE, in_flight_of
 
 

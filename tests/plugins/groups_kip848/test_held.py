@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from blumfeld.client.classic_group import partitions_of, subscription_bytes
 from blumfeld.testing.groups.node import ModelCluster
 from blumfeld_groups_kip848.classic.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
@@ -17,7 +18,6 @@ from blumfeld_groups_kip848.group import (
 )
 from blumfeld_groups_kip848.members.leaving import leave_for_a_while
 from blumfeld_groups_kip848.targets.reconciliation import reconcile
-from campaigns.groups.classic_assignment import partitions_of, subscription_bytes
 
 A, B = b"a" * 16, b"b" * 16
 REVOKING = Member(

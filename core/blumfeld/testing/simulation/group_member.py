@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
+from blumfeld.client.classic_group import (
+    NO_MEMBER_ID,
+    Membership,
+    assignment_bytes,
+    partitions_of,
+    subscription_bytes,
+)
+from blumfeld.client.fetch import Place
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
 from blumfeld.testing.simulation.consumer import Consumer
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
-from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolAssignmentTopicPartition,
-    ConsumerProtocolSubscription,
-)
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from blumfeld.wire.messages.heartbeat import HeartbeatResponse
+from blumfeld.wire.messages.join_group import JoinGroupResponse
+from blumfeld.wire.messages.leave_group import LeaveGroupResponse
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -32,12 +34,13 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from blumfeld.wire.messages.sync_group import SyncGroupResponse
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 RETRY_S = 0.3
-PROTOCOL_VERSION = b"\0\0"
+PROTOCOL_VERSION = 0
+"""The oldest form of subscriptions and assignments, which a leader must read too."""
 REJOIN = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.ILLEGAL_GENERATION,
@@ -73,8 +76,12 @@ class GroupMember:
         self._random = random
         self._partitions = partitions
         self._pause_s = pause_s
-        self._member_id = ""
-        self._generation = -1
+        self._membership = Membership(
+            group_id=group,
+            protocol="range",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
 
     async def run(self, until_s: float) -> None:
         """Be a member until then, with pauses in which it has left, or seems dead."""
@@ -96,8 +103,7 @@ class GroupMember:
         code = ErrorCode(error_code)
         if code is ErrorCode.NONE:
             return
-        if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member_id = ""
+        self._membership.lost(code)
         if code not in REJOIN and not is_retriable(code):
             raise ViolationError(f"{what} of group {self._group} was refused with {code.name}")
         raise RejoinError
@@ -117,44 +123,30 @@ class GroupMember:
 
     async def _join(self, connection: ClientConnection) -> list[TopicPartition]:
         topics = sorted({partition.topic for partition in self._partitions})
-        subscription = PROTOCOL_VERSION + encode(ConsumerProtocolSubscription(topics=topics), 0)
+        subscription = subscription_bytes(topics, version=PROTOCOL_VERSION)
         joined = None
         while joined is None:
-            request = JoinGroupRequest(
-                group_id=self._group,
-                session_timeout_ms=SESSION_TIMEOUT_MS,
-                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-                member_id=self._member_id,
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
-            )
-            answer = await connection.ask(request, 5, JoinGroupResponse)
+            answer = await connection.ask(self._membership.join(subscription), 5, JoinGroupResponse)
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._member_id = answer.member_id
+                self._membership.member_id = answer.member_id
                 continue
             self._check("JoinGroup", answer.error_code)
             joined = answer
-        self._member_id, self._generation = joined.member_id, joined.generation_id
+        self._membership.member_id = joined.member_id
+        self._membership.generation = joined.generation_id
         self._oracle.counts.rebalances += 1
         return await self._sync(connection, [member.member_id for member in joined.members])
 
     async def _sync(self, connection: ClientConnection, members: list[str]) -> list[TopicPartition]:
-        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
-        for nth, partition in enumerate(self._partitions if members else ()):
-            shares[members[nth % len(members)]].append(partition)
-        request = SyncGroupRequest(
-            group_id=self._group,
-            generation_id=self._generation,
-            member_id=self._member_id,
-            assignments=[
-                SyncGroupRequestAssignment(member_id=member, assignment=_assignment(share))
-                for member, share in shares.items()
-            ],
+        shares: dict[str, list[Place]] = {member: [] for member in members}
+        for nth, at in enumerate(self._partitions if members else ()):
+            shares[members[nth % len(members)]].append((at.topic, at.partition))
+        request = self._membership.sync(
+            {member: assignment_bytes(share, version=PROTOCOL_VERSION) for member, share in shares.items()}
         )
         answer = await connection.ask(request, 3, SyncGroupResponse)
         self._check("SyncGroup", answer.error_code)
-        assigned = decode(ConsumerProtocolAssignment, answer.assignment[2:], 0)
-        return [TopicPartition(t.topic, p) for t in assigned.assigned_partitions for p in t.partitions]
+        return [TopicPartition(topic, index) for topic, index in partitions_of(bytes(answer.assignment))]
 
     async def _read(
         self, connection: ClientConnection, assigned: list[TopicPartition], until_s: float
@@ -204,8 +196,8 @@ class GroupMember:
             )
         request = OffsetCommitRequest(
             group_id=self._group,
-            generation_id_or_member_epoch=self._generation,
-            member_id=self._member_id,
+            generation_id_or_member_epoch=self._membership.generation,
+            member_id=self._membership.member_id,
             topics=list(topics.values()),
         )
         answer = await connection.ask(request, 7, OffsetCommitResponse)
@@ -216,28 +208,13 @@ class GroupMember:
                 self._oracle.committed(self._group, at, positions[at])
 
     async def _beat(self, connection: ClientConnection) -> None:
-        request = HeartbeatRequest(
-            group_id=self._group, generation_id=self._generation, member_id=self._member_id
-        )
-        answer = await connection.ask(request, 3, HeartbeatResponse)
+        answer = await connection.ask(self._membership.heartbeat(), 3, HeartbeatResponse)
         self._check("Heartbeat", answer.error_code)
 
     async def _go_away(self, connection: ClientConnection) -> None:
         """Leave as told; or just fall silent, so that the session has to run out."""
         if self._random.random() < 0.5:
-            member = MemberIdentity(member_id=self._member_id)
-            request = LeaveGroupRequest(group_id=self._group, members=[member])
-            await connection.ask(request, 3, LeaveGroupResponse)
+            await connection.ask(self._membership.leave(), 3, LeaveGroupResponse)
         else:
             await asyncio.sleep(2 * SESSION_TIMEOUT_MS / 1000)
-        self._member_id = ""
-
-
-def _assignment(share: list[TopicPartition]) -> bytes:
-    topics: dict[str, ConsumerProtocolAssignmentTopicPartition] = {}
-    for partition in share:
-        topic = topics.setdefault(
-            partition.topic, ConsumerProtocolAssignmentTopicPartition(topic=partition.topic)
-        )
-        topic.partitions.append(partition.partition)
-    return PROTOCOL_VERSION + encode(ConsumerProtocolAssignment(assigned_partitions=list(topics.values())), 0)
+        self._membership.member_id = NO_MEMBER_ID
