@@ -1,4 +1,4 @@
-"""What an archive is told, checked before anything opens."""
+"""Settings of an archive, checked before anything opens."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ PRECISION_MAX = 38
 COMMAND_LINE = "command line"
 """The name that errors have for settings without a file."""
 COMPACTION = "compact"
-"""The query and the lease of ``archive compact``: no archive may have this name."""
+"""Name of the query and the lease of ``archive compact``. No archive may have it."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[archive]`` of a TOML file, or options of the command line; the same names."""
+    """The manifest's section ``[archive]``. Options of the command line have the same names."""
 
     bootstrap: str = "127.0.0.1:9092"
     """``bootstrap.servers``."""
     topics: tuple[str, ...] = ()
-    """Names; or one ``topic_pattern``."""
+    """Topic names; or give one ``topic_pattern``."""
     topic_pattern: str = ""
     root: str = "archive"
     """A folder, or the URL of an object store (``s3://bucket/prefix``)."""
@@ -88,7 +88,7 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def with_headers(self) -> bool:
-        """Whether rows carry headers."""
+        """Whether rows carry the records' headers."""
         return self.headers or bool(self.recv_header)
 
     @property
@@ -99,7 +99,7 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def checkpoint_location(self) -> str:
-        """Where Spark keeps its offsets."""
+        """Folder in which Spark keeps its offsets."""
         return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
 
 

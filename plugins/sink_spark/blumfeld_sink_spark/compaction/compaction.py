@@ -32,17 +32,17 @@ GROUP_ROWS = 1_048_576
 
 @attrs.frozen
 class Done:
-    """What became of a group."""
+    """Result of one group."""
 
     group: Group
     files: int = 0
     bytes: int = 0
     skipped: str = ""
-    """Why it stays as it is; empty where it was merged."""
+    """Reason why the group stays as it is; empty if it was merged."""
 
 
 class Compaction:
-    """Of one archive. The caller holds the lease ``compact``; archiving goes on meanwhile.
+    """Compaction of one archive. The caller holds the lease ``compact``; archiving goes on in the meantime.
 
     :param now_ms: the wall clock, for the records
     :param alive: is called again and again while files are merged, to renew the lease; what it raises ends the work
@@ -70,13 +70,13 @@ class Compaction:
         self._deliver = deliver
 
     def groups(self, *, before: str, table: str = "") -> list[Group]:
-        """What is worth merging, by the ledger as it is now."""
+        """Returns the groups that are worth merging, by the ledger as it is now."""
         self._ledger.load()
         records = (record for query in self._ledger.queries() for record in self._ledger.records(query))
         return plan(Files.of(records), before=before, table=table, target_bytes=self._target_bytes)
 
     def recover(self) -> str:
-        """Ends what a crash cut short; says what it was: ``finished``, ``undone`` or nothing.
+        """Ends a compaction that a crash cut short. Returns ``finished`` or ``undone``, or ``""`` if there was none.
 
         :raises ArchiveError: the intent can't be read, or files are gone that it needs; nothing is changed
         """
@@ -125,6 +125,7 @@ class Compaction:
             with suppress(OSError):
                 clear(self._store)
             raise
+        # Before the first step that readers see: after a crash the intent tells which files are whose.
         self._store.put(INTENT, msgspec.json.encode(intent))
         swap.show(record)
         self._finish(swap, intent, committed=False)
@@ -143,14 +144,14 @@ class Compaction:
         self._store.delete(INTENT)
 
     def _undo(self, record: CommitRecord) -> None:
-        """Nothing is committed, and not all new files are shown: those that are go, the old ones are all there."""
+        """Undoes a group before its commit: removes the new files that are shown. The old files are all there."""
         for entry in record.files:
             self._store.delete(entry.path)
         clear(self._store)
         self._store.delete(INTENT)
 
     def _merge(self, group: Group) -> list[Merged]:
-        """New files in ``NEXT``, which hold the rows of the old: read back from there."""
+        """Writes the rows of the old files into new ones in ``NEXT``, reads them back and compares."""
         clear(self._store)
         inputs = Inputs(self._read, group.entries)
         merged = merge(

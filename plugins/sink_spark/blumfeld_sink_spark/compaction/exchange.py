@@ -1,4 +1,4 @@
-"""Two folders that change places in one step, where the system can do that."""
+"""Exchange of two folders in one step, on systems that can do it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Swaps two folders: whoever lists a path sees one or the other, whole. Their parents aren't synced.
+    """Exchanges two folders: a reader that lists one of the paths sees one folder or the other, whole. Does not sync
+    their parents.
 
     :raises OSError: the file system or the C library can't (``ENOSYS``, ``EINVAL``), or one isn't there
     """
@@ -26,7 +27,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def can_exchange(folder: Path) -> bool:
-    """Whether folders below this one can be swapped: tried out."""
+    """Tries an exchange and returns whether folders below this one can be exchanged."""
     one, other = folder / "one", folder / "other"
     try:
         one.mkdir(parents=True, exist_ok=True)

@@ -22,38 +22,38 @@ class Group:
     topic: str
     entries: tuple[FileEntry, ...]
     generation: int
-    """Of what they become."""
+    """Generation of the new files: one above the highest that was ever used for this table, date, symbol and topic."""
     start: int
     end: int
 
     @property
     def folder(self) -> str:
-        """Where they lie, relative to the root."""
+        """Folder of the files, relative to the root."""
         return self.entries[0].path.rpartition("/")[0]
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """Rows of all files together."""
         return sum(entry.rows for entry in self.entries)
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files together."""
         return sum(entry.bytes for entry in self.entries)
 
     @property
     def partition(self) -> int:
-        """-1 where there are several."""
+        """Partition of all files, or -1 if they have several."""
         found = {entry.partition for entry in self.entries}
         return found.pop() if len(found) == 1 else -1
 
     def rows_per_file(self, target_bytes: int) -> int:
-        """So that files have about the wanted size, and one as many rows as the other."""
+        """Returns how many rows a new file gets, so that all have about the wanted size and the same number of rows."""
         parts = max(1, round(self.bytes / target_bytes))
         return -(-self.rows // parts)
 
     def path(self, number: int, parts: int) -> str:
-        """Of the ``number``-th of ``parts`` new files, from 0."""
+        """Returns the path of the ``number``-th of ``parts`` new files, counted from 0."""
         part = number + 1 if parts > 1 else 0
         path = naming.path_of(
             self.table,
@@ -71,16 +71,18 @@ class Group:
 
 @attrs.frozen
 class Files:
-    """What the records of an archive say of its files."""
+    """The files of an archive by its commit records."""
 
     live: tuple[FileEntry, ...]
-    """Named by a record and removed by none, by path."""
+    """Files that a record names and none removes, sorted by path."""
     generations: dict[tuple[str, str, str, str], int]
-    """The highest that was ever used, by table, date, symbol and topic: a removed name is never given again."""
+    """Highest generation that was ever used, by table, date, symbol and topic. A removed name must not come back: a
+    record that names the old file would then seem to name the new one.
+    """
 
     @classmethod
     def of(cls, records: Iterable[CommitRecord]) -> Files:
-        """Of all records of all queries."""
+        """Returns the files by these records, which are all records of all queries."""
         named: dict[str, FileEntry] = {}
         removed: set[str] = set()
         for record in records:

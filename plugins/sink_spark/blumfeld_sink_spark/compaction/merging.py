@@ -27,7 +27,7 @@ _PLACE = "__place"
 
 
 class UnlikeError(ArchiveError):
-    """Files that have different columns or types, and so stay as they are."""
+    """The files of a group have different columns or types, so the group stays as it is."""
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ def table_of(entry: FileEntry, schema: pa.Schema) -> Table:
 
 
 class Inputs:
-    """What is merged: each file is read twice, once to see that it is what its record says."""
+    """The files to merge. Each is read twice: first to compare its hash with its record, then for its rows."""
 
     def __init__(self, read: Callable[[str], bytes], entries: Sequence[FileEntry]) -> None:
         self._read = read
@@ -89,7 +89,7 @@ class Inputs:
         return table, sorted(pieces, key=lambda piece: (piece.ts_min, piece.file, piece.group))
 
     def rows(self, piece: Piece) -> pa.Table:
-        """The rows of a piece, with their places in the file."""
+        """Returns the rows of a piece, with their places in the file."""
         rows = with_all_columns(self._open(self.entries[piece.file]).read_row_group(piece.group), self.table)
         self.fingerprint.add(rows)
         places = range(piece.first_row, piece.first_row + rows.num_rows)
@@ -170,7 +170,7 @@ def _finished(output: Output, path: str) -> Merged:
 
 
 def _in_order(inputs: Inputs) -> Iterator[pa.Table]:
-    """Rows in order. What is older than all that is still to be read can go out; only the rest is kept."""
+    """Yields rows in order. Rows older than every row still to be read are done; only the others stay in memory."""
     waiting: list[pa.Table] = []
     for number, piece in enumerate(inputs.pieces):
         waiting.append(inputs.rows(piece))
@@ -201,7 +201,7 @@ def _sorted(rows: pa.Table, table: Table) -> pa.Table:
 
 
 def fingerprint_of(open_input: Callable[[str], Any], paths: Sequence[str]) -> Fingerprint:
-    """What files come to that lie there now."""
+    """Returns the fingerprint of these files as they lie in the store now."""
     found = Fingerprint()
     for path in paths:
         source = open_input(path)

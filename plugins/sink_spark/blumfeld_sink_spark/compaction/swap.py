@@ -23,28 +23,30 @@ ASIDE = f"{WORK}/aside"
 
 
 class Swap(Protocol):
-    """The steps of one group. All may be repeated after a crash in them."""
+    """The steps that put the new files of one group in the place of the old. Each step may be repeated after a crash
+    within it.
+    """
 
     def prepare(self, record: CommitRecord) -> dict[str, int]:
-        """All that no reader sees. The new files lie in ``NEXT`` under their final names. Returns what ``settle`` has
-        to know.
+        """Does the work that no reader sees. The new files lie in ``NEXT`` under their final names. Returns the values
+        that ``settle`` needs.
         """
         ...
 
     def show(self, record: CommitRecord) -> None:
-        """What readers by glob see."""
+        """Makes the change that readers by glob see."""
         ...
 
     def is_shown(self, record: CommitRecord) -> bool:
-        """Whether ``show`` got past its point of no return."""
+        """Returns whether ``show`` got past its point of no return."""
         ...
 
     def settle(self, record: CommitRecord, linked: dict[str, int]) -> None:
-        """Between ``show`` and the commit: what other writers did meanwhile is kept."""
+        """Keeps the changes that other writers made in the meantime. Runs between ``show`` and the commit."""
         ...
 
     def clean(self, record: CommitRecord) -> None:
-        """After the commit: away with the old files."""
+        """Removes the old files. Runs after the commit."""
         ...
 
 
@@ -58,7 +60,7 @@ def clear(store: ArchiveStore) -> None:
 
 
 def folder_of(record: CommitRecord) -> str:
-    """The one folder that a compaction's record is about."""
+    """Returns the folder of a compaction's record: its files lie in one."""
     return record.files[0].path.rpartition("/")[0]
 
 
@@ -120,7 +122,9 @@ class FolderSwap:
         clear(self._store)
 
     def _replace(self, source: Path, target: Path) -> None:
-        """By link and rename, so that the source stays and doing it again changes nothing."""
+        """Replaces the target by a link and a rename. The source stays, so that a repetition after a crash changes
+        nothing.
+        """
         aside = self._root / ASIDE
         with suppress(FileNotFoundError):
             os.unlink(aside)

@@ -1,4 +1,4 @@
-"""Which decoders there are: those of this plug-in, and those that other plug-ins bring."""
+"""The decoders of this plug-in and of the decoder plug-ins that the settings name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OWN = {
     "okx": ("okx", "Okx"),
     "raw": ("raw", "RawDecoder"),
 }
-"""Name → (module beside this one, class): a module is imported when its decoder is asked for."""
+"""Name → (module beside this one, class). A module is imported when its decoder is asked for."""
 
 
 def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:
-    """Names of all decoders that can be found, sorted.
+    """Returns the names of all decoders that can be found, sorted.
 
     :raises SettingsError: a plug-in that isn't installed or brings no decoders
     """
@@ -37,12 +37,12 @@ def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | None = None) -> Decoder:
-    """The decoder of this name. Plug-ins come first, in their order, so that they may replace one of ours.
+    """Returns the decoder of this name. Plug-ins come first, in their order, so that one may replace ours.
 
     A class of ours that has ``of(settings, arguments)`` is made by it; ``arguments`` are what is behind the colon
     in ``NAME:ARGUMENTS``.
 
-    :raises SettingsError: there is none; says which there are
+    :raises SettingsError: no decoder has the name; the text lists those that exist
     """
     for decoder in _brought(plugins):
         if decoder.name == name:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 class HashedFile:
-    """What Arrow writes into: counts and hashes the bytes on their way into a file of the store.
+    """The file that Arrow writes into: counts and hashes the bytes on their way into a file of the store.
 
     ``close`` closes the file, which syncs it (the store's promise); after that the bytes are safe against a crash.
     """
@@ -26,11 +26,11 @@ class HashedFile:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written so far, as hex."""
+        """SHA-256 of the bytes written so far, as hex."""
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
-        """Takes all of it.
+        """Writes all of the data.
 
         :raises OSError: the store is full
         """
@@ -42,30 +42,30 @@ class HashedFile:
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Returns how many bytes were written."""
         return self.bytes
 
     def flush(self) -> None:
-        """Promises nothing: only ``close`` syncs."""
+        """Does nothing: only ``close`` syncs."""
 
     def seekable(self) -> bool:
-        """No: a file is written once, from its start."""
+        """Returns False: a file is written once, from its start."""
         return False
 
     def readable(self) -> bool:
-        """No."""
+        """Returns False."""
         return False
 
     def writable(self) -> bool:
-        """Yes."""
+        """Returns True."""
         return True
 
     def close(self) -> None:
-        """Synced when it returns."""
+        """Closes the file. It is synced when the call returns."""
         self._file.close()
 
     def drop(self) -> None:
-        """Closes the file as it is; what is written after that goes nowhere, so that a writer can be closed."""
+        """Closes the file as it is and drops later writes: Arrow's writer still writes a footer when it closes."""
         self._dropped = True
         with suppress(OSError):
             self._file.close()

@@ -1,4 +1,4 @@
-"""What a compaction is about to do, written down before any reader can see it."""
+"""The intent of a compaction: the change of one group, written down before a reader can see any of it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ INTENT = f"{WORK}/intent.json"
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one group. While it is there, the files of both sides are nobody else's to touch."""
+    """Intent of one group. While the file exists, only the compaction may touch the old and the new files."""
 
     folder_swap: bool
     record: CommitRecord
     linked: dict[str, int] = {}
-    """Of ``FolderSwap.prepare``."""
+    """Result of ``FolderSwap.prepare``: inode by name of each file that was linked into the new folder."""
 
 
 class Reads(Protocol):
-    """What is asked of a store here."""
+    """The one operation of a store that is needed here."""
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Returns the content of a file."""
         ...
 
 
 def pending(store: Reads) -> Intent | None:
-    """The compaction that is at work or was cut short, or None.
+    """Returns the intent of the compaction that is at work or was cut short, or None.
 
     :raises ArchiveError: the file isn't an intent
     """

@@ -13,95 +13,101 @@ from blumfeld_sink_spark.errors import ArchiveError
 
 
 class StoreError(ArchiveError, OSError):
-    """The store refused: full, read-only, away. What was published before is untouched; the same thing may be
-    done again. It is an ``OSError`` too, with its ``errno`` where there was one.
+    """The store refused an operation: it is full, read-only or unreachable. Files that were published before are
+    untouched, and the operation may be tried again. The error is an ``OSError`` too, with the system's ``errno`` if it
+    gave one.
     """
 
 
 class ArchiveStore(Protocol):
-    """Files by their path relative to the root, with ``/``. Instances pickle, and open nothing until they are asked.
+    """Files under their paths relative to the root, with ``/``. A store can be pickled for Spark's workers, and opens
+    nothing before its first operation.
 
-    All operations raise :class:`StoreError` where the disk is full, a file can't be written or the store is away,
-    and ``FileNotFoundError`` where a file that is to be read isn't there.
+    Every operation raises :class:`StoreError` if the disk is full, a file can't be written or the store is
+    unreachable. An operation that reads a file raises ``FileNotFoundError`` if there is none.
     """
 
     root: str
-    """As it was given."""
+    """The folder or URL as the settings have it."""
     certain: bool
-    """Whether an operation that raised has not happened. An object store that doesn't answer may have done it."""
+    """Whether an operation that raised has had no effect. False for an object store: one whose answer got lost may
+    have done the work.
+    """
 
     def create(self, path: str) -> BinaryIO:
-        """A new file for writing, in place of one that is there. When its ``close()`` returns, the bytes and the
-        name survive a crash.
+        """Returns a new file for writing, which replaces a file of that path. When its ``close()`` returns, the bytes
+        and the name survive a crash.
         """
         ...
 
     def publish(self, staged: str, final: str) -> None:
-        """Gives a file its final name, in place of one that is there: a reader sees the old or the new, whole.
-        When it returns that survives a crash.
+        """Gives a staged file its final name and replaces a file of that name: a reader sees the whole old file or
+        the whole new one. When the call returns, the new name survives a crash.
         """
         ...
 
     def publish_all(self, moves: Sequence[tuple[str, str]]) -> None:
-        """``publish`` of each (staged, final) in turn, at the cost of one sync for each folder. After a failure
-        some may have happened.
+        """Publishes each (staged, final) in turn, at the cost of one sync for each folder. After a failure some of
+        them may be published.
         """
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """A small file, whole or not at all, in place of one that is there."""
+        """Writes a small file, whole or not at all, and replaces a file of that path."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """A small file, whole or not at all, if none is there; says whether it was put. Of several that try at the
-        same time exactly one is told yes.
+        """Writes a small file, whole or not at all, unless there is one; returns whether it did. If several writers
+        try at the same time, exactly one gets True.
         """
         ...
 
     def put_if_same(self, path: str, expected: bytes, data: bytes) -> bool:
-        """A small file in place of one that holds ``expected``; says whether it was put. Of several that expect the
-        same at the same time exactly one is told yes.
+        """Replaces a small file that holds ``expected``; returns whether it did. If several writers expect the same
+        content at the same time, exactly one gets True.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """All of a file."""
+        """Returns the content of a file."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Returns whether there is a file of this path."""
         ...
 
     def size(self, path: str) -> int:
-        """Of a file, in bytes."""
+        """Returns the size of a file in bytes."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When a file was written, ms since the epoch, by the store's clock."""
+        """Returns when a file was written, ms since the epoch by the store's clock."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """All files below a folder (``""`` is the root), at any depth, sorted. None if there is no such folder."""
+        """Yields the paths of all files below a folder (``""`` is the root), at any depth, sorted. A folder that isn't
+        there has no files.
+        """
         ...
 
     def folders(self, prefix: str) -> tuple[str, ...]:
-        """Names of the folders right below a folder, sorted."""
+        """Returns the names of the folders directly below a folder, sorted."""
         ...
 
     def delete(self, path: str) -> None:
-        """Away with a file, if it is there."""
+        """Removes a file; does nothing if there is none."""
         ...
 
     def open_input(self, path: str) -> Any:
-        """A file for ``pyarrow.parquet`` and its like: seekable; close it."""
+        """Returns a seekable file for readers like ``pyarrow.parquet``. The caller closes it."""
         ...
 
 
 @contextmanager
 def speaking(root: str, doing: str) -> Iterator[None]:
-    """Turns an ``OSError`` into a :class:`StoreError` that says where, what and what to do.
+    """Turns an ``OSError`` into a :class:`StoreError` that names the root and the operation, and says what to do.
 
-    A file that isn't there stays ``FileNotFoundError``: that is an answer, not a failure.
+    ``FileNotFoundError`` passes: an absent file is an answer, not a failure of the store.
     """
     try:
         yield
@@ -133,7 +139,7 @@ def _free(root: str) -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the nearest above it that is there."""
+    """Returns the path, or the nearest folder above it that exists."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path

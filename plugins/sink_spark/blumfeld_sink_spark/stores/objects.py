@@ -1,4 +1,4 @@
-"""An archive in an object store, through obstore: no rename there, but conditional puts and copies in the store."""
+"""An archive in an object store, through obstore. Such a store has no rename, but conditional puts and copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from obstore.store import from_url
 from blumfeld_sink_spark.stores.contract import StoreError
 
 PART_BYTES = 8 << 20
-"""Of a multipart upload; a smaller file is one put."""
+"""Size of a part of a multipart upload. A smaller file is one put."""
 
 
 class ObjectStore:
@@ -33,9 +33,10 @@ class ObjectStore:
 
     @classmethod
     def of(cls, root: str) -> ObjectStore:
-        """By its URL; credentials, region and endpoint from the environment (``AWS_…`` and so on).
+        """Returns the store behind a URL. Credentials, region and endpoint come from the environment (``AWS_…`` and
+        so on).
 
-        :raises StoreError: a URL that can't be
+        :raises StoreError: obstore refuses the URL
         """
         with _speaking(root, "opening"):
             return cls(root, from_url(root))
@@ -125,7 +126,7 @@ class ObjectStore:
 
 
 class UploadedFile(io.RawIOBase):
-    """Bytes on their way into an object, which is there when ``close()`` has returned."""
+    """A file whose bytes become an object when ``close()`` returns."""
 
     def __init__(self, root: str, path: str, store: Any) -> None:
         self._root, self._path = root, path
@@ -171,7 +172,9 @@ class _Reader(io.RawIOBase):
 
 @contextmanager
 def _speaking(root: str, doing: str) -> Iterator[None]:
-    """Turns what the store answers into a :class:`StoreError` of one line; a missing object stays one."""
+    """Turns an error of the store into a :class:`StoreError` of one line. Errors that are answers pass: an absent
+    object, and a condition that didn't hold.
+    """
     try:
         yield
     except (AlreadyExistsError, PreconditionError, FileNotFoundError):

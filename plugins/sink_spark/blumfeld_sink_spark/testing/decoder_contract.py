@@ -1,5 +1,5 @@
-"""What every decoder of the archive must hold: subclass :class:`DecoderContract`, give it yours and some of your
-messages; the tests are yours.
+"""The contract of a decoder as tests. Subclass :class:`DecoderContract` and give it your decoder and some of your
+messages: pytest then runs the tests on them.
 
 .. code-block:: python
 
@@ -52,24 +52,24 @@ class DecoderContract:
     """The contract of ``blumfeld.spi.decoders.Decoder`` as tests."""
 
     fills_all = True
-    """``messages`` holds something for each of the decoder's tables."""
+    """Whether ``messages`` fills each of the decoder's tables."""
     keeps_tombstones = False
-    """A null value gives a row."""
+    """Whether a null value gives a row."""
     reads_anything = False
-    """It rejects nothing."""
+    """Whether the decoder rejects nothing."""
     examples = 40
-    """How many batches each rule is tried on."""
+    """Number of batches that each rule is tried on."""
 
     def make_decoder(self) -> Decoder:
-        """A fresh one."""
+        """Returns a new decoder."""
         raise NotImplementedError("override make_decoder")
 
     def messages(self) -> Sequence[bytes]:
-        """Values that it reads; a few of each kind."""
+        """Returns values that the decoder reads, a few of each kind."""
         raise NotImplementedError("override messages")
 
     def bad_messages(self) -> Sequence[bytes]:
-        """Values that it must reject, beside those that anybody can think of."""
+        """Returns values of your format that the decoder must reject. Bytes of no format are tried anyway."""
         return ()
 
     def every_batch(self, values: st.SearchStrategy[Any], rule: Callable[[Any], None]) -> None:

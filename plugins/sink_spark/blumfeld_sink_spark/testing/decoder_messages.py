@@ -1,4 +1,4 @@
-"""Messages to try decoders on, and what came of them as plain values."""
+"""Messages to try decoders on, and the decoded rows as plain values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""Of the batches that a decoder is given, without headers."""
+"""Schema of the batches that a decoder is given, without headers."""
 FIRST_OFFSET = 1000
 STAMP_US = 1_723_161_256_000_000
 Rows = dict[str, list[dict[str, Any]]]
@@ -34,11 +34,11 @@ GARBAGE = (
     )
     | st.text(max_size=20).map(str.encode)
 )
-"""What nobody's message is, mostly."""
+"""Bytes that are hardly a message of any feed."""
 
 
 def batch(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> pa.RecordBatch:
-    """A batch of one topic and partition; one offset after another, a millisecond apart."""
+    """Returns a batch of one topic and partition: consecutive offsets, a millisecond apart."""
     count = len(values)
     columns = {
         "key": list(keys) if keys is not None else [None] * count,
@@ -54,7 +54,7 @@ def batch(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = 
 
 @st.composite
 def garbled(draw: st.DrawFn, messages: Sequence[bytes]) -> bytes:
-    """One of these, with something wrong: cut off, a byte turned, a piece doubled or taken out. Or nothing wrong."""
+    """Draws one of these messages, damaged: cut off, a byte changed, a piece doubled or taken out. Or unharmed."""
     message = draw(st.sampled_from(list(messages)))
     start, end = sorted(draw(st.tuples(st.integers(0, len(message)), st.integers(0, len(message)))))
     match draw(st.integers(0, 4)):
@@ -77,13 +77,13 @@ def _plain(table: Any, shift: int) -> list[dict[str, Any]]:
 
 
 def rows_of(decoded: Decoded, shift: int = 0) -> Rows:
-    """Rows of each table that has some; ``row`` moved by ``shift``."""
+    """Returns the rows of each table that has some, with ``row`` moved by ``shift``."""
     found = {name: _plain(table, shift) for name, table in decoded.tables.items()}
     return {name: rows for name, rows in sorted(found.items()) if rows}
 
 
 def first_of_pairs(rows: Rows) -> Rows:
-    """Of a batch in which each message has a neighbour behind it: the rows without those of the neighbours."""
+    """Returns the rows of every other message: the batch has a neighbour behind each message under test."""
     found = {
         name: [row | {"row": row["row"] // 2} for row in given if row["row"] % 2 == 0]
         for name, given in rows.items()
@@ -92,19 +92,19 @@ def first_of_pairs(rows: Rows) -> Rows:
 
 
 def sequences_of(decoded: Decoded, shift: int = 0) -> list[dict[str, Any]]:
-    """Rows of ``sequences``."""
+    """Returns the rows of ``sequences``."""
     return [] if decoded.sequences is None else _plain(decoded.sequences, shift)
 
 
 def rejections_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
-    """(row, error) of each, by row."""
+    """Returns (row, error) of each rejection, sorted by row."""
     return sorted((rejected.row + shift, rejected.error) for rejected in decoded.rejected)
 
 
 def in_pieces(
     decoder: Decoder, rows: pa.RecordBatch, cuts: Sequence[int]
 ) -> tuple[Rows, list[dict[str, Any]], list[tuple[int, str]]]:
-    """What comes of a batch that is cut at these places: rows, sequences, rejections, counted as in the whole."""
+    """Decodes a batch cut at these places; returns rows, sequences and rejections, numbered as in the whole batch."""
     tables: Rows = {}
     sequences: list[dict[str, Any]] = []
     rejections: list[tuple[int, str]] = []
