@@ -1,3 +1,4 @@
-"""The coordinator runtime, which hosts replayed state machines, and the groups shard. Pure: commands decide,
-records change.
+"""Coordinators: the runtime, which hosts replayed state machines on an internal topic, and the groups shard.
+
+Pure. Commands decide, records change (docs/design.md, rule 3).
 """

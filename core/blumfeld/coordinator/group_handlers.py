@@ -1,5 +1,4 @@
-"""API handlers of the groups shard, and of the group types on it: they route to shards, and merge what several
-gave.
+"""API handlers of the groups shard and its group types. They route requests to shards, and merge the shards' answers.
 
 OffsetCommit v2–10, OffsetFetch v1–10, DescribeGroups v0–6, ListGroups v0–5, DeleteGroups v0–2, OffsetDelete
 v0, each group type's own APIs, and in a build with transactions TxnOffsetCommit v0–5.
@@ -58,10 +57,10 @@ GROUP_OPERATIONS = (
     ("DescribeConfigs", 10),
     ("AlterConfigs", 11),
 )
-"""What can be done with a group, and Kafka's number of it."""
+"""The operations on a group, each with Kafka's number (``AclOperation``)."""
 
 LOAD_IN_PROGRESS_SINCE_VERSION = 2
-"""Of TxnOffsetCommit."""
+"""First version of TxnOffsetCommit whose producers understand COORDINATOR_LOAD_IN_PROGRESS."""
 
 ErrorResponse = Callable[[Any, int, str | None], Message]
 
@@ -72,7 +71,7 @@ def group_handlers(
     image: Callable[[], ClusterImage],
     transactions: bool = False,
 ) -> list[ApiHandler]:
-    """Handlers for everything that this build's groups can do; ``transactions``: it has producers that have some."""
+    """Returns the handlers of all group APIs of this build; ``transactions`` adds TxnOffsetCommit."""
     groups = GroupApis(coordinator, image)
     fetch = OffsetFetch(coordinator, image)
     shared: list[tuple[ApiKey, int, int, Handle, ErrorResponse]] = [
@@ -125,7 +124,7 @@ _ARRAYS: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ApiKey.DELETE_GROUPS: (("groups_names",), ("results",)),
     ApiKey.LEAVE_GROUP: (("members",), ("members",)),
 }
-"""The arrays of a request whose elements are answered one for one, and those of its response."""
+"""Paths of the arrays in a request whose elements are answered one for one, and of those in its response."""
 _FETCHED_GROUPS = (("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"))
 _FETCHED_TOPICS = (("topics", "partition_indexes"), ("topics", "partitions"))
 
@@ -133,7 +132,7 @@ _FETCHED_TOPICS = (("topics", "partition_indexes"), ("topics", "partitions"))
 def _in_steps(
     key: int, handle: Handle, error_response: ErrorResponse, groups: GroupApis
 ) -> Callable[[Any, RequestContext], Steps[Any] | None] | None:
-    """How an API is served for many elements; ``None``: it has no arrays that grow."""
+    """Returns how an API is served for many elements; ``None`` if its arrays can't grow."""
     part = ApiHandler(key=key, min_version=0, max_version=0, handle=handle, error_response=error_response)
     if key == ApiKey.LIST_GROUPS:
         return groups.list_in_steps
@@ -153,14 +152,14 @@ def _in_steps(
 
 
 class GroupApis:
-    """The handlers of what is not fetching offsets."""
+    """The handlers of all group APIs but OffsetFetch."""
 
     def __init__(self, coordinator: Coordinator, image: Callable[[], ClusterImage]) -> None:
         self._coordinator = coordinator
         self._image = image
 
     def of_type(self, request: Any, context: RequestContext) -> Completion[Any]:
-        """Any API of a group type: to the shard of ``request.group_id``."""
+        """Serve any API of a group type: its command goes to the shard of ``request.group_id``."""
         if not request.group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         if not context.authorize("Read", "Group", request.group_id):
@@ -168,7 +167,7 @@ class GroupApis:
         return self._coordinator.submit(request.group_id, request, context)
 
     def submit_to(self, group_type: str) -> Submit:
-        """What a group type's own handlers submit its commands with."""
+        """Returns the function with which a group type's own handlers submit commands."""
 
         def submit(group_id: str, command: Any, context: RequestContext) -> Completion[Any]:
             return self._coordinator.submit(group_id, TypeCommand(group_type, command), context)
@@ -186,7 +185,7 @@ class GroupApis:
     ) -> Completion[Any]:
         """TxnOffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED.
 
-        That the partition is part of the transaction is for who coordinates transactions to see to (KIP-890).
+        The transaction coordinator must verify that the partition is part of the transaction (KIP-890).
         """
         if not context.authorize("Write", "TransactionalId", request.transactional_id):
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -205,7 +204,8 @@ class GroupApis:
         context: RequestContext,
         refused: Callable[[Any, int], Any],
     ) -> Completion[Any]:
-        """To the shard, with the topics that may be read; the answer is for all, in the order asked."""
+        """Submit the request with the topics that the client may read. The answer has all topics, in the request's
+        order."""
         allowed = [self._may_read(topic, context) for topic in request.topics]
         if all(allowed):
             return self._coordinator.submit(request.group_id, request, context)
@@ -232,7 +232,7 @@ class GroupApis:
         if isinstance(topic, OffsetCommitRequestTopic) and topic.topic_id != ZERO_UUID:
             known = self._image().topic_by_id(topic.topic_id)
             if known is None:
-                return True  # and it answers UNKNOWN_TOPIC_ID
+                return True  # the shard answers UNKNOWN_TOPIC_ID
             name = known.name
         return context.authorize("Read", "Topic", name)
 
@@ -262,7 +262,7 @@ class GroupApis:
         return merged(described, merge)
 
     def list(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
-        """ListGroups: of all shards here; those that the principal may not describe are left out."""
+        """ListGroups, from all shards on this node. Groups that the principal may not describe are left out."""
         all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster")
 
         def may_see(group_id: str) -> bool:
@@ -273,14 +273,15 @@ class GroupApis:
             for item in done:
                 if item.error is None:
                     response.groups += [group for group in item.result().groups if may_see(group.group_id)]
-                elif code_of(item.error) != ErrorCode.NOT_COORDINATOR:  # that one is another's by now
+                # Another node leads that partition by now.
+                elif code_of(item.error) != ErrorCode.NOT_COORDINATOR:
                     return ListGroupsResponse(error_code=code_of(item.error))
             return response
 
         return merged(self._coordinator.submit_to_all(request, context), merge)
 
     def list_in_steps(self, request: ListGroupsRequest, context: RequestContext) -> Steps[Any]:
-        """ListGroups with long filters: they are lowered once, not by each shard."""
+        """ListGroups with long filters. They are put into lower case once, not by each shard."""
         filters: list[Buckets] = []
         for name in ("states_filter", "types_filter"):
             filters.append(Buckets())
@@ -328,7 +329,8 @@ class GroupApis:
 
 
 def merged(parts: Sequence[Completion[Any]], merge: Callable[[Any], Message]) -> Completion[Message]:
-    """One response of all parts, errors among them, once the last is there. What ``merge`` raises becomes its error."""
+    """Completes with one response from all parts, when the last is done; some may have failed. An exception of
+    ``merge`` becomes the error."""
     whole: Completion[Message] = Completion()
 
     def settle(done: Completion[list[Completion[Any]]]) -> None:
@@ -344,12 +346,12 @@ def merged(parts: Sequence[Completion[Any]], merge: Callable[[Any], Message]) ->
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """The code that an error has on the wire."""
+    """Returns the error's code for the wire."""
     return error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _loading_as_not_available(submitted: Completion[Any]) -> Completion[Any]:
-    """Old producers break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+    """Replace COORDINATOR_LOAD_IN_PROGRESS, which breaks old producers (KAFKA-7296), by COORDINATOR_NOT_AVAILABLE."""
     answered: Completion[Any] = Completion()
 
     def settle(done: Completion[Any]) -> None:
@@ -371,5 +373,5 @@ def _refused(code: ErrorCode) -> Completion[Any]:
 
 
 def authorized_operations(group: str, context: RequestContext) -> int:
-    """One bit for each operation on a group that the principal may do (KIP-430)."""
+    """Returns the mask of the operations on a group that the principal may do (KIP-430)."""
     return sum(1 << bit for name, bit in GROUP_OPERATIONS if context.authorize(name, "Group", group))

@@ -1,4 +1,4 @@
-"""What the APIs of groups answer where all of a request, a topic or a group has one error. Pure."""
+"""Answers of the group APIs with one error for a whole request, topic or group. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from blumfeld.wire.schema import Message
 
 
 def dead(group: str, code: int) -> DescribedGroup:
-    """A group that can't be described."""
+    """Returns the answer for a group that can't be described."""
     return DescribedGroup(group_id=group, error_code=code)
 
 

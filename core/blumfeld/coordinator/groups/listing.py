@@ -1,4 +1,4 @@
-"""Groups of any type as ListGroups and DescribeGroups answer them. Pure."""
+"""Answers of ListGroups, and of DescribeGroups for groups that it can't describe, for all group types. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ GROUP_ID_NOT_FOUND_SINCE_VERSION = 6
 
 
 def listed(request: ListGroupsRequest, summaries: Iterable[GroupSummary]) -> ListGroupsResponse:
-    """Those that the filters let through. They ignore case, and what they don't know matches nothing."""
+    """Returns the groups that pass the request's filters. Filters ignore case; an unknown state or type matches
+    none."""
     states, types = _lowered(request.states_filter), _lowered(request.types_filter)
     return ListGroupsResponse(
         groups=[
@@ -33,12 +34,15 @@ def listed(request: ListGroupsRequest, summaries: Iterable[GroupSummary]) -> Lis
 
 
 def _lowered(names: Sequence[str] | Buckets) -> Container[str]:
-    """Buckets are a long filter that its handler has lowered already."""
+    """Returns the names in lower case. A long filter comes as ``Buckets``, and its handler has lowered it already."""
     return names if isinstance(names, Buckets) else {name.lower() for name in names}
 
 
 def not_described(group_id: str, version: int, *, exists: bool) -> DescribedGroup:
-    """A group that DescribeGroups can't describe: it isn't there, or (``exists``) is of another type than classic."""
+    """Returns the answer for a group that DescribeGroups can't describe: it doesn't exist, or isn't a classic one.
+
+    :param exists: the group exists, with another type
+    """
     missing = DescribedGroup(group_id=group_id, group_state="Dead")
     if version >= GROUP_ID_NOT_FOUND_SINCE_VERSION:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Commands on committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (``OffsetMetadataManager``)."""
+"""Commands on committed offsets: OffsetCommit, OffsetFetch, OffsetDelete (Kafka's ``OffsetMetadataManager``)."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ from blumfeld.wire.messages.offset_fetch import (
 TOPIC_IDS_SINCE_VERSION = 10
 INT64_MAX = 2**63 - 1
 GROUP_ID_NOT_FOUND_SINCE_VERSION = 9
-"""OffsetCommit with a generation to a group that isn't there: ILLEGAL_GENERATION before."""
+"""First version of OffsetCommit with this error, for a generation of a group that doesn't exist. Earlier ones get
+ILLEGAL_GENERATION."""
 
 
 class OffsetCommands:
-    """Decides on offsets by the store, the group types and the committed image. Writes nothing."""
+    """Decides on commands about offsets. It reads the store, the group types and the image, and writes nothing."""
 
     def __init__(
         self,
@@ -55,17 +56,19 @@ class OffsetCommands:
         config: Any,
         image: Callable[[], ClusterImage],
     ) -> None:
-        """``simple`` tells whether a group is there that commits, or did."""
+        """:param owner: returns the group type that has a group, or ``None``
+        :param simple: whether a group exists that commits offsets, or did
+        """
         self._store = store
         self._pending = pending
         self._owner = owner
         self._simple = simple
         self._image = image
-        # "bytes" is the key's word; what Kafka counts is Java's characters.
+        # The key's name says bytes, but Kafka counts Java's characters (UTF-16 units).
         self._metadata_length_max: int = config.int("offset.metadata.max.bytes")
 
     def check_member(self, request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Decision:
-        """May this member commit? A simple consumer commits to a group without members by a negative generation.
+        """Check that the member may commit. A consumer without group membership commits with a negative generation.
 
         :raises BrokerError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
             GROUP_ID_NOT_FOUND
@@ -102,10 +105,10 @@ class OffsetCommands:
     def commit(
         self, request: OffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
-        """Records for every partition that can be committed, and the answer for each."""
+        """Returns the records for all partitions that can be committed, and the answer with a code for each."""
         expire_ms = RETENTION_OF_THE_BROKER
         if request.retention_time_ms != -1:
-            # Kafka's sum wraps around, and such an offset is forgotten at the next look. Ours is kept as long as asked.
+            # In Kafka this sum overflows for a huge retention, and the offset expires at once. Ours is kept.
             expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX)
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
@@ -141,10 +144,12 @@ class OffsetCommands:
     def fetch(
         self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
-        """Committed offsets of a group. A group or a partition without one is no error: offset -1.
+        """Returns the committed offsets of a group. Without a commit the offset is -1, which is no error.
 
-        With ``require_stable`` a partition that an open transaction has committed is UNSTABLE_OFFSET_COMMIT (KIP-447).
-        ``topics`` ``None`` asks for all that are committed. Topic ids are the caller's to fill in.
+        The caller must fill in topic ids.
+
+        :param topics: (topic, partitions) to return; ``None`` asks for all with a committed offset
+        :param require_stable: answer UNSTABLE_OFFSET_COMMIT for an offset that is pending in a transaction (KIP-447)
         """
         committed = self._store.of_group(group_id)
         unstable = frozenset(self._pending.places(group_id)) if require_stable else ()
@@ -168,7 +173,7 @@ class OffsetCommands:
         )
 
     def delete(self, request: OffsetDeleteRequest, exists: bool) -> Decision:
-        """Forget offsets of topics that no active member reads.
+        """Decide to delete offsets of topics to which no active member is subscribed.
 
         :raises BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; GROUP_SUBSCRIBED_TO_TOPIC and
             UNKNOWN_TOPIC_OR_PARTITION are errors of their partitions
@@ -202,7 +207,7 @@ class OffsetCommands:
         return Decision(records=records, reply=response)
 
     def of_group_gone(self, group_id: str) -> list[CoordinatorRecord]:
-        """Records that forget all offsets of a group, pending ones too: its deletion."""
+        """Returns the records that remove all offsets of a deleted group, pending ones too."""
         committed = self._store.of_group(group_id)
         pending = [place for place in self._pending.places(group_id) if place not in committed]
         return self._store.tombstones(group_id) + [tombstone(group_id, *place) for place in pending]
@@ -210,7 +215,7 @@ class OffsetCommands:
     def of_topics_gone(
         self, topics: tuple[str, ...], topic_ids: tuple[bytes, ...] = ()
     ) -> list[CoordinatorRecord]:
-        """Records that forget what all groups committed for these topics, pending ones too."""
+        """Returns the records that remove the offsets of all groups for these deleted topics, pending ones too."""
         records = self._store.tombstones_of_topics(topics, topic_ids)
         for group_id, place in self._pending.places_of_topics(topics):
             if place not in self._store.of_group(group_id):
@@ -219,7 +224,7 @@ class OffsetCommands:
 
 
 def utf16_length(text: str) -> int:
-    """``String.length`` of Java: characters outside of the basic plane count twice."""
+    """Returns Java's ``String.length``: characters outside of the basic plane count twice."""
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 

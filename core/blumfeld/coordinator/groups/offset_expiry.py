@@ -1,4 +1,4 @@
-"""Which committed offsets have been kept for long enough (KIP-211)."""
+"""Expiry of committed offsets, and of groups without members and offsets (KIP-211)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey
 
 
 def is_expired(committed: CommittedOffset, idle_since_ms: int, retention_ms: int, now_ms: int) -> bool:
-    """Whether an offset that nobody uses may go. One that was committed with a retention of its own goes by that."""
+    """Whether an unused offset has expired. A retention of its own (OffsetCommit v2–4) goes before the broker's."""
     if committed.expire_timestamp_ms != RETENTION_OF_THE_BROKER:
         return now_ms >= committed.expire_timestamp_ms
     since_ms = committed.commit_timestamp_ms if idle_since_ms == SINCE_COMMIT else idle_since_ms
@@ -32,9 +32,9 @@ def expire(
     retention_ms: int,
     now_ms: int,
 ) -> Sequence[CoordinatorRecord]:
-    """Tombstones of what may go of one group, and of the group itself if it is empty and nothing is left of it.
+    """Returns tombstones for the expired offsets of one group, and for the group itself if it is empty without them.
 
-    An offset that an open transaction has committed anew stays, and so does its group.
+    An offset that an open transaction has committed stays, and so does its group.
     """
     idle_since_ms = SINCE_COMMIT if owner is None else owner.offsets_idle_since(group_id)
     if idle_since_ms is None:
@@ -56,5 +56,6 @@ def expire(
 
 
 def end_of_simple(group_id: str) -> CoordinatorRecord:
-    """The record that ends a group without a type: as that of a classic one, whether or not the build has these."""
+    """Returns the record that ends a group without a type. It is a classic group's tombstone, as in Kafka, even if this
+    build has no classic groups."""
     return record(GroupMetadataKey(group=group_id), None)

@@ -30,19 +30,19 @@ from blumfeld.wire.schema import Message
 
 GROUPS_SINCE_VERSION = 8
 GROUP_ERROR_SINCE_VERSION = 2
-"""Before it, an error of the group stands at each partition."""
+"""Before this version the answer has no error for the group: each partition carries it."""
 TOPIC_IDS_SINCE_VERSION = 10
 
 
 class OffsetFetch:
-    """Handles OffsetFetch in its two shapes."""
+    """Handles OffsetFetch in its two forms: one group (up to v7), and several."""
 
     def __init__(self, coordinator: Coordinator, image: Callable[[], ClusterImage]) -> None:
         self._coordinator = coordinator
         self._image = image
 
     def handle(self, request: OffsetFetchRequest, context: RequestContext) -> Completion[Message]:
-        """The committed offsets of each group, from its shard."""
+        """Fetch the committed offsets of each group from its shard."""
         version = context.api_version
         asked = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
         parts = [self._group(group, request.require_stable, context) for group in asked]
@@ -59,7 +59,8 @@ class OffsetFetch:
         return response
 
     def error(self, request: OffsetFetchRequest, code: int, _message: str | None) -> Message:
-        """Every group that was asked has the error; the single form has it at the top and at each partition."""
+        """Returns an answer with this error for every group. The form with one group has it at the top, and for each
+        partition."""
         return OffsetFetchResponse(
             error_code=code,
             topics=_single_refused(request, code),
@@ -109,8 +110,10 @@ class OffsetFetch:
         all_asked: bool,
         context: RequestContext,
     ) -> Completion[Any]:
-        """The same with what was refused; of all topics, those that may be described; topic ids where they are used,
-        and topics that are gone left out then.
+        """Completes with the shard's answer after some corrections.
+
+        The refused topics are added. If the request asked for all topics, those that the client may not describe are
+        removed. From v10 on topic ids are filled in, and deleted topics are removed.
         """
         whole: Completion[Any] = Completion()
 

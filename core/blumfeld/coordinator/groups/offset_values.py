@@ -1,8 +1,8 @@
-"""Offset records as bytes: their keys and values, written and read by hand.
+"""Keys and values of offset records, encoded and decoded by hand.
 
-A coordinator replays a million of them before it answers anyone, and writes one for each partition of each commit:
-the general codec takes six times as long. What these readers don't know by heart goes to it (old versions, tags of a
-newer build), so that every value that Kafka ever wrote is understood.
+A coordinator may replay a million of them before its first answer, and writes one for each partition of each commit.
+The general codec takes six times as long. It still decodes values in old versions and with tags of a newer build, so
+every value that Kafka ever wrote can be read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from blumfeld.wire.messages.group_coordinator_records import OffsetCommitValue
 from blumfeld.wire.primitives import ZERO_UUID, DecodeError, EncodeError
 
 OFFSET_KEY_TYPES = (b"\x00\x01", b"\x00\x00")
-"""How the key of an offset's record begins: what is written, and what Kafka wrote before 0.9."""
+"""First bytes of an offset record's key: the type that is written, and the one that Kafka wrote before 0.9."""
 VALUE_VERSION = 4
-"""What 4.3.1 writes: flexible, with the topic id."""
+"""The version that Kafka 4.3.1 writes: flexible, with the topic id."""
 VALUE_VERSION_WITH_RETENTION = 1
-"""Written where the request named a retention (OffsetCommit v2–4)."""
+"""The version for an offset whose request had a retention (OffsetCommit v2–4)."""
 VALUE_VERSIONS = frozenset(version.to_bytes(2) for version in range(VALUE_VERSION + 1))
-"""How a value begins that can be read."""
+"""First bytes of the values that can be read: their versions."""
 RETENTION_OF_THE_BROKER = -1
 STRING_BYTES_MAX = 0x7FFF
 
@@ -33,7 +33,7 @@ _TIME = Struct(">q")
 _WITH_RETENTION = Struct(">qq")
 _VERSION_AND_OFFSET = Struct(">hq")
 _TOPIC_ID_TAG = b"\x01\x00\x10"
-"""One tagged field: number 0, of 16 bytes."""
+"""Start of the tag section: one tagged field, number 0, 16 bytes."""
 _NO_TAGS = b"\x00"
 
 Place = tuple[str, int]
@@ -41,7 +41,7 @@ Place = tuple[str, int]
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
-    """What a group committed for one partition."""
+    """The offset that a group committed for one partition. ``expire_timestamp_ms`` -1: the broker's retention holds."""
 
     offset: int
     leader_epoch: int
@@ -52,7 +52,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of an offset's record, type 1.
+    """Returns the key of an offset's record, type 1.
 
     :raises EncodeError: a name has more than 32,767 bytes
     """
@@ -60,7 +60,7 @@ def encode_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
-    """The value of an offset's record in the version that 4.3.1 writes: 4, or 1 for one with a retention of its own.
+    """Returns the value of an offset's record as Kafka 4.3.1 writes it: version 4, or 1 if it has its own retention.
 
     :raises EncodeError: the metadata has more than 32,767 bytes
     """
@@ -104,18 +104,18 @@ def _compact_length(length: int) -> bytes:
 
 
 def decode_key(key: bytes) -> tuple[str, Place]:
-    """Group, and topic and partition, of an offset's key.
+    """Returns (group, (topic, partition)) of an offset's key.
 
-    :raises DecodeError: it is none
+    :raises DecodeError: the bytes are no such key
     """
     group_id, at = decode_group(key)
     return group_id, decode_place(key, at)
 
 
 def decode_group(key: bytes) -> tuple[str, int]:
-    """The group of an offset's key, and where what follows it begins.
+    """Returns the group of an offset's key, and the position of the topic behind it.
 
-    :raises DecodeError: it is no such key
+    :raises DecodeError: the bytes are no such key
     """
     stop = 4 + int.from_bytes(key[2:4])
     if key[:2] not in OFFSET_KEY_TYPES or stop > len(key):
@@ -127,9 +127,9 @@ def decode_group(key: bytes) -> tuple[str, int]:
 
 
 def decode_place(key: bytes, at: int) -> Place:
-    """Topic and partition, which stand from ``at`` on to the end of an offset's key.
+    """Returns (topic, partition), which fill an offset's key from ``at`` to its end.
 
-    :raises DecodeError: they don't
+    :raises DecodeError: the bytes there are something else
     """
     start = at + 2
     stop = start + int.from_bytes(key[at:start])
@@ -142,9 +142,9 @@ def decode_place(key: bytes, at: int) -> Place:
 
 
 def decode_value(value: bytes) -> CommittedOffset:
-    """What an offset's record says, in any version from 0 to 4.
+    """Returns the offset of a record's value, in any version from 0 to 4.
 
-    :raises DecodeError: the bytes are not what their version says
+    :raises DecodeError: the bytes don't fit their version
     """
     try:
         version, offset, leader_epoch = _HEAD.unpack_from(value)
@@ -172,7 +172,7 @@ def _decode_any(value: bytes) -> CommittedOffset:
 
 
 def committed_of(value: OffsetCommitValue) -> CommittedOffset:
-    """The same, of a value that is decoded."""
+    """Returns the offset of a value that the general codec has decoded."""
     return CommittedOffset(
         value.offset,
         value.leader_epoch,

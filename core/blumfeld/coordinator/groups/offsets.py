@@ -1,6 +1,6 @@
-"""Committed offsets of all groups in one shard, as their records say.
+"""Committed offsets of all groups in one shard.
 
-A value stays as it was written until somebody asks for it: most of a million offsets are loaded and never read.
+A value is kept as its encoded bytes, and decoded when it is read: most of a million offsets are loaded and never read.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ __all__ = [
 
 OFFSET_RECORD_TYPES = (0, 1)
 PLACES_MAX = 50_000
-"""Topics and partitions that are remembered by their bytes, so that all groups share one object for each."""
+"""(topic, partition) objects that are cached by their encoded bytes, so that all groups share one for each."""
 
 Kept = bytes | CommittedOffset
-"""A value as it was written, or one that came decoded."""
+"""A value as encoded bytes, or one that was decoded before it came here."""
 
 
 class GroupOffsets(Mapping[Place, CommittedOffset]):
-    """(topic, partition) → offset of one group, in the order of the first commits. A view: it follows what is
-    committed, and decodes what is asked for each time.
+    """(topic, partition) → offset of one group, in the order of the first commits.
+
+    A view: it shows later commits, too, and decodes a value each time it is read.
     """
 
     __slots__ = ("_kept",)
@@ -78,7 +79,7 @@ class GroupOffsets(Mapping[Place, CommittedOffset]):
 
 
 class OffsetStore:
-    """Offsets by group, topic, partition. Only the ``replay`` methods write."""
+    """Offsets by group, topic and partition. Only replay changes it."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, Kept]] = {}
@@ -86,11 +87,11 @@ class OffsetStore:
         self._emptied: dict[str, None] = {}
 
     def __len__(self) -> int:
-        """How many offsets all groups have."""
+        """Number of offsets of all groups."""
         return sum(map(len, self._groups.values()))
 
     def replay(self, key: Message, value: Message | None) -> None:
-        """Apply an offset record that is decoded; a tombstone forgets the offset."""
+        """Apply a decoded offset record. A tombstone removes the offset."""
         assert isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey)
         place = (key.topic, key.partition)
         if value is None:
@@ -100,7 +101,7 @@ class OffsetStore:
             self._groups.setdefault(key.group, {})[place] = committed_of(value)
 
     def replay_encoded(self, key: bytes, value: bytes | None) -> None:
-        """Apply an offset record as it is written; the value is looked into when it is asked for.
+        """Apply an encoded offset record. Its value is decoded when it is read.
 
         :raises DecodeError: the key is not an offset's, or the value's version is unknown
         """
@@ -114,13 +115,15 @@ class OffsetStore:
             self._groups.setdefault(group_id, {})[place] = value
 
     def replay_run(self, run: RecordRun, other: Callable[[bytes, bytes | None], None]) -> None:
-        """Apply many records in their order: offsets here, and what is none, or forgets one, by ``other``. The same
-        as :meth:`replay_encoded` of each, at a tenth of the price: this is what a load consists of.
+        """Apply many records in order. Tombstones, and records that aren't offsets, are passed to ``other``.
+
+        The result is that of :meth:`replay_encoded` for each offset, at a tenth of the cost. A load spends most of its
+        time here. The trick: consecutive records mostly belong to one group, so its bytes are compared and not decoded.
 
         :raises DecodeError: as :meth:`replay_encoded`
         """
         groups, places = self._groups, self._places
-        prefix: bytes | tuple[()] = ()  # which no key begins with
+        prefix: bytes | tuple[()] = ()  # no key begins with the empty tuple
         cut = 0
         offsets: dict[Place, Kept] = {}
         for key, value in zip(run.keys, run.values, strict=True):
@@ -157,7 +160,7 @@ class OffsetStore:
             self._emptied[group_id] = None
 
     def emptied(self) -> list[str]:
-        """Groups that had an offset, and have none: they are there until :meth:`forget_group`."""
+        """Returns the groups that had an offset and have none now. They exist until :meth:`forget_group`."""
         return [group_id for group_id in self._emptied if group_id not in self._groups]
 
     def has_emptied(self, group_id: str) -> bool:
@@ -165,32 +168,32 @@ class OffsetStore:
         return group_id in self._emptied and group_id not in self._groups
 
     def remember(self, group_id: str) -> None:
-        """A group committed an offset that may come to nothing: it is there from now on."""
+        """Let a group exist whose only offset is pending: even if its transaction is aborted, the group stays."""
         self._emptied[group_id] = None
 
     def forget_group(self, group_id: str) -> None:
-        """The group has ended. Its offsets, if it has any, stay."""
+        """Let a group end that has no offsets. Offsets, if it has any, stay."""
         self._emptied.pop(group_id, None)
 
     def groups(self) -> Iterable[str]:
-        """Groups with an offset, in the order of their first commit."""
+        """Returns the groups with an offset, in the order of their first commits."""
         return self._groups.keys()
 
     def of_group(self, group_id: str) -> Mapping[Place, CommittedOffset]:
-        """(topic, partition) → offset of a group; empty if it has none. Each is decoded when it is asked for:
-        names and numbers alone cost nothing.
-        """
+        """Returns (topic, partition) → offset of a group; empty if it has none. A value is decoded when it is read."""
         return GroupOffsets(self._groups.get(group_id, {}))
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Records that forget all offsets of a group."""
+        """Returns the records that remove all offsets of a group."""
         return [tombstone(group_id, topic, partition) for topic, partition in self.of_group(group_id)]
 
     def tombstones_of_topics(
         self, topics: tuple[str, ...], topic_ids: tuple[bytes, ...] = ()
     ) -> list[CoordinatorRecord]:
-        """Records that forget what all groups committed for these topics. With ``topic_ids`` not what was committed
-        for another topic of that name, which is known by its id.
+        """Returns the records that remove the offsets of all groups for these topics.
+
+        :param topic_ids: ids of the topics. Offsets of a newer topic of the same name have another id, and stay. Empty:
+            all offsets for these names are removed
         """
         return [
             tombstone(group_id, topic, partition)
@@ -210,10 +213,10 @@ def _unknown_version(value: bytes) -> DecodeError:
 
 
 def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The record that forgets one offset."""
+    """Returns the record that removes one offset."""
     return CoordinatorRecord(encode_key(group_id, topic, partition), None)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
-    """The record that commits one offset, in the version that 4.3.1 writes."""
+    """Returns the record that commits one offset, in the version that Kafka 4.3.1 writes."""
     return CoordinatorRecord(encode_key(group_id, topic, partition), encode_value(committed))

@@ -1,10 +1,12 @@
-"""Offsets that were committed in transactions which are still open: nobody's yet, but in the way of some things.
+"""Pending offsets: committed in transactions that are still open. Pure.
 
-Pure. A record of a transaction is kept as it was written until the transaction's marker comes: COMMIT makes it a
-committed offset, ABORT drops it. Of several commits of one partition the one that stands last in the log wins, not
-the one whose transaction ended last: a plain commit that was written after it takes a pending one's effect, and so
-does another transaction's that was committed before (Kafka compares the offsets of the records; so compaction of
-the log, which keeps the last record, changes nothing).
+Clients don't see them yet, but they make an offset unstable (KIP-447), and keep it from expiring. A record is kept
+until the marker of its transaction comes: COMMIT makes it a committed offset, ABORT drops it.
+
+If several commits of one partition compete, the one that is last in the log wins, not the one whose transaction ends
+last. So a later plain commit takes away a pending one's effect, and so does a later record of another transaction that
+was committed first. Kafka compares the records' offsets for this. The rule agrees with compaction, which keeps the last
+record.
 """
 
 from __future__ import annotations
@@ -18,41 +20,41 @@ Place = tuple[str, int]
 
 
 class PendingOffsets:
-    """Pending offsets of the groups of one shard, by producer and by group. False where there are none.
+    """Pending offsets of the groups of one shard, by producer and by group. It is false if there are none.
 
-    A producer is known by its id alone: that an older epoch of it doesn't write, the partition sees to.
+    A producer is identified by its id alone, because the partition refuses records of an older epoch.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, dict[int, CoordinatorRecord | None]]] = {}
-        """Producers of each place in the order in which they wrote; ``None``: something newer is committed."""
+        """Group → partition → producer id → record, in the order of the log. ``None``: a later commit has won."""
         self._producers: dict[int, dict[tuple[str, Place], None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._producers)
 
     def add(self, producer_id: int, group_id: str, place: Place, item: CoordinatorRecord) -> None:
-        """A producer wrote this offset record in its transaction; it takes the place of its former one."""
+        """Add an offset record of a producer's transaction. It replaces the producer's earlier record there."""
         writers = self._groups.setdefault(group_id, {}).setdefault(place, {})
         writers.pop(producer_id, None)
         writers[producer_id] = item
         self._producers.setdefault(producer_id, {})[group_id, place] = None
 
     def overtake(self, group_id: str, place: Place) -> None:
-        """An offset was committed there without a transaction: what is pending stays so, and will change nothing."""
+        """Take away the effect of pending offsets after a plain commit. They stay pending until their markers."""
         writers = self._groups.get(group_id, {}).get(place, {})
         for producer_id in writers:
             writers[producer_id] = None
 
     def forget(self, group_id: str, place: Place) -> None:
-        """The offset was deleted: what is pending there is gone too."""
+        """Drop the pending offsets of a partition whose offset was deleted."""
         for producer_id in list(self._groups.get(group_id, {}).get(place, ())):
             self._remove(producer_id, group_id, place)
 
     def end(self, producer_id: int, committed: bool) -> list[CoordinatorRecord]:
-        """The producer's transaction has ended: the records that are committed by that, in no particular order.
+        """End the producer's transaction. Returns the records that it commits, in no particular order.
 
-        Nothing, and no error, where it has none: a marker may come twice, and may tell of other partitions.
+        Returns nothing if none is pending: a marker may come twice, or end a transaction on other partitions.
         """
         ended: list[CoordinatorRecord] = []
         for group_id, place in list(self._producers.get(producer_id, ())):
@@ -68,23 +70,23 @@ class PendingOffsets:
         return ended
 
     def groups(self) -> Iterator[str]:
-        """Groups with a pending offset."""
+        """Yields the groups with a pending offset."""
         return iter(self._groups)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether an offset of the group is pending: neither it nor that expires."""
+        """Whether the group has a pending offset. If so, neither the offset nor the group expires."""
         return group_id in self._groups
 
     def is_pending(self, group_id: str, place: Place) -> bool:
-        """Whether the offset of that partition may change by a marker: it isn't stable."""
+        """Whether a marker may change the offset of that partition, so that it isn't stable."""
         return place in self._groups.get(group_id, {})
 
     def places(self, group_id: str) -> list[Place]:
-        """Where offsets of the group are pending."""
+        """Returns the partitions for which the group has pending offsets."""
         return list(self._groups.get(group_id, {}))
 
     def places_of_topics(self, topics: tuple[str, ...]) -> Iterator[tuple[str, Place]]:
-        """(group, place) of what is pending for these topics."""
+        """Yields (group, (topic, partition)) of the pending offsets for these topics."""
         for group_id, places in self._groups.items():
             for place in places:
                 if place[0] in topics:

@@ -1,6 +1,6 @@
-"""Coordinator records and their bytes: an int16 type before a key, an int16 version before a value.
+"""Encodes and decodes coordinator records: a key begins with an int16 type, a value with an int16 version.
 
-Kafka's ``CoordinatorRecordSerde``.
+As Kafka's ``CoordinatorRecordSerde``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 
 RecordTypes = Mapping[int, tuple[type[Message], type[Message]]]
-"""Record type → classes of its key and value."""
+"""Record type → the message classes of its key and value."""
 
 GROUP_KEY_TYPES = (b"\x00\x02", b"\x00\x03")
-"""How the keys of records begin whose tombstones end a group: a classic one's or one's without a type, a KIP-848
-one's."""
+"""First bytes of the keys whose tombstones end a group: a classic group or one without a type, and a KIP-848 group."""
 
 
 def record(key: Message, value: Message | None, value_version: int = 0) -> CoordinatorRecord:
-    """A record to append; ``value`` ``None`` is a tombstone."""
+    """Returns a record to append. A ``value`` of ``None`` makes a tombstone."""
     key_type = key.meta.key
     assert key_type is not None
     encoded = None if value is None else value_version.to_bytes(2) + encode(value, value_version)
@@ -30,7 +29,7 @@ def record(key: Message, value: Message | None, value_version: int = 0) -> Coord
 
 
 def record_type(key: bytes) -> int:
-    """The type of a record by its key.
+    """Returns the type of a record, from its key.
 
     :raises DecodeError: the key is shorter than its type
     """
@@ -40,10 +39,11 @@ def record_type(key: bytes) -> int:
 
 
 def decode_record(types: RecordTypes, item: CoordinatorRecord) -> tuple[int, Message, Message | None] | None:
-    """(type, key, value) of a record, or ``None`` for a type that isn't loaded: it is kept in the log, and not
-    replayed.
+    """Returns (type, key, value) of a record; ``None`` if no loaded plug-in knows the type.
 
-    :raises DecodeError: the bytes are not what their type and version say
+    Such a record stays in the log and is not replayed.
+
+    :raises DecodeError: the bytes don't fit their type and version
     """
     number = record_type(item.key)
     classes = types.get(number)
@@ -56,8 +56,9 @@ def decode_record(types: RecordTypes, item: CoordinatorRecord) -> tuple[int, Mes
 
 
 def group_of(key: bytes) -> str:
-    """Whose end a tombstone with this key is, one of ``GROUP_KEY_TYPES``: they are made alike.
+    """Returns the group that a tombstone with this key ends. The key has one of :data:`GROUP_KEY_TYPES`, which have the
+    same layout.
 
-    :raises DecodeError: the bytes are not what their type says
+    :raises DecodeError: the bytes don't fit their type
     """
     return decode(GroupMetadataKey, key, 0, 2).group

@@ -1,8 +1,8 @@
-"""The groups shard: what every group type shares on one partition of ``__consumer_offsets``, and the way to the
-types.
+"""The groups shard: the groups of one partition of ``__consumer_offsets``, of all types.
 
-Offsets, and listing, describing and deleting groups, are here; joining and leaving is a group type's. A group
-that only commits offsets ("simple") belongs to no type: it has an entry in the offsets and nothing else.
+It has what all types share: offsets, and listing, describing and deleting groups. Joining and leaving belong to the
+group types, to which it routes commands and records. A group that only commits offsets ("simple") has no type, and
+exists only by its offsets.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from blumfeld.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from blumfeld.wire.schema import Message
 
 EXPIRY_TIMER = ("", "offsets")
-"""No group type has an empty name."""
+"""Key of the shard's own timer. No group type has an empty name, so no type's timer has this key."""
 EXPIRED_RECORDS_MAX = 1_000
-"""Tombstones of one batch, or a few more; the rest follows in the next turn."""
+"""Tombstones in one decision. The last group may exceed it by its own; the rest follows in the next turn."""
 EXPIRY_SLICE_OFFSETS = 2_000
-"""Offsets that are looked at before other work gets its turn."""
+"""Offsets that are checked for expiry before other requests get their turn."""
 
 
 class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     member_id: str | None
     member_epoch: int
     topics: Sequence[tuple[str, Sequence[int]]] | None
-    """``None`` asks for all."""
+    """(topic, partitions) to fetch; ``None`` asks for all."""
     require_stable: bool
 
 
@@ -80,22 +80,22 @@ class DeleteGroup(msgspec.Struct, frozen=True):
 
 
 class ForgetTopics(msgspec.Struct, frozen=True):
-    """A command: these topics are gone, and with them all offsets that were committed for them."""
+    """A command: these topics were deleted, so remove all offsets that were committed for them."""
 
     topics: tuple[str, ...]
     topic_ids: tuple[bytes, ...] = ()
-    """Theirs: what was committed since for new topics of the same names stays. Empty: nothing of that name does."""
+    """Ids of the deleted topics. Offsets for a new topic of the same name stay. Empty: all offsets of the names go."""
 
 
 class ExpireOffsets(msgspec.Struct, frozen=True):
-    """A timer's command: forget offsets, and empty groups, that have been kept for long enough."""
+    """A timer's command: remove expired offsets and empty groups."""
 
     groups: tuple[str, ...] | None = None
-    """Those that are still to be looked at; ``None`` begins with all."""
+    """Groups that are still to be checked; ``None`` begins with all groups."""
 
 
 class TypeCommand(msgspec.Struct, frozen=True):
-    """A command of the group type of this name: its timer's, or its own handler's."""
+    """A command for one group type: from its own timer or its own handler."""
 
     group_type: str
     command: Any
@@ -112,12 +112,12 @@ class GroupsShard:
         new_member_id: Callable[[str], str],
         counts: CoordinatorCounts | None = None,
     ) -> None:
-        """``counts`` gets what happens from the end of the load on."""
+        """:param counts: gets the events after the load. Replayed events of the past are not counted"""
         self.config = config
         self.image = image
         self.new_member_id = new_member_id
         self._counts = CoordinatorCounts()
-        """Of the load: nobody's."""
+        """Takes the counts during the load, and is thrown away by :meth:`loaded`."""
         self._counts_of_all = CoordinatorCounts() if counts is None else counts
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
@@ -141,7 +141,7 @@ class GroupsShard:
         self._txn_offset_commands = TxnOffsetCommands(self.owner, self._is_simple, config, image)
 
     def replay(self, item: CoordinatorRecord) -> None:
-        """Apply one record; of a type that isn't loaded it is left alone."""
+        """Apply one record. A record type that no loaded group type knows is ignored."""
         key, value = item.key, item.value
         if key[:2] in OFFSET_KEY_TYPES:
             self.offsets.replay_encoded(key, value)
@@ -158,7 +158,8 @@ class GroupsShard:
             self.offsets.forget_group(group_of(key))
 
     def replay_run(self, run: RecordRun) -> None:
-        """Apply the records of a batch in their order: as :meth:`replay` of each, offsets in bulk."""
+        """Apply the records of a batch in order, with the result of :meth:`replay` for each. Offsets are done in bulk,
+        unless transactions are pending: then each plain record may overtake one."""
         if self.pending:
             for key, value in zip(*run, strict=True):
                 self.replay(CoordinatorRecord(key, value))
@@ -166,27 +167,27 @@ class GroupsShard:
             self.offsets.replay_run(run, lambda key, value: self.replay(CoordinatorRecord(key, value)))
 
     def _overtake(self, key: bytes, value: bytes | None) -> None:
-        """A plain record tells of an offset of which a transaction may have told before."""
+        """Apply a plain offset record to the pending offsets: it is later in the log, so it wins over them."""
         forget_or_overtake = self.pending.forget if value is None else self.pending.overtake
         forget_or_overtake(*decode_key(key))
 
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
-        """Apply one record of a producer's transaction: an offset is pending until :meth:`end_transaction`."""
+        """Apply one record of a producer's transaction. The offset is pending until :meth:`end_transaction`."""
         if item.key[:2] not in OFFSET_KEY_TYPES or item.value is None:
-            self.replay(item)  # nobody writes such; Kafka looks at the producer of a committed offset only
+            self.replay(item)  # no build writes such a record; Kafka applies it as a plain one, too
             return
         group_id, place = decode_key(item.key)
         self.pending.add(producer.producer_id, group_id, place, item)
         self.offsets.remember(group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Apply a marker: what the producer's transaction committed counts from now on, or is gone."""
+        """Apply a marker: the pending offsets of the producer become committed, or are dropped."""
         for item in self.pending.end(producer_id, committed):
             self.offsets.replay_encoded(item.key, item.value)
             self._counts.offset_commits += 1
 
     def loaded(self, now_ms: int) -> Decision:
-        """Every type sets its timers."""
+        """Returns the first records and timers of all group types, and the timer of the expiry."""
         self._counts = self._counts_of_all
         parts = [self._wrapped(name, shard.loaded(now_ms)) for name, shard in self._types.items()]
         return Decision(
@@ -198,7 +199,8 @@ class GroupsShard:
         return TimerOrder(EXPIRY_TIMER, self._expiry_interval_ms, ExpireOffsets())
 
     def _expire(self, groups: Sequence[str], now_ms: int) -> Decision:
-        """Of these groups: as many as one turn should look at, the rest in turns to come."""
+        """Expire offsets of these groups: as many as one turn may check. A timer without delay continues with the
+        rest."""
         records: list[CoordinatorRecord] = []
         seen = 0
         for at, group_id in enumerate(groups):
@@ -217,7 +219,7 @@ class GroupsShard:
         return list(dict.fromkeys([*typed, *self._simple_groups()]))
 
     def _simple_groups(self) -> list[str]:
-        """Groups that commit, or did, and those with a type that do."""
+        """Returns the groups that have or had offsets, with or without a type."""
         known = [*self.offsets.groups(), *self.pending.groups(), *self.offsets.emptied()]
         return list(dict.fromkeys(known))
 
@@ -256,15 +258,16 @@ class GroupsShard:
                 return self._wrapped(name, self._types[name].command(command, context, now_ms))
 
     def owner(self, group_id: str) -> GroupShard | None:
-        """The type that has this group, or ``None``: unknown, or a simple group."""
+        """Returns the type that has this group; ``None`` for an unknown or a simple group."""
         return next((shard for shard in self._types.values() if shard.owns(group_id)), None)
 
     def shard_of(self, group_type: str) -> GroupShard | None:
-        """The shard of a group type, if this build has it."""
+        """Returns the shard of a group type, or ``None`` if this build doesn't have the type."""
         return self._types.get(group_type)
 
     def _type_for(self, api_key: int, group_id: str) -> str:
-        """The type that has the group answers, if it has the API or knows it; otherwise the first that has it."""
+        """Returns the type that handles an API for a group: the group's own type if it has the API or is a guest of it,
+        otherwise the first type that has the API."""
         names = self._of_api.get(api_key)
         if not names:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
@@ -272,7 +275,8 @@ class GroupsShard:
         return next((name for name in hosts if self._types[name].owns(group_id)), names[0])
 
     def _wrapped(self, name: str, decision: Decision) -> Decision:
-        """A type's timers come back as its own commands, under keys that no other type can have."""
+        """Prefix the timer keys of a type's decision with its name, and wrap its commands, so that they come back to
+        it."""
         if decision.timers:
             decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
         if decision.if_refused is not None:
@@ -302,7 +306,8 @@ class GroupsShard:
         return self.owner(group_id) is not None or self._is_simple(group_id)
 
     def _is_simple(self, group_id: str) -> bool:
-        """Whether it commits, or did since it was last looked at: if no type has it, it is a simple one."""
+        """Whether the group has offsets, or had some that expired or were aborted. Without a type it is a simple
+        group."""
         return (
             bool(self.offsets.of_group(group_id))
             or self.pending.has_group(group_id)
@@ -310,7 +315,7 @@ class GroupsShard:
         )
 
     def summaries(self) -> list[GroupSummary]:
-        """Every group here, also one that only has offsets, or had: until the next look for what has expired."""
+        """Returns every group, also simple ones. A simple group without offsets is listed until the next expiry."""
         typed = [summary for shard in self._types.values() for summary in shard.summaries()]
         known = {summary.group_id for summary in typed}
         simple = [
@@ -348,7 +353,7 @@ def _of_type(name: str, order: TimerOrder) -> TimerOrder:
 
 
 def _ends_rebalance(value: Message | None) -> bool:
-    """Whether a record says that its group has a new assignment."""
+    """Whether the record ends a rebalance: it gives the group a new assignment."""
     if isinstance(value, GroupMetadataValue):
         return bool(value.members)
     return isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)

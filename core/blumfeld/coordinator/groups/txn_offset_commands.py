@@ -30,20 +30,22 @@ class TxnOffsetCommands:
         config: Any,
         image: Callable[[], ClusterImage],
     ) -> None:
-        """``simple`` tells whether there is a group that has offsets and no type."""
+        """:param owner: returns the group type that has a group, or ``None``
+        :param simple: whether a group exists that has offsets and no type
+        """
         self._owner = owner
         self._simple = simple
         self._image = image
         self._metadata_length_max: int = config.int("offset.metadata.max.bytes")
 
     def commit(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> Decision:
-        """One batch of the producer's with a record for each partition that can be committed, and the answer for each.
+        """Decide on one batch of the producer, with a record for each partition that can be committed.
 
-        No session is prolonged by it.
+        The answer has a code for each partition. The commit doesn't prolong the member's session.
 
-        :raises BrokerError: of the request as a whole: ILLEGAL_GENERATION (also of a KIP-848 member's epoch, and of a
-            group that isn't there), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_PRODUCER_ID_MAPPING,
-            INVALID_PRODUCER_EPOCH
+        :raises BrokerError: the error of the whole request: ILLEGAL_GENERATION (also for a wrong epoch of a KIP-848
+            member, and for a group that doesn't exist), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+            INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH
         """
         if request.producer_id < 0:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -69,7 +71,10 @@ class TxnOffsetCommands:
         )
 
     def _check_member(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> None:
-        """Before v3, and by producers of clients that are in no group, nobody says who he is: then anyone may."""
+        """Check that the committing member is in the group.
+
+        A request before v3, or from a producer without a consumer, names no member and no generation. It may commit.
+        """
         owner = self._owner(request.group_id)
         if owner is None:
             if request.generation_id >= 0:
@@ -88,7 +93,8 @@ class TxnOffsetCommands:
         try:
             owner.check_commit(commit, now_ms)
         except BrokerError as error:
-            if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # which clients don't know of this request
+            # Clients don't expect this code for TxnOffsetCommit.
+            if error.code is ErrorCode.STALE_MEMBER_EPOCH:
                 raise BrokerError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
             raise
 

@@ -1,1 +1,1 @@
-"""The coordinator runtime: shards on partitions of an internal topic, replayed and served."""
+"""The coordinator runtime: loads and serves one shard for each partition of an internal topic."""

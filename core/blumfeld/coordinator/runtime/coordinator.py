@@ -20,14 +20,14 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 RELOAD_DELAY_MS = 1_000
-"""A shard that was dropped while this node still leads is rebuilt by replay after so long."""
+"""Pause before a dropped shard is rebuilt by replay, if this node still leads its partition."""
 RELOAD_DELAY_MAX_MS = 30_000
-"""A log that can't be replayed is tried again after twice as long each time, up to this."""
+"""Longest pause before another attempt at a log that can't be replayed. The pause doubles with each failure."""
 
 
 class Coordinator:
-    """Routes commands to shards by key; builds a shard when this node becomes leader of its partition, drops it
-    when it ceases.
+    """Routes commands to shards by key. It builds a shard when this node becomes leader of the shard's partition, and
+    drops it when the leadership ends.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Coordinator:
         new_shard: Callable[[int], Shard],
         partition_count: Callable[[], int],
     ) -> None:
-        """``partition_count()`` is that of the internal topic, 0 while there is none; ``new_shard(partition)``
-        is empty.
+        """:param new_shard: makes an empty shard for a partition
+        :param partition_count: returns the number of partitions of the internal topic; 0 if there is no topic
         """
         self._runtime = runtime
         self._events = events
@@ -49,18 +49,19 @@ class Coordinator:
         self._hosts: dict[int, ShardHost] = {}
         self._loads = Loads(runtime)
         self._failed_loads: dict[int, int] = {}
-        """How often in a row the log of a partition could not be replayed."""
+        """Failed loads in a row, by partition."""
         self._untold: deque[tuple[int, Any]] = deque()
+        """(partition, command) of :meth:`tell_all` that no shard was given yet."""
         self._due: dict[int, list[Any]] = {}
-        """Commands for a shard that is still being replayed."""
+        """Commands of :meth:`tell_all` for shards that are still being replayed."""
 
     def elected(self, partition: int, log: CoordinatorLog) -> None:
-        """This node leads the partition from now on, with this log."""
+        """Build the partition's shard from this log: this node leads the partition from now on."""
         self.resigned(partition)
         self._build(partition, log)
 
     def resigned(self, partition: int) -> None:
-        """This node doesn't lead the partition any more."""
+        """Drop the partition's shard: this node doesn't lead the partition any more."""
         host = self._hosts.pop(partition, None)
         if host is not None:
             host.stop()
@@ -79,6 +80,7 @@ class Coordinator:
             self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts, undecided
         )
         self._hosts[partition] = host
+        # Replay reads what is written. Records that are only placed would be missing from the shard.
         log.written().when_done(lambda _: self._loads.begin(host))
 
     def _when_loaded(self, partition: int) -> None:
@@ -87,14 +89,15 @@ class Coordinator:
             self._hosts[partition].submit(command, None)
 
     def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A marker of this producer's was placed in the partition; nothing happens where it has no shard."""
+        """Pass on that a marker of this producer was placed in the partition. Without a shard here nothing happens."""
         host = self._hosts.get(partition)
         if host is not None:
             host.transaction_ended(producer_id, committed)
 
     def submit(self, key: str, command: Any, context: RequestContext | None) -> Completion[Any]:
-        """Have the shard of ``key`` decide. Fails with NOT_COORDINATOR where this node doesn't lead its
-        partition.
+        """Have the shard of ``key`` decide. Completes with its reply.
+
+        Fails with the command's ``BrokerError``, or with NOT_COORDINATOR if this node doesn't lead the partition.
         """
         count = self._partition_count()
         host = self._hosts.get(partition_for(key, count)) if count else None
@@ -105,12 +108,13 @@ class Coordinator:
         return host.submit(command, context)
 
     def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
-        """Have every shard here decide, in the order of their partitions."""
+        """Have every shard on this node decide, in the order of their partitions."""
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
 
     def tell_all(self, command: Any) -> None:
-        """Have every shard here decide on something that happened: one a turn, so that other work goes on beside it;
-        one that is being replayed does so afterwards.
+        """Tell every shard on this node of an event, one shard in each turn, so that other requests go on.
+
+        A shard that is being replayed is told afterwards.
         """
         waits = bool(self._untold)
         self._untold.extend((partition, command) for partition in sorted(self._hosts))
@@ -123,7 +127,7 @@ class Coordinator:
             self._runtime.call_later(0, self._tell_next)
         host = self._hosts.get(partition)
         if host is None:
-            return  # whoever leads it now heard of it too
+            return  # the partition's new leader is told by its own node
         if host.state is HostState.ACTIVE:
             host.submit(command, None)
         else:
@@ -135,7 +139,7 @@ class Coordinator:
 
     @property
     def hosts(self) -> Iterable[ShardHost]:
-        """Of all shards here, whatever their state."""
+        """The hosts of all shards on this node, in any state."""
         return self._hosts.values()
 
     def stop(self) -> None:
@@ -144,7 +148,7 @@ class Coordinator:
             self.resigned(partition)
 
     def _undecided(self, partition: int, command: Any, defect: Exception) -> None:
-        """Log a defect with the command that met it: once for each place in the code, then by number."""
+        """Log a defect with its command: once for each place in the code, then only the number of repetitions."""
         self.counts.commands_undecided += 1
         self._defects.say(
             self._events.error,
@@ -176,7 +180,7 @@ class Coordinator:
 
 
 def gather(completions: list[Completion[Any]]) -> Completion[list[Completion[Any]]]:
-    """Completes with all of them once the last is done, errors among them."""
+    """Completes with all the completions when the last of them is done, even if some have failed."""
     gathered: Completion[list[Completion[Any]]] = Completion()
     left = len(completions)
     if not left:

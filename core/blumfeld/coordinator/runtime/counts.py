@@ -1,10 +1,10 @@
-"""What a coordinator counts: plain integers, added to where a thing happens, read when somebody scrapes."""
+"""Counts of a coordinator: plain integers that the code adds to, and that a scrape of the metrics reads."""
 
 from __future__ import annotations
 
 
 class CoordinatorCounts:
-    """Of all shards of one coordinator since the start of the node; a shard that is dropped takes nothing with it."""
+    """Counts of all shards of one coordinator since the node's start. Dropping a shard doesn't lower them."""
 
     __slots__ = (
         "commands_undecided",
@@ -23,23 +23,23 @@ class CoordinatorCounts:
     def __init__(self) -> None:
         self.records_appended = 0
         self.records_replayed = 0
-        """By loads."""
+        """Records that were replayed while shards were loaded."""
         self.loads_completed = 0
         self.loads_failed = 0
         self.load_last_ms = 0.0
-        """From the election to the first command that could be decided; waiting for other loads included."""
+        """Time from the election until the shard took commands, including the wait for other loads."""
         self.load_max_ms = 0.0
         self.shards_dropped = 0
-        """After a failed append or commit, or a defect while records were replayed."""
+        """Shards dropped after a failed append or commit, or a defect during replay."""
         self.commands_undecided = 0
-        """Commands that failed alone, by a defect in deciding."""
+        """Commands that failed because of a defect while they were decided. Their shards were not dropped."""
         self.offset_commits = 0
-        """Offsets, not requests."""
+        """Offsets that were committed, not requests."""
         self.offsets_expired = 0
         self.rebalances_completed = 0
 
     def loaded(self, took_ms: float) -> None:
-        """A shard was loaded."""
+        """Count a shard that was loaded in ``took_ms``."""
         self.loads_completed += 1
         self.load_last_ms = took_ms
         self.load_max_ms = max(self.load_max_ms, took_ms)

@@ -1,15 +1,15 @@
-"""A host for one shard: it appends what commands decide, replays it when it is placed, and holds replies until
-it is committed.
+"""Hosts one shard: appends the records that commands decide on, replays them at once, and holds replies until commit.
 
-docs/design.md, rule 3. A reply, also of a read or an error, waits until everything that was placed before it is
-committed, for it may have seen it. If an append fails or leadership goes, the shard is dropped and its
-waiters get NOT_COORDINATOR; there is no partial rollback.
+docs/design.md, rule 3. These rules keep clients from seeing state that is lost later:
 
-A defect in a decision costs that request alone: nothing was placed and nothing was replayed, so the state is still
-what the log says. A defect while records are appended or replayed drops the shard.
-
-A producer's transactional records are replayed as pending when they are placed; the marker that ends its transaction
-makes them count, or forgets them, in its place in the log.
+* A reply waits until everything that was placed before it is committed, because the decision may depend on it. This
+  holds for replies to reads, and for errors, too.
+* If an append fails or the leadership ends, the shard is dropped, and waiting requests get NOT_COORDINATOR. There is no
+  partial rollback: the shard is rebuilt from the log.
+* A defect while a command is decided fails only that request. Nothing was placed or replayed by then, so the state
+  still agrees with the log. A defect during append or replay drops the shard.
+* A producer's transactional records are replayed as pending when they are placed. The marker that ends the transaction
+  is replayed in log order, and commits or forgets them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 REPLAY_SLICE_RECORDS = 2_000
-"""Records replayed before other work gets its turn."""
+"""Records that are replayed before other requests get their turn."""
 RETRY_MS = 500
-"""Pause before a timer's command comes again, if its records were too large or a defect kept it from being decided
-(Kafka's ``retryBackoff``)."""
+"""Pause before a timer's command is tried again whose records were too large, or that met a defect (Kafka's
+``retryBackoff``)."""
 
 
 class HostState(Enum):
-    """Where a host is in its life."""
+    """State of a host: replaying its log, taking commands, or given up."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -62,12 +62,13 @@ class ShardHost:
         counts: CoordinatorCounts | None = None,
         undecided: Callable[[Any, Exception], None] = lambda command, defect: None,
     ) -> None:
-        """``loaded`` is called when the host takes commands, ``dropped`` when it has given up by itself.
-        ``undecided`` is called with a command that a defect kept the shard from deciding, to log it.
+        """:param dropped: called with the error when the host has given up by itself
+        :param loaded: called when the host begins to take commands
+        :param undecided: called with a command and the defect that it met, for the log
         """
         self.state = HostState.LOADING
         self.was_loaded = False
-        """It has taken commands, or could have."""
+        """Whether the host has ever been active."""
         self.shard = shard
         self._runtime = runtime
         self._log = log
@@ -78,20 +79,21 @@ class ShardHost:
         self._began_ms = runtime.monotonic_ms()
         self._replaying: Iterator[LogItem | Completion[Any]] | None = None
         self.waits_for: Completion[Any] | None = None
-        """Of a load: there is no use in another slice before this is done."""
+        """The cold read that a load waits for. Another slice is useless before it is done."""
         self._placed = 0
         self._committed = 0
         self._held: deque[tuple[int, Completion[Any], Any, BrokerError | None]] = deque()
-        """(number of the last append that it may have seen, whom, reply, or error), in the order of the decisions."""
+        """(number of the last append before the decision, waiting request, reply, error), in the order of decisions."""
         self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
         self._ended_meanwhile: list[TransactionMarker] = []
-        """Placed while the log was being replayed, perhaps behind what that gives."""
+        """Markers that were placed during the load. The replay may or may not have reached them."""
 
     def load_slice(self) -> bool:
-        """Replay some more of the log: about as many records as a slice may have. Whether there is more to replay; if
-        not, the host is active, or dropped because its log can't be read.
+        """Replay the next slice of the log. Returns whether more is left.
+
+        If not, the host is active, or dropped because its log can't be read.
         """
         if self.state is not HostState.LOADING:
             return False
@@ -136,7 +138,8 @@ class ShardHost:
     def _loaded(self) -> None:
         self.state, self.was_loaded, self._replaying = HostState.ACTIVE, True, None
         self._counts.loaded(self._runtime.monotonic_ms() - self._began_ms)
-        for marker in self._ended_meanwhile:  # those that the log gave already find nothing pending
+        # Replaying a marker twice is harmless: the second time nothing is pending.
+        for marker in self._ended_meanwhile:
             self._replay(marker)
         self._ended_meanwhile.clear()
         self._wait_for(self._log.committed())
@@ -145,8 +148,9 @@ class ShardHost:
             self._on_loaded()
 
     def submit(self, command: Any, context: RequestContext | None) -> Completion[Any]:
-        """Have the shard decide; completes with its reply once that is committed, or fails with its
-        ``BrokerError``.
+        """Have the shard decide. Completes with its reply after the commit, or fails with its ``BrokerError``.
+
+        Fails with COORDINATOR_LOAD_IN_PROGRESS during the load, and NOT_COORDINATOR after the host was dropped.
         """
         completion: Completion[Any] = Completion()
         if self.state is not HostState.ACTIVE:
@@ -158,8 +162,10 @@ class ShardHost:
         return completion
 
     def transaction_ended(self, producer_id: int, committed: bool) -> None:
-        """A marker was placed in the log just now: the shard ends the transaction, and what it then tells waits until
-        the marker is committed. A shard that is dropped finds the marker in its log when it is rebuilt.
+        """End a producer's transaction in the shard: its marker was placed in the log in this turn.
+
+        Later replies wait until the marker is committed. A dropped shard finds the marker in the log when it is
+        rebuilt.
         """
         marker = TransactionMarker(producer_id, committed)
         if self.state is HostState.LOADING:
@@ -175,22 +181,22 @@ class ShardHost:
 
     def _marker_committed(self, done: Completion[None]) -> None:
         if done.error is not None:
-            self._drop(done.error)  # the transaction has not ended
+            # The marker is lost, but the load may have replayed it: rebuild from the log.
+            self._drop(done.error)
 
     @property
     def pending(self) -> int:
-        """Requests that wait for an answer: for a commit, or for another decision."""
+        """Number of requests that wait for a commit or for another decision."""
         return len(self._held) + len(self._waiting)
 
     def stop(self) -> None:
-        """Leadership has gone: waiters get NOT_COORDINATOR, and ``dropped`` is not called."""
+        """Stop because the leadership ended. Waiting requests get NOT_COORDINATOR, and ``dropped`` is not called."""
         if self.state is not HostState.DROPPED:
             self._end()
 
     def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> bool:
-        """Returns whether the command was decided on, or refused by the rules; a timer's command that was not comes
-        again.
-        """
+        """Run a command. Returns False if a defect, or an append that is too large, stopped it: then a timer tries
+        again."""
         try:
             decision = self._decide(command, context, completion is not None)
         except BrokerError as error:
@@ -207,7 +213,7 @@ class ShardHost:
             raise
 
     def _decide(self, command: Any, context: RequestContext | None, is_request: bool) -> Decision:
-        """Ask the shard. Whatever this raises, nothing was placed and nothing was replayed."""
+        """Ask the shard for its decision. If this raises, nothing was placed or replayed, and the shard can stay."""
         decision = self.shard.command(command, context, self._runtime.now_ms())
         if decision.producer is not None:
             self._log.check_producer(decision.producer)
@@ -216,7 +222,8 @@ class ShardHost:
         return decision
 
     def _fail(self, completion: Completion[Any] | None, error: BrokerError) -> None:
-        """Answer a request with an error, behind all that was placed before it: the decision may have seen that."""
+        """Answer a request with an error, after everything placed before it is committed: the error may depend on
+        it."""
         if completion is not None:
             self._held.append((self._placed, completion, None, error))
             self._release()
@@ -245,7 +252,7 @@ class ShardHost:
         return True
 
     def _refuse(self, decision: Decision, completion: Completion[Any] | None, code: ErrorCode) -> None:
-        """Nothing was placed: who waits for it is told, and the shard is as it was."""
+        """Fail the requests of a decision whose records were not placed. The shard is unchanged."""
         tokens = [token for token, _ in decision.answers]
         if decision.deferred is not None:
             tokens.append(decision.deferred)
@@ -260,14 +267,16 @@ class ShardHost:
             self._run(decision.if_refused, None, None)
 
     def _append(self, decision: Decision) -> ErrorCode | None:
-        """Place and replay. Else the shard is dropped, unless a record is too large and the decision can be refused;
-        and this is what the request is answered.
+        """Place the records and replay them. Returns ``None``, or the error for the request.
+
+        A failure drops the shard, with one exception: a record is too large, and the decision is ``refusable``.
         """
         records, producer = decision.records, decision.producer
         try:
             committed = self._log.append(records, producer)
         except BrokerError as error:
-            too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE  # and will be at any coordinator
+            # Another coordinator would refuse it, too, so the client must not be sent to look for one.
+            too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
             if not (too_large and decision.refusable):
                 self._drop(error)
             return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else ErrorCode.NOT_COORDINATOR
@@ -296,7 +305,8 @@ class ShardHost:
         self._release()
 
     def _release(self) -> None:
-        """Deliver what waits no longer. Who is told may submit again: his reply takes its place behind the others."""
+        """Deliver the replies that are due. A receiver may submit another command from its callback; the flag keeps
+        that command's reply behind the others."""
         if self._releasing:
             return
         self._releasing = True
@@ -334,7 +344,7 @@ class ShardHost:
 
     def _end(self) -> None:
         self.state = HostState.DROPPED
-        self._replaying = None  # what it waits for is not wanted any more
+        self._replaying = None  # closes the iterator, which gives back the file regions of a pending read
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,6 +1,6 @@
-"""Shards that are being replayed: a slice of one of them each turn, so that other work goes on beside them.
+"""Loads shards in slices: one slice of one shard in each turn, so that other requests go on.
 
-A node that becomes leader of fifty partitions at once would otherwise answer nobody until the last is there.
+Without slices a node that becomes leader of fifty partitions at once would answer no request until the last is loaded.
 """
 
 from __future__ import annotations
@@ -9,31 +9,32 @@ from blumfeld.coordinator.runtime.host import ShardHost
 from blumfeld.spi.runtime import Runtime
 
 LOADS_AT_ONCE = 4
-"""Shards that take turns; the others wait for one of them to be done. So a long log doesn't hold up all, and most are
-done early. As many as Kafka's ``group.coordinator.threads``."""
+"""Shards that take turns; the others wait until one of these is done. So one long log doesn't delay all shards, and
+most are done early. The number is that of Kafka's ``group.coordinator.threads``."""
 
 
 class Loads:
-    """Replays the logs of hosts, in the order in which they came. Each is active, or dropped, when it leaves."""
+    """Replays the logs of hosts, in the order of :meth:`begin`. When it is done with a host, that is active or
+    dropped."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._hosts: list[ShardHost] = []
         self._waiting = 0
-        """Others, whose logs are read for them."""
+        """Number of further hosts that wait for a cold read."""
         self._due = False
 
     def begin(self, host: ShardHost) -> None:
-        """Replay the log of a host: a short one at once if no other is being replayed, otherwise in turns to come."""
+        """Replay the log of a host: at once if it is short and no other is being replayed, otherwise in later turns."""
         if self._hosts or host.load_slice():
             self._take(host, len(self._hosts))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of hosts that are being loaded."""
         return len(self._hosts) + self._waiting
 
     def _take(self, host: ShardHost, at: int) -> None:
-        """Go on with it when its turn has come; who waits for his log lets others have theirs."""
+        """Queue a host for its next slice. A host that waits for a cold read gives its place to others."""
         if host.waits_for is None:
             self._hosts.insert(at, host)
             self._go_on()
@@ -57,7 +58,7 @@ class Loads:
         more = False
         try:
             more = host.load_slice()
-        finally:  # a defect in one shard is no reason to leave the others unloaded
+        finally:  # a defect in one shard must not stop the loading of the others
             if more:
                 self._take(host, LOADS_AT_ONCE - 1)
             self._go_on()

@@ -1,10 +1,10 @@
-"""Which partition of an internal topic a key lives in (Kafka's ``GroupCoordinatorService``)."""
+"""The partition of an internal topic for a key (Kafka's ``GroupCoordinatorService.partitionFor``)."""
 
 from __future__ import annotations
 
 
 def java_string_hash(text: str) -> int:
-    """``String.hashCode``: 31·h + unit over UTF-16 code units, in 32 signed bits."""
+    """Returns Java's ``String.hashCode``: 31·h + unit over the UTF-16 code units, as a signed 32-bit number."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(data), 2):
@@ -13,6 +13,6 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a group or a transactional id: every broker and client computes the same."""
+    """Returns the partition of a group or a transactional id. Every broker must compute the same, Kafka's too."""
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partition_count

@@ -1,7 +1,8 @@
-"""The records of one batch of a coordinator's log, taken apart at once: no object for a record.
+"""Parses all records of a coordinator's batch in one go, without an object for each record.
 
-The same walk as :mod:`blumfeld.wire.records`, for what a coordinator writes: most numbers take a byte or two, there
-are no headers. A record that is otherwise is left to the general one, which also says what is wrong with a bad batch.
+It is the walk of :mod:`blumfeld.wire.records`, specialised for the records that a coordinator writes: most numbers take
+one or two bytes, and there are no headers. If a record is different, the general walk parses the batch; it also has the
+errors for a bad batch.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX, records
 from blumfeld.wire.varint import BadVarintError, read_varint
 
 NULL_LENGTH = 1
-"""The byte of a length that says null: -1, zigzag."""
+"""The length byte of a null: -1 in zigzag encoding."""
 
 
 class RecordRun(NamedTuple):
-    """Records that follow each other in a log: ``keys[n]`` and ``values[n]`` are one; a value ``None`` deletes."""
+    """Consecutive records of a log. ``keys[n]`` and ``values[n]`` are one record; a value of ``None`` is a
+    tombstone."""
 
     keys: list[bytes]
     values: list[bytes | None]
 
 
 class _Unusual(Exception):  # noqa: N818 - not an error: the general walk takes it
-    """A record that the quick walk doesn't know."""
+    """The quick walk met a record that it can't parse."""
 
 
 def record_run(batch: RecordBatch) -> RecordRun:
-    """The records of a batch that have a key, in order.
+    """Returns the records of a batch that have a key, in order.
 
     :raises InvalidRecord, DecompressedTooLarge: as :func:`~blumfeld.wire.records.records`
     """
@@ -107,7 +109,7 @@ def _walk(data: bytes) -> RecordRun:
                     raise _Unusual
                 at = value_at + length
             values.append(data[value_at:at])
-        if at + 1 != stop or data[at]:  # headers, or a length that is none
+        if at + 1 != stop or data[at]:  # the record has headers, or its length is wrong
             raise _Unusual
         at = stop
     if at != end:

@@ -1,4 +1,4 @@
-"""What a shard's host needs: a log that it writes and replays, and the state machine that lives by it."""
+"""Protocols of a shard's host: the log that it writes and replays, and the state machine that lives by that log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer
 
 
 class TransactionalRecord(msgspec.Struct, frozen=True):
-    """A record of a producer's transaction: it counts once a marker commits that."""
+    """A record of a producer's transaction. It takes effect when a marker commits the transaction."""
 
     producer: Producer
     record: CoordinatorRecord
@@ -28,46 +28,48 @@ class TransactionMarker(msgspec.Struct, frozen=True):
 
 
 LogItem: TypeAlias = CoordinatorRecord | RecordRun | TransactionalRecord | TransactionMarker
-"""What a log gives: its plain records one by one, or those of a batch at once, which is the quick way."""
+"""An item of a log's replay. Plain records come one by one, or all of a batch at once, which is faster."""
 
 
 class CoordinatorLog(Protocol):
-    """The partition of an internal topic, as its leader has it."""
+    """The log of an internal topic's partition, on its leader."""
 
     def append(
         self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
     ) -> Completion[None]:
-        """Place the records as one batch, a transactional one of ``producer``'s if that is given. Completes once the
-        high watermark has passed it; in the order of the calls.
+        """Place the records as one batch. Completes when the high watermark has passed it, in the order of the calls.
 
-        What is more than a batch may be is placed as several: then a crash may leave a beginning of them.
+        Records that exceed the largest batch are placed as several batches. After a crash only the first of them may be
+        there.
 
-        :raises BrokerError: nothing was placed; MESSAGE_TOO_LARGE: because one record alone is more
+        :param producer: makes the batch a transactional one of this producer
+        :raises BrokerError: nothing was placed; MESSAGE_TOO_LARGE if a single record exceeds the largest batch
         """
         ...
 
     def check_producer(self, producer: Producer) -> None:
-        """May this producer write in a transaction?
+        """Check that this producer may write in a transaction.
 
-        :raises BrokerError: INVALID_PRODUCER_EPOCH: the log has a later epoch of it
+        :raises BrokerError: INVALID_PRODUCER_EPOCH: the log has a later epoch of the producer
         """
         ...
 
     def written(self) -> Completion[None]:
-        """Completes once all that was placed so far is written, or is gone because that failed: before a log is
-        replayed, since :meth:`records` gives what is written.
+        """Completes when everything placed so far is written, or has failed. Wait for it before a replay, because
+        :meth:`records` reads only what is written.
         """
         ...
 
     def records(self) -> Iterator[LogItem | Completion[Any]]:
-        """Every record of the log with a key, and every transaction's end, in order; those that can't be read raise
-        ``BrokerError`` or ``OSError``. A completion among them says that the next is on its way from somewhere slow: to
-        be asked for when it is done, however it ended.
+        """Yields every record with a key, and every transaction marker, in log order.
+
+        When it yields a completion, the next item needs a cold read: the caller must ask for it after the completion
+        is done, with or without an error. Unreadable items raise ``BrokerError`` or ``OSError``.
         """
         ...
 
     def committed(self) -> Completion[None]:
-        """Completes once all that the log holds now is committed: a new leader's log may be ahead of that."""
+        """Completes when everything in the log now is committed. A new leader's log may have uncommitted records."""
         ...
 
 
@@ -75,27 +77,28 @@ class Shard(Protocol):
     """A state machine that lives by its log. Pure: the time is an argument."""
 
     def replay(self, item: CoordinatorRecord) -> None:
-        """Apply one record. Never fails on what this build wrote, never decides."""
+        """Apply one record. It must not decide anything, and must not fail on records that this build wrote."""
         ...
 
     def replay_run(self, run: RecordRun) -> None:
-        """Apply many records in their order: the same as :meth:`replay` of each."""
+        """Apply many records in order, with the same result as :meth:`replay` of each."""
         ...
 
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
-        """Apply one record of a transaction: pending until :meth:`end_transaction`."""
+        """Apply one record of a transaction. It is pending until :meth:`end_transaction`."""
         ...
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """What this producer has pending counts from now on, or is forgotten. Without anything pending nothing
-        happens: that marker came twice, or ended what was compacted away.
+        """Commit or forget the pending records of this producer.
+
+        Without any nothing happens: the marker came twice, or the transaction's records were compacted away.
         """
         ...
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
-        """Decide. Reads state, never writes it. Raises ``BrokerError`` for the request's error."""
+        """Decide on a command. It reads state and never writes it. Raises ``BrokerError`` with the request's error."""
         ...
 
     def loaded(self, now_ms: int) -> Decision:
-        """Replay has ended: set timers."""
+        """Returns the first timers, when the replay has ended."""
         ...
