@@ -21,7 +21,7 @@ $(VENV)/.demo: pyproject.toml
 # dependencies (0.5 GB): those of its tests that the everyday suite runs need only what is there. `make archive-setup` brings the rest.
 $(VENV)/.done: $(VENV)/.demo plugins/sink_spark/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable '.[all]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --group dev --editable '.[all]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable plugins/sink_spark
 	$(BIN)/python -m compileall -q core plugins campaigns
 	touch $@

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -38,6 +36,10 @@ def campaigns(
         Path | None,
         typer.Option(help=f"Folder of reference programs; ${VARIABLE}, else `shared` beside the checkout."),
     ] = None,
+    limit_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds that the campaign may take; then it is ended, status 124."),
+    ] = None,
 ) -> None:
     """List what proves the project, or run one campaign. Options replace the defaults of a run."""
     if name is None:
@@ -58,23 +60,19 @@ def campaigns(
             f"Name another folder by --references or ${VARIABLE}."
         )
         return
-    raise typer.Exit(run(lines))
+    raise typer.Exit(run(lines, limit_s))
 
 
-def run(lines: list[list[str]]) -> int:
-    """Run the processes one after the other; return the status of the first one that fails.
+def run(lines: list[list[str]], limit_s: float | None = None) -> int:
+    """Run the processes one after the other; return the status of the first one that fails."""
+    import anyio  # the list of campaigns doesn't wait for it
 
-    The last one takes the place of this process, so that signals reach it and its status is ours.
-    """
+    from campaigns.supervision import run_all
+
     if any(RESULTS in word for line in lines for word in line):
         Path(RESULTS).mkdir(exist_ok=True)
-    sys.stdout.flush()
-    *before, last = lines
-    for line in before:
-        if status := subprocess.call(line):
-            return status
-    os.execv(last[0], last)
-    return 0  # not reached: execv doesn't return
+    status: int = anyio.run(run_all, lines, limit_s)
+    return status
 
 
 def print_list() -> None:

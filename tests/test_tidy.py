@@ -130,6 +130,17 @@ def test_nothing_serves_behind_the_runtimes_back() -> None:
     assert not found, "\n".join(found)
 
 
+def test_what_ships_imports_no_anyio() -> None:
+    """It is installed for campaigns/ alone, and its import costs 17 to 45 ms (ADR 0001)."""
+    found = [
+        f"{named(path)}:{line}"
+        for path in python_files("core", "plugins")
+        for line, module in imports_of(path)
+        if module.split(".")[0] == "anyio"
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_every_edge_module_is_there() -> None:
     """The list of edge modules names only what exists."""
     missing = [name for name in EDGE_MODULES if not (ROOT / name).exists()]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from campaigns.__main__ import BAD_CALL, app, run
+from campaigns.__main__ import BAD_CALL, app
 from campaigns.catalogue import CAMPAIGNS, Campaign, Run
 from campaigns.commands import AbsentError, command_lines
 from campaigns.references import PLACES, find_references
@@ -126,16 +126,3 @@ def test_references_are_added_where_they_are_and_not_named(
     assert command_lines(CAMPAIGNS["archive-oracle"], [], found)[0][3:] == ["oracle", "--capture", spot]
     monkeypatch.setenv("KAFKA_PEER", "elsewhere")
     assert find_references(tmp_path)["peer"] == ("elsewhere",)
-
-
-def test_a_run_that_fails_ends_the_campaign_with_its_status() -> None:
-    fails, unwanted = [sys.executable, "-c", "raise SystemExit(3)"], [sys.executable, "-c", "print('on')"]
-    assert run([fails, unwanted]) == 3
-
-
-def test_the_status_of_the_last_run_is_the_campaigns() -> None:
-    program = (
-        "import sys; from campaigns.__main__ import run; run([[sys.executable, '-c', 'raise SystemExit(4)']])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False)
-    assert done.returncode == 4
