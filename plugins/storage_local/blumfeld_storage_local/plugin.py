@@ -1,4 +1,4 @@
-"""The plug-in: its options, and the hook that makes the storage of a node."""
+"""The plug-in: its options, and the hook that makes a node's storage."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ LOG_DESCRIPTORS_MAX = 1 << 16
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[storage.options]``: what Kafka has no key for."""
+    """``[storage.options]``, for which Kafka has no key."""
 
     flush: FlushMode = "never"
     """When written records are synced to the device, beyond what ``flush.messages`` and ``flush.ms`` of a topic ask
     for. ``never``: when the operating system wants; ``interval``: every ``flush_interval_ms``; ``every``: before they
     are acknowledged or seen by anyone, many requests with one sync."""
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] | None = None
-    """Of ``flush = "interval"``, and refused with any other: 1000 if not given."""
+    """Interval of ``flush = "interval"``, 1000 if not given. With any other mode it is refused."""
 
     def __post_init__(self) -> None:
-        """Refuse an interval that would mean nothing."""
+        """Refuse an interval that would have no effect."""
         if self.flush_interval_ms is not None and self.flush != "interval":
             raise ValueError(
                 f'flush_interval_ms goes with flush = "interval" only, and flush is "{self.flush}"'
@@ -42,7 +42,7 @@ class Plugin:
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
-        """In the node's log directories."""
+        """Make the storage in the node's log directories."""
         options = composition.options
         assert isinstance(options, Options)
         topic = TopicConfig(broker=composition.config)
@@ -65,6 +65,6 @@ class Plugin:
 
 
 def open_files_max() -> int:
-    """Half of the descriptors that this process may have: the other half is for connections and small files."""
+    """Return half of the descriptors that this process may have. Connections and small files need the other half."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return LOG_DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft // 2, LOG_DESCRIPTORS_MAX)

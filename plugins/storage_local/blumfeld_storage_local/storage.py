@@ -1,4 +1,4 @@
-"""The log directories of a node, laid out as Kafka's: opened, checkpointed, closed."""
+"""The storage of a node: its log directories, laid out as Kafka's, and the logs that are open."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
 METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)
-"""So begin ids that name no directory: UNASSIGNED, LOST, MIGRATING (``DirectoryId``, KIP-858)."""
+"""Prefix of ids that name no directory: UNASSIGNED, LOST, MIGRATING (``DirectoryId``, KIP-858)."""
 
 
 class LocalStorage:
     """``LogStorage`` in one or several directories (JBOD, KIP-112).
 
-    :param paths: of the directories; the first must work, for ``__cluster_metadata`` lies there
-    :param open_files_max: log files that are open at the same time; the least recently used are closed for others
-    :param move_bytes_per_second_max: what one move copies (``replica.alter.log.dirs.io.max.bytes.per.second``)
-    :param delete_delay_ms: how long a deleted log's files stay that was not open (``log.segment.delete.delay.ms``)
+    :param paths: paths of the directories. The first must work, because ``__cluster_metadata`` lies there
+    :param open_files_max: log files that may be open at once. The least recently used are closed for others
+    :param move_bytes_per_second_max: rate of one move (``replica.alter.log.dirs.io.max.bytes.per.second``)
+    :param delete_delay_ms: how long the files of a log stay that was deleted while it was not open
+        (``log.segment.delete.delay.ms``)
     """
 
     compacts = True
@@ -75,9 +76,9 @@ class LocalStorage:
         self._started = False
         self._watcher: StorageWatcher | None = None
         self._where: dict[TopicPartition, DirectoryLogs] = {}
-        """Where each log lies."""
+        """The directory of each log."""
         self._deleted: dict[TopicPartition, DirectoryLogs] = {}
-        """Where logs lay that were deleted since the start: a power cut may bring their names back."""
+        """Directories of logs that were deleted since the start: a power cut may bring their names back."""
         self._open: dict[TopicPartition, LocalLog] = {}
         self._round: CheckpointRound | None = None
         """The checkpoint that is being taken down."""
@@ -92,15 +93,15 @@ class LocalStorage:
         self._callbacks = LogCallbacks(self._truncating, self._log_closed, self._log_cleaned)
 
     def watch(self, watcher: StorageWatcher) -> None:
-        """Tell ``watcher`` from now on of directories that fail, but not of those that the start finds offline."""
+        """Tell ``watcher`` about directories that fail from now on. Those that the start finds offline are not told."""
         self._watcher = watcher
 
     def promise(self) -> str:
-        """What an ack means on it."""
+        """Return what an ack promises."""
         return self._durability.promise()
 
     async def start(self, cluster_id: str, node_id: int) -> None:
-        """Take the directories; those that can't be used are offline, see :func:`starting.take_all`."""
+        """Take the directories. Those that can't be used are offline; see :func:`starting.take_all`."""
         try:
             take_all(self._directories, cluster_id, node_id)
             found = await find_all(self._directories)
@@ -113,15 +114,15 @@ class LocalStorage:
         self._started = True
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
-        """All directories, as configured; one that could not be taken has the zero id if none is known."""
+        """Return all directories in the configured order. One that could not be taken may have the zero id."""
         return [directory.home.info() for directory in self._directories]
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
-        """Every log found at start; the topic id is zero where a crash left none."""
+        """Return every log that lies here, with its topic id; zero where a crash left none."""
         return [found for directory in self._directories for found in directory.found.items()]
 
     def previous_broker_epoch(self) -> int:
-        """The broker epoch in the clean-shutdown files that were found at start, or -1: see KIP-966."""
+        """Return the broker epoch in the clean-shutdown files that the start found, or -1; see KIP-966."""
         epoch = previous_broker_epoch(self._directories)
         return NO_BROKER_EPOCH if epoch is None else epoch
 
@@ -140,7 +141,7 @@ class LocalStorage:
         *,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """Open, or create, the log of one partition; recover it if the last stop was not clean."""
+        """Open or create the log of one partition. Recover it if the last stop was not clean."""
         await self._moves.ended(partition)
         known = self._where.get(partition)
         at = self._place(partition, directory_id) if known is None else known
@@ -149,7 +150,7 @@ class LocalStorage:
             raise ValueError(f"the log of {partition} is open")
         await self._forget_for_good(partition, at)
         held = at.found.get(partition)
-        # counted from now on: others that are opened meanwhile find their place by it
+        # Before the log is open: others that are opened meanwhile choose their directory by these counts.
         self._where[partition], at.found[partition] = at, topic_id
         try:
             log = await open_partition(at, partition, topic_id, config, listener, self._callbacks)
@@ -164,7 +165,10 @@ class LocalStorage:
         return log
 
     async def _forget_for_good(self, partition: TopicPartition, at: DirectoryLogs) -> None:
-        """What was deleted elsewhere must not come back beside the log that is made now: no start could choose."""
+        """Sync the deletion of a log of this name in another directory.
+
+        A power cut could else bring it back beside the log that is made now, and no start could choose.
+        """
         before = self._deleted.pop(partition, None)
         if before is None or before is at or not before.online:
             return
@@ -177,7 +181,7 @@ class LocalStorage:
         return self._where.get(partition)
 
     def _place(self, partition: TopicPartition, directory_id: bytes | None) -> DirectoryLogs:
-        """Where a log is made that was not found."""
+        """Return the directory in which a new log is made."""
         self._check_started()
         online = [directory for directory in self._directories if directory.online]
         places = [Place(d.home.directory_id, d.home.path, len(d.found)) for d in online]
@@ -190,7 +194,7 @@ class LocalStorage:
         if directory_id is None or places[chosen].directory_id == directory_id:
             return online[chosen]
         for directory in self._directories:
-            # the log may lie there: an empty one in its place would forget it
+            # The log may lie in this directory, which is offline: an empty one in its place would lose it.
             if not directory.online and directory.home.directory_id in (directory_id, bytes(16)):
                 directory.home.check()
         return online[chosen]
@@ -198,7 +202,7 @@ class LocalStorage:
     def _check_started(self) -> None:
         for directory in self._directories:
             if directory.online:
-                _ = directory.checkpoints  # raises if it was not started
+                _ = directory.checkpoints  # raises if the storage was not started
 
     def _log_closed(self, log: ClosedLog) -> None:
         self._open.pop(log.partition, None)
@@ -211,7 +215,10 @@ class LocalStorage:
         checkpoints.save_in_time()
 
     def _truncating(self, partition: TopicPartition, offset: int) -> None:
-        """What is written anew from ``offset`` on will not be flushed: say so before it is."""
+        """Lower the checkpoints before a log is cut at ``offset``: new records behind the cut are not flushed yet.
+
+        A recovery point that stayed above the cut would keep recovery away from them.
+        """
         self._moves.truncated(partition, offset)
         checkpoints = self._where[partition].checkpoints
         if checkpoints.recovery_points.get(partition, 0) > offset:
@@ -222,7 +229,7 @@ class LocalStorage:
             checkpoints.save_cleaner_offsets()
 
     def delete_log(self, partition: TopicPartition) -> None:
-        """Rename the directory at once, remove it later."""
+        """Rename the log's directory at once, and remove it later."""
         self._moves.give_up(partition)
         log = self._open.get(partition)
         delay_ms = self._delete_delay_ms if log is None else log.config.file_delete_delay_ms
@@ -244,7 +251,7 @@ class LocalStorage:
                 at.home.remove_later([self._mark(at, partition, DirState.DELETE)], delay_ms, trees=True)
 
     def set_aside_log(self, partition: TopicPartition) -> None:
-        """Rename the directory at once, and leave it there."""
+        """Rename the log's directory at once, and keep it."""
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
         at = self._where.get(partition)
@@ -257,7 +264,7 @@ class LocalStorage:
             at.home.events.warning("log that no topic claims set aside", log=str(partition), kept=path)
 
     def _mark(self, at: DirectoryLogs, partition: TopicPartition, state: DirState) -> str:
-        """Rename its directory; the new path."""
+        """Rename a log's directory, and return the new path."""
         marked = f"{at.home.path}/{marked_partition_dir(partition, state, self._runtime.new_uuid())}"
         at.home.files.rename(f"{at.home.path}/{partition_dir(partition)}", marked)
         self._deleted[partition] = at
@@ -283,7 +290,7 @@ class LocalStorage:
             self._moves.begin(log, source, target)
 
     def moves(self) -> Sequence[LogMove]:
-        """Moves that run, or wait until others have ended."""
+        """Return the moves that run, or wait for others to end."""
         return self._moves.infos()
 
     def _moved(self, log: LocalLog, to: DirectoryLogs) -> None:
@@ -293,7 +300,7 @@ class LocalStorage:
         source.clean.pop(partition, None)
         mark = source.checkpoints.moves[partition]
         source.checkpoints.forget(partition)
-        source.checkpoints.moves[partition] = mark  # until its files are gone from there
+        source.checkpoints.moves[partition] = mark  # until the old files are gone
         self._where[partition] = to
 
     def _tell_moved(self, partition: TopicPartition, directory_id: bytes) -> None:
@@ -303,7 +310,7 @@ class LocalStorage:
     # Checkpoints
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermarks as of the last checkpoint."""
+        """Return the high watermarks of the last checkpoint."""
         self._check_started()
         found: dict[TopicPartition, int] = {}
         for directory in self._directories:
@@ -316,11 +323,11 @@ class LocalStorage:
         return found
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Of few logs recovery points are durable when this returns, of many some turns later;
-        log starts and high watermarks soon after that.
+        """Write recovery points, log starts and high watermarks.
 
-        A directory whose checkpoints can't be written is offline, unless it is only full: they wait for the next time
-        then. Raises ``OSError`` if none is online.
+        With few logs the recovery points are durable when this returns, with many some turns later. The other files
+        follow soon. A directory whose checkpoints can't be written goes offline, but a full one tries again at the
+        next checkpoint. Raises ``OSError`` if no directory is online.
         """
         online = [directory for directory in self._directories if directory.online]
         self._round = CheckpointRound(online, self._open.values(), high_watermarks, self._lies_in)
@@ -347,9 +354,9 @@ class LocalStorage:
     # Stop
 
     async def stop(self, broker_epoch: int) -> None:
-        """Close every log; a directory in which all went well is left with the clean-shutdown file.
+        """Close every log, and write the clean-shutdown file in each directory in which all went well.
 
-        Every directory is left, also behind one that fails. Raises ``OSError`` if all do.
+        One directory that fails does not keep the others from it. Raises ``OSError`` if all fail.
         """
         if not self._started:
             return

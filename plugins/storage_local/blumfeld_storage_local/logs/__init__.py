@@ -1,1 +1,1 @@
-"""The log of one replica: its halves, its flushes, its look-ups."""
+"""The log of one replica: its ends, the append path, and the parts that it is put together from."""

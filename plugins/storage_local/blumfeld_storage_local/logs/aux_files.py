@@ -1,4 +1,4 @@
-"""The small files beside a log: everything in its directory that is no segment's log or index."""
+"""The small files beside a log: all files in its directory but the logs and indexes of segments."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class AuxDirectory:
         self._files = files
         self.directory = directory
         self.touched: set[str] | None = None
-        """Names that were written or deleted, for who copies the log; ``None``: nobody does."""
+        """Names that were written or deleted while a move copies the log; ``None`` without a move."""
 
     def names(self) -> list[str]:
-        """All of them, sorted; no segments, and nothing that waits to be removed."""
+        """Return all names, sorted. Files of segments, and files that wait to be removed, are not among them."""
         return [name for name in self._files.list_dir(self.directory) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
@@ -32,20 +32,20 @@ class AuxDirectory:
         return segment is None or (segment.suffix not in SUFFIXES and not segment.mark)
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes, or ``None``."""
+        """Return the file's bytes, or ``None`` if there is no such file."""
         try:
             return self._files.read_bytes(self._path(name))
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Replace it; durable when this returns."""
+        """Write or replace a file; durable when this returns."""
         self._files.write_atomically(self._path(name), data)
         if self.touched is not None:
             self.touched.add(name)
 
     def delete(self, name: str) -> None:
-        """Remove it; it may be absent."""
+        """Remove a file, if it exists."""
         with suppress(FileNotFoundError):
             self._files.unlink(self._path(name))
         if self.touched is not None:

@@ -1,7 +1,7 @@
-"""Bytes that are not in the page cache are brought there by a worker, so that no reader waits for a disk on the loop.
+"""Bring bytes into the page cache by a worker, so that no read waits for a disk on the loop.
 
-A look at both ends of what is to be read costs two system calls, and is saved where a worker read it a moment ago: a
-reader that goes on where it was finds the next bytes there, as they are read ahead of it.
+To find out whether bytes are cached costs two system calls, one for each end. They are saved for bytes that a worker
+has just read: these are read ahead of a consumer, so one that goes on where it was finds the next bytes there.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_check import check_of, take_check
 
 AT_ONCE_MAX = 2
-"""Workers that read for logs of a directory: half of the runtime's, so that syncs find one."""
+"""Workers that may read for one directory: half of the runtime's, so that syncs find one too."""
 AHEAD_BYTES = 4 << 20
-"""Read ahead of a reader; the next piece is begun when half of it is left."""
+"""Bytes to read ahead. When a consumer has half of them left, the next piece is begun."""
 WARM_BYTES_MAX = 16 << 20
-"""Of a segment, counted as cached without a look: the newest that were read ahead."""
+"""Bytes of a segment that count as cached without a look: the newest that were read ahead."""
 WARM_MS = 10_000.0
-"""For so long; then the kernel may have had a better use for the memory."""
+"""How long they count so. Later the kernel may have dropped them."""
 WINDOWS_MAX = 1024
-"""Segments of which such bytes are known."""
+"""Segments for which such bytes are remembered."""
 _NOT_YET = 1 << 62
 
 
 class ColdBytesError(Exception):
-    """To read on would wait for a disk. :meth:`ColdReads.bring` makes it good."""
+    """To read these bytes would wait for a disk. :meth:`ColdReads.bring` has a worker read them."""
 
     def __init__(self, segment: Segment, position: int, size: int) -> None:
         super().__init__(segment, position, size)
         self.segment = segment
         self.position = position
         self.size = size
-        """0: it is the indexes that are not here."""
+        """0 if the indexes are missing, not the bytes."""
 
 
 class UncheckedBytesError(ColdBytesError):
-    """Nobody has looked yet whether these bytes are batches. :meth:`ColdReads.bring` has a worker look."""
+    """It was not checked yet that these bytes are batches. :meth:`ColdReads.bring` has a worker check them."""
 
 
 class _Window:
-    """What is known to be cached of one segment."""
+    """The bytes of one segment that count as cached."""
 
     __slots__ = ("end", "more_from", "start", "until_ms")
 
@@ -52,11 +52,11 @@ class _Window:
         self.end = end
         self.until_ms = until_ms
         self.more_from = start
-        """Who reads beyond it starts the next piece."""
+        """Position behind which a read starts the next piece."""
 
 
 class ColdReads:
-    """Finds what is cold and brings it, for all logs of a directory."""
+    """Finds cold bytes and brings them, for all logs of a directory."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -67,7 +67,7 @@ class ColdReads:
     def look(self, segment: Segment, position: int, size: int) -> None:
         """Return if these bytes can be read at once.
 
-        :raises ColdBytesError: they can't
+        :raises ColdBytesError: they are not cached
         :raises OSError: the file can't be opened
         """
         end = position + size
@@ -82,20 +82,23 @@ class ColdReads:
             raise ColdBytesError(segment, position, size)
 
     def look_for_indexes(self, segment: Segment) -> None:
-        """Return if a look-up by offset opens no file. :raises ColdBytesError: it would"""
+        """Return if a look-up by offset opens no file.
+
+        :raises ColdBytesError: the indexes are not in memory
+        """
         if not segment.has_indexes:
             raise ColdBytesError(segment, 0, 0)
 
     async def bring(self, cold: ColdBytesError) -> None:
-        """Have it read. Whether it is still cached, or there at all, is for who asked to look anew.
+        """Have a worker read or check the bytes. The caller looks again: by then they may be cut, or cold once more.
 
-        :raises OSError: the disk can't read it, or it is damaged
+        :raises OSError: the disk can't read them, or they are damaged
         """
         segment = cold.segment
         await self._enter()
         try:
             if segment.is_gone:
-                return  # compaction, or a cut, came first
+                return  # a cleaner pass or a truncation came first
             if isinstance(cold, UncheckedBytesError):
                 await self._check(segment, cold.position, cold.size)
             elif cold.size == 0:
@@ -136,7 +139,7 @@ class ColdReads:
             segment.take_indexes(read)
 
     async def _read(self, segment: Segment, position: int, size: int) -> bool:
-        """Whether it was read; False: the file was closed meanwhile."""
+        """Read, and return True; or return False if the file was closed meanwhile."""
         file = segment.file()
         region = file.region(0, 0)
         try:
@@ -150,7 +153,7 @@ class ColdReads:
         return True
 
     def _read_ahead(self, segment: Segment, window: _Window) -> None:
-        """Begin to read the piece behind the window; nobody waits for it."""
+        """Begin to read the piece behind the window. No read waits for it."""
         size = min(AHEAD_BYTES, segment.size_bytes - window.end)
         window.more_from = _NOT_YET
         if size > 0 and not segment.is_gone:
@@ -162,7 +165,7 @@ class ColdReads:
             if segment.is_gone or not await self._read(segment, window.end, size):
                 return
         except OSError:
-            return  # whoever needs these bytes will hear of it
+            return  # a read that needs these bytes meets the same error
         finally:
             self._leave()
         window.end += size

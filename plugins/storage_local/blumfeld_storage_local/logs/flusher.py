@@ -1,4 +1,4 @@
-"""Flushes one log: who wants it, what a sync has to cover, and what is flushed after it."""
+"""Flush one log in sync rounds: take down what a sync must cover, and move the flushed end after it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from blumfeld_storage_local.segments.segment import Segment
 
 
 class Flushed(Protocol):
-    """The log that is flushed."""
+    """What a flusher asks of its log."""
 
     directory: str
     flushed_end_offset: int
     names_unsynced: bool
-    """Files were made or renamed in the directory since it was last synced."""
+    """Files were made or renamed in the directory after its last sync."""
     topic_id_unsynced: bool
     """No sync of this process has covered ``partition.metadata``."""
 
@@ -30,19 +30,19 @@ class Flushed(Protocol):
         ...
 
     def unflushed_segments(self) -> list[Segment]:
-        """Segments with something written behind the flushed end, oldest first."""
+        """Segments that a sync must cover, oldest first."""
         ...
 
     def flush_ended(self, error: OSError | None) -> None:
-        """The flushed end moved, or never will again. May ask for another flush."""
+        """The flushed end moved, or with an error it never will again. The log may ask for another flush."""
         ...
 
 
 class Rounds(Protocol):
-    """Where flushers take turns: :class:`blumfeld_storage_local.sync.sync_rounds.SyncRounds`."""
+    """Rounds that flushers join: :class:`blumfeld_storage_local.sync.sync_rounds.SyncRounds`."""
 
     def join(self, flusher: Flusher) -> None:
-        """Sync it in the next round. Once a sync has failed, it fails at once."""
+        """Sync this log in the next round. Once a sync has failed, the log fails at once."""
         ...
 
 
@@ -55,10 +55,10 @@ def sync(
     names: bool,
     topic_id: bool,
 ) -> None:
-    """Make it all last. Blocks.
+    """Sync these files of one log. Blocks.
 
     :param indexes: segments whose index files are to be synced
-    :param names: sync the directory's names too, and its own
+    :param names: sync the names in the directory too, and the directory's own name
     :param topic_id: sync ``partition.metadata`` too. Without it a log that a power cut leaves could be of a deleted
         topic of the same name, so the next start would set it aside.
     """
@@ -67,15 +67,15 @@ def sync(
     for segment in indexes:
         segment.sync_indexes()
     if topic_id:
-        with suppress(FileNotFoundError):  # somebody removed it: that is no reason to stop serving
+        with suppress(FileNotFoundError):  # somebody removed it: no reason to stop serving
             sync_topic_id(files, directory)
     if names:
         files.sync_dir(directory)
-        files.sync_dir(directory.rpartition("/")[0] or "/")  # a new log's own name
+        files.sync_dir(directory.rpartition("/")[0] or "/")  # the name of a new log's directory
 
 
 class SyncWork:
-    """What one sync of one log has to cover, taken down when its round begins."""
+    """The files that one sync of one log must cover, taken down when the round begins."""
 
     __slots__ = (
         "_files",
@@ -103,20 +103,19 @@ class SyncWork:
         self.indexes = [segment for segment in segments[:-1] if segment.index_unsynced]
         self.logs: list[File] = []
         self.held: list[FileRegion] = []
-        """Keep the descriptors from being closed, and reused, under the worker."""
+        """Regions that keep the descriptors open: a closed one could be reused for another file under the worker."""
         try:
             for segment in segments:
                 file = segment.file()
-                self.held.append(
-                    file.region(0, 0)
-                )  # before the next is opened, for which this one may be closed
+                # Before the next file is opened: to make room for that, this one may be closed.
+                self.held.append(file.region(0, 0))
                 self.logs.append(file)
         except OSError:
             self.release()
             raise
 
     def run(self) -> OSError | None:
-        """In a worker: sync; what went wrong."""
+        """Sync, in a worker, and return the error if it failed."""
         try:
             sync(
                 self._files,
@@ -131,13 +130,13 @@ class SyncWork:
         return None
 
     def release(self) -> None:
-        """It ran."""
+        """Let the descriptors be closed again."""
         for region in self.held:
             region.release()
 
 
 class Flusher:
-    """Flushes one log off the loop, in the rounds that it takes part in."""
+    """Flushes one log in workers, in the sync rounds that it joins."""
 
     __slots__ = ("_closed", "_files", "_last", "_log", "_rounds", "_served", "_waiters", "_work")
 
@@ -147,23 +146,23 @@ class Flusher:
         self._rounds = rounds
         self._waiters: list[Completion[int]] = []
         self._served: list[Completion[int]] = []
-        """Those whose round runs."""
+        """Waiting flushes whose round runs. :attr:`_waiters` wait for the next one."""
         self._work: SyncWork | None = None
         self._closed = False
         self._last: Completion[bool] | None = None
 
     @property
     def is_syncing(self) -> bool:
-        """A round runs that it takes part in."""
+        """A round of this log runs."""
         return self._work is not None
 
     @property
     def is_idle(self) -> bool:
-        """No round runs that it takes part in, and nobody waits for one."""
+        """No round of this log runs, and no flush waits for one."""
         return self._work is None and not self._waiters and not self._served
 
     def flush(self) -> Completion[int]:
-        """Make what is written now last; completes with the flushed end."""
+        """Flush all that is written now; completes with the flushed end."""
         log = self._log
         unflushed = log.flushed_end_offset < log.appended_end_offset or log.names_unsynced
         if not unflushed and self._work is None:
@@ -174,29 +173,29 @@ class Flusher:
         return waiter
 
     def request(self) -> None:
-        """As :meth:`flush`; the log's ``flush_ended`` tells."""
+        """Do the same without a completion: the log's ``flush_ended`` is called."""
         self._rounds.join(self)
 
     def truncated(self, offset: int) -> None:
-        """What is synced now is worth nothing from ``offset`` on."""
+        """The log was cut: the sync that runs proves nothing about offsets from ``offset`` on."""
         if self._work is not None:
             self._work.target = min(self._work.target, offset)
 
     def close(self) -> None:
-        """The log is closed, and whoever closed it syncs what there is: nothing of it is touched any more."""
+        """Touch the log no more. Closing the log syncs it."""
         self._closed = True
         if self._work is not None and self._last is None:
             self._last = Completion()
 
     @property
     def last_round(self) -> Completion[bool] | None:
-        """The round that ran when it was closed, if one did: completes with its end; whether nothing went wrong."""
+        """The round that ran at the close, if one did: completes at its end, with whether it went well."""
         return self._last
 
     # For the rounds
 
     def begin(self) -> SyncWork | None:
-        """A round begins: what it is to sync; ``None`` if the log was closed.
+        """Begin a round: return the files to sync, or ``None`` if the log was closed.
 
         :raises OSError: a file could not be opened
         """
@@ -210,7 +209,10 @@ class Flusher:
         return self._work
 
     def end(self, error: OSError | None) -> OSError | None:
-        """The round has ended: move the flushed end and tell who waits, or say what nobody can make good."""
+        """End a round: move the flushed end, and complete the flushes. Return an error that nobody can make good.
+
+        A file that is gone because its segment was dropped meanwhile is no such error: the log joins another round.
+        """
         work, self._work = self._work, None
         assert work is not None
         log = self._log
@@ -220,9 +222,11 @@ class Flusher:
             gone = self._closed or any(not segment.is_open for segment in work.segments)
             if not gone or error.errno not in (errno.EBADF, errno.ENOENT):
                 self._round_was_last(went_well=False)
-                return error  # also of a log that was closed meanwhile: its own sync may not be told a second time
+                return (
+                    error  # also for a log that was closed meanwhile: the kernel tells each error only once
+                )
             if not self._closed:
-                self._rounds.join(self)  # segments went away meanwhile: it must be done again
+                self._rounds.join(self)  # segments were dropped meanwhile: sync the others again
                 return None
         elif not self._closed:
             for segment in work.indexes:
@@ -235,7 +239,7 @@ class Flusher:
         return None
 
     def fail(self, error: OSError) -> None:
-        """A sync has failed, this log's or another's of its round: nothing is ever synced again."""
+        """Fail all flushes, because a sync of this log or of another in its round has failed."""
         self._work = None
         self._served += self._waiters
         self._waiters = []

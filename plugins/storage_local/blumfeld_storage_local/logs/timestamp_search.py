@@ -1,7 +1,7 @@
-"""Look-ups by time: the segment by its highest timestamp, the batch by the time index, the record inside the batch.
+"""Search a log by time: the segment by its highest timestamp, the batch by the time index, then the record.
 
-They read headers, and decompress a batch, anywhere in a log: so a worker does it, on descriptors of its own and on what
-was taken down when it began. Whether the log was cut meanwhile is for the loop to see.
+A search reads headers and decompresses a batch, anywhere in a log. So it runs in a worker, with descriptors of its own,
+on a list of segments that the loop took down. The loop finds out afterwards whether the log was cut meanwhile.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from blumfeld_storage_local.segments.scan import BatchAt, read_batches, scan
 
 
 class TimedSegment(msgspec.Struct):
-    """A segment as it was when the look-up began."""
+    """A segment as it was when the search began."""
 
     path_of: Callable[[Suffix], str]
     base_offset: int
     next_offset: int
     size_bytes: int
     highest: TimestampPosition | None
-    """``None``: not known yet; the worker finds it."""
+    """``None`` if it is not known yet: the worker finds it."""
     indexes: tuple[OffsetIndex, TimeIndex] | None = None
-    """Copies, of the active segment: its files lack the newest entries."""
+    """Copies of the indexes, for the active segment: its files lack the newest entries."""
 
 
 def first_at_or_after(
     files: Files, segments: Sequence[TimedSegment], timestamp_ms: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    """The first record, from the log start on, with a timestamp ≥ ``timestamp_ms``. Blocks.
+    """Find the first record, from the log start on, with a timestamp ≥ ``timestamp_ms``. Blocks.
 
     :param segments: oldest first
     :raises InvalidRecord: a client wrote a batch whose records break the format
@@ -59,9 +59,9 @@ def first_at_or_after(
 def first_highest(
     files: Files, segments: Sequence[TimedSegment], log_start_offset: int
 ) -> TimestampOffset | None:
-    """The first record, from the log start on, with the highest timestamp of all. Blocks.
+    """Find the first record, from the log start on, with the highest timestamp of all. Blocks.
 
-    :param segments: as of :func:`first_at_or_after`; raises likewise
+    Takes and raises the same as :func:`first_at_or_after`.
     """
     best: TimedSegment | None = None
     for segment in segments:
@@ -73,7 +73,7 @@ def first_highest(
     if best is None:
         return None
     highest = _highest(files, best)
-    if highest.offset < log_start_offset:  # DeleteRecords took it away: only the headers know the next
+    if highest.offset < log_start_offset:  # DeleteRecords took it away: only headers tell the next
         return _highest_by_headers(files, segments, log_start_offset)
     with _opened(files, best) as file:
         for at in scan(file, _position(files, best, highest.offset), best.size_bytes):
@@ -129,7 +129,7 @@ def _start(files: Files, segment: TimedSegment, timestamp_ms: int, log_start_off
 
 
 def _position(files: Files, segment: TimedSegment, offset: int) -> int:
-    """A batch starts there, and none before it ends at ``offset`` or behind."""
+    """Return a position at which a batch starts, such that every batch before it ends below ``offset``."""
     with suppress(FileNotFoundError, CorruptIndex):
         if segment.indexes is not None:
             offsets = segment.indexes[0]
