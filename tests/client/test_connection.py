@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -232,3 +234,12 @@ def test_a_request_goes_in_the_version_that_was_agreed_on() -> None:
     connection.receive(answer_to(connection.frame(MetadataRequest(), 9), answer))
     with pytest.raises(WrongCorrelationIdError):  # the heartbeat is older
         list(connection.answers())
+
+
+def test_the_state_of_a_connection_loads_no_message() -> None:
+    """A broker that starts imports it for its peers, and message modules are imported on first use."""
+    code = "import sys, blumfeld.client.dialed; print([m for m in sys.modules if 'wire.messages.' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"

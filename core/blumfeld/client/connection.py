@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blumfeld.client.errors import (
     ConnectionEndedError,
@@ -17,7 +17,6 @@ from blumfeld.client.errors import (
     WrongCorrelationIdError,
 )
 from blumfeld.client.frames import FRAME_BYTES_MAX, FrameCutter, api_key_of, request_frame
-from blumfeld.client.versions import Versions
 from blumfeld.wire.api import response_class
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.codec import decode, encode_parts
@@ -25,6 +24,10 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.primitives import DecodeError, Part
 from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    # It brings a message module, and a broker that starts has a connection before it has asked anybody for versions.
+    from blumfeld.client.versions import Versions
 
 CORRELATION_ID_MAX = 0x7FFFFFFF
 """The id after it is 0."""
