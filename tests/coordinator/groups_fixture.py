@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from blumfeld.broker.handlers import group_handlers
+from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.config.values import BrokerConfig
-from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion
@@ -47,7 +48,9 @@ class Groups:
         self.coordinator.elected(SHARD, self.log)
         self.handlers = {
             handler.key: handler
-            for handler in group_handlers(self.coordinator, self.protocols, lambda: self.image, transactions)
+            for handler in group_handlers(
+                GroupPorts(self.coordinator, lambda: self.image), self.protocols, transactions
+            )
         }
 
     @property

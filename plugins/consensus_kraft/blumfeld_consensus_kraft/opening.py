@@ -14,6 +14,7 @@ from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.record_frame import METADATA_VERSION
 from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.record_batch import RecordBatch
@@ -21,7 +22,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded, load
 from blumfeld_consensus_kraft.voter import check_alone
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from blumfeld.coordinator.group_handlers import authorized_operations, code_of
+from blumfeld.coordinator.groups.answers import authorized_operations, code_of
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage

@@ -11,6 +11,7 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
 from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
     LogDirInfo,
@@ -32,7 +33,6 @@ from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
 from blumfeld_storage_local.start.open_partition import open_partition
 from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
-METADATA_TOPIC = "__cluster_metadata"
 _RESERVED_ID = bytes(15)
 """Prefix of ids that name no directory: UNASSIGNED, LOST, MIGRATING (``DirectoryId``, KIP-858)."""
 
@@ -280,7 +280,7 @@ class LocalStorage:
         if not target.online:
             raise LookupError(f"the log directory {target.home.path} is offline")
         log = self._open.get(partition)
-        if log is None or partition.topic == METADATA_TOPIC:
+        if log is None or partition.topic == CLUSTER_METADATA_TOPIC:
             raise ValueError(f"the log of {partition} is not open, or can't be moved")
         source = self._where[partition]
         if target is source:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.coordination.groups import OFFSETS_TOPIC, PartitionCoordinatorLog
+from blumfeld.broker.coordination.groups import PartitionCoordinatorLog
 from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import GroupsShard
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.storage_memory import MemoryStorage
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest

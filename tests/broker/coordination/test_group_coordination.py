@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.coordination.groups import OFFSETS_TOPIC, fitting
+from blumfeld.broker.coordination.groups import fitting
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode

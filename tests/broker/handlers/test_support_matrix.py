@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.broker.handlers import TABLE, Row
-from blumfeld.coordinator.group_handlers import group_handlers
+from blumfeld.broker.handlers.groups import group_types
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld_groups_classic import ClassicGroupProtocol
@@ -32,9 +32,9 @@ class AnyBroker:
 
 def advertised() -> dict[int, tuple[int, int]]:
     """API key → versions of a build with every bundled plug-in."""
-    found = {row.key: (row.min_version, row.max_version) for row in TABLE}
+    found = {row.key: (row.min_version, row.max_version) for row in TABLE if not row.needs_transactions}
     types: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
-    groups = group_handlers(cast("Any", AnyBroker()), types, cast("Any", AnyBroker()))
+    groups = group_types.handlers(cast("Any", AnyBroker()), types)
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
     return found
 

@@ -47,7 +47,7 @@ from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from blumfeld.wire.messages.sync_group import SyncGroupRequest
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
-from tests.coordinator.groups.test_group_handlers import join, listed
+from tests.broker.handlers.groups.test_group_handlers import join, listed
 from tests.coordinator.groups.test_offsets import commit, fetch
 from tests.coordinator.groups_fixture import Groups
 

@@ -16,8 +16,8 @@ from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from blumfeld.wire.messages.sync_group import SyncGroupRequest
+from tests.broker.handlers.groups.test_group_handlers import listed
 from tests.coordinator.fakes import FakeLog
-from tests.coordinator.groups.test_group_handlers import listed
 from tests.coordinator.groups.test_offsets import commit, fetch
 from tests.coordinator.groups_fixture import Groups
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from blumfeld.broker.handlers import group_handlers
+from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.replicas.replay import written_batches
 from blumfeld.config.values import BrokerConfig
-from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.record_runs import record_run
@@ -19,6 +20,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.spi.hooks import EventLog, Metric
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
@@ -34,7 +36,6 @@ from blumfeld.wire.record_batch import (
 )
 from blumfeld.wire.records import Record, records
 
-OFFSETS_TOPIC = "__consumer_offsets"
 RECORD_BYTES = 25
 """Of a record beside key and value, at most: six varints, and its attributes."""
 
@@ -211,7 +212,7 @@ class GroupCoordination:
 
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
-        return group_handlers(self.coordinator, self._protocols, self._image, self._transactions)
+        return group_handlers(GroupPorts(self.coordinator, self._image), self._protocols, self._transactions)
 
     def metrics(self) -> list[Metric]:
         """What is to be seen of the groups."""

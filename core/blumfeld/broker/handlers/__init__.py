@@ -6,13 +6,18 @@ A module is imported with the first request of its API, so that a start pays for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.broker.handlers.groups.common import GroupPorts
+    from blumfeld.spi.groups import GroupProtocol
 
 
 class Row(NamedTuple):
@@ -26,6 +31,13 @@ class Row(NamedTuple):
     advertised_min: int | None = None
     needs_groups: bool = False
     """Only where a group protocol is composed."""
+    needs_transactions: bool = False
+    """Only where transactions are coordinated."""
+
+    @property
+    def on_groups(self) -> bool:
+        """Whether it is handed the ports of groups, not those of the broker."""
+        return self.module.startswith("groups.")
 
 
 TABLE = (
@@ -33,7 +45,11 @@ TABLE = (
     Row("broker.api_01_fetch", 1, 4, 18),
     Row("broker.api_02_list_offsets", 2, 1, 11),
     Row("broker.api_03_metadata", 3, 0, 13),
+    Row("groups.api_08_offset_commit", 8, 2, 10, needs_groups=True),
+    Row("groups.api_09_offset_fetch", 9, 1, 10, needs_groups=True),
     Row("broker.api_10_find_coordinator", 10, 0, 6, needs_groups=True),
+    Row("groups.api_15_describe_groups", 15, 0, 6, needs_groups=True),
+    Row("groups.api_16_list_groups", 16, 0, 5, needs_groups=True),
     Row("broker.api_18_api_versions", 18, 0, 4, listeners=("broker", "controller")),
     Row("broker.api_19_create_topics", 19, 2, 7),
     Row("broker.api_20_delete_topics", 20, 1, 6),
@@ -41,15 +57,18 @@ TABLE = (
     Row("broker.api_22_init_producer_id", 22, 0, 5),
     Row("broker.api_23_offset_for_leader_epoch", 23, 2, 4),
     Row("broker.api_27_write_txn_markers", 27, 1, 2),
+    Row("groups.api_28_txn_offset_commit", 28, 0, 5, needs_groups=True, needs_transactions=True),
     Row("broker.api_32_describe_configs", 32, 1, 4),
     Row("broker.api_33_alter_configs", 33, 0, 2),
     Row("broker.api_34_alter_replica_log_dirs", 34, 1, 2),
     Row("broker.api_35_describe_log_dirs", 35, 1, 5),
     Row("broker.api_37_create_partitions", 37, 0, 3),
+    Row("groups.api_42_delete_groups", 42, 0, 2, needs_groups=True),
     Row("broker.api_43_elect_leaders", 43, 0, 2),
     Row("broker.api_44_incremental_alter_configs", 44, 0, 1),
     Row("broker.api_45_alter_partition_reassignments", 45, 0, 1),
     Row("broker.api_46_list_partition_reassignments", 46, 0, 0),
+    Row("groups.api_47_offset_delete", 47, 0, 0, needs_groups=True),
     Row("broker.api_57_update_features", 57, 0, 2),
     Row("broker.api_60_describe_cluster", 60, 0, 2),
     Row("broker.api_61_describe_producers", 61, 0, 0),
@@ -60,13 +79,27 @@ TABLE = (
 
 def own_handlers(ports: Ports, has_groups: bool) -> list[ApiHandler]:
     """Returns the handlers of the APIs that this composition can serve."""
-    return [LazyHandler(ports, row).handler() for row in TABLE if has_groups or not row.needs_groups]
+    rows = (row for row in TABLE if not row.on_groups and (has_groups or not row.needs_groups))
+    return [LazyHandler(ports, row).handler() for row in rows]
+
+
+def group_handlers(
+    ports: GroupPorts, protocols: Sequence[GroupProtocol], transactions: bool = False
+) -> list[ApiHandler]:
+    """Handlers of everything that this build's groups can do, with the APIs that group types bring."""
+    from blumfeld.broker.handlers.groups import group_types
+
+    rows = (row for row in TABLE if row.on_groups and (transactions or not row.needs_transactions))
+    return [
+        *(LazyHandler(ports, row).handler() for row in rows),
+        *group_types.handlers(ports, protocols),
+    ]
 
 
 class LazyHandler:
     """Stands for a module's handler, and imports the module with the first request."""
 
-    def __init__(self, ports: Ports, row: Row) -> None:
+    def __init__(self, ports: Ports | GroupPorts, row: Row) -> None:
         self._ports = ports
         self._row = row
         self._loaded: ApiHandler | None = None

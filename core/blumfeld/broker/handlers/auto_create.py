@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blumfeld.broker.handlers.common import is_internal
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -90,7 +90,7 @@ class AutoCreate:
 
     def _topic(self, name: str) -> CreatableTopic:
         config = self._ports.cluster.config
-        if name == "__consumer_offsets":
+        if name == OFFSETS_TOPIC:
             return CreatableTopic(
                 name=name,
                 num_partitions=config.int("offsets.topic.num.partitions"),
@@ -103,7 +103,7 @@ class AutoCreate:
                     }
                 ),
             )
-        if name == "__transaction_state":
+        if name == TRANSACTIONS_TOPIC:
             return CreatableTopic(
                 name=name,
                 num_partitions=config.int("transaction.state.log.num.partitions"),

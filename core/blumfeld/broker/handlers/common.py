@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from blumfeld.broker.ports import Image
-from blumfeld.metadata.partitions.directories import directory_of, has_online_directory
-from blumfeld.spi.cluster import BrokerImage, ClusterImage, PartitionImage
 from blumfeld.spi.context import RequestContext
-from blumfeld.wire.errors import ErrorCode
 
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics."""
 NO_OPERATIONS = -(2**31)
@@ -47,11 +41,6 @@ TOPICS_AT_ONCE = 16
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-def is_internal(topic: str) -> bool:
-    """Whether it is a topic in which Kafka keeps its own state."""
-    return topic in INTERNAL_TOPICS
-
-
 def is_legal_topic(name: str) -> bool:
     """Whether the name is legal: 1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
@@ -64,44 +53,3 @@ def authorized_operations(context: RequestContext, resource_type: str, name: str
         if context.authorize(operation, resource_type, name):
             mask |= 1 << OPERATIONS[operation]
     return mask
-
-
-def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
-    """Yields the unfenced brokers, sorted by id."""
-    return (b for _, b in sorted(image.brokers.items()) if not b.fenced)
-
-
-def controller_id(cluster: Image) -> int:
-    """Returns the broker to name as the controller: this one if it is live, else any live one; -1 if there is none.
-
-    In KRaft clients can't reach the controller, and every broker forwards requests to it.
-    """
-    live = [b.broker_id for b in live_brokers(cluster.image)]
-    if cluster.node_id in live:
-        return cluster.node_id
-    return live[0] if live else -1
-
-
-def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
-    """Returns the error and the leader id for a client on this listener, as Kafka's ``MetadataCache`` does."""
-    if partition.leader < 0:
-        return ErrorCode.LEADER_NOT_AVAILABLE, -1
-    leader = cluster.image.brokers.get(partition.leader)
-    if leader is None or leader.fenced:
-        return ErrorCode.LEADER_NOT_AVAILABLE, -1
-    if leader.endpoint(listener) is None:
-        return ErrorCode.LISTENER_NOT_FOUND, -1
-    return ErrorCode.NONE, partition.leader
-
-
-def offline_replicas(cluster: Image, partition: PartitionImage, listener: str) -> list[int]:
-    """Returns the replicas whose broker is gone, fenced or not on this listener, or whose log directory is offline."""
-    brokers = cluster.image.brokers
-    return [
-        r
-        for r in partition.replicas
-        if r not in brokers
-        or brokers[r].fenced
-        or brokers[r].endpoint(listener) is None
-        or not has_online_directory(brokers[r], directory_of(partition, r))
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.append_rules import RejectedRecords
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
@@ -180,14 +180,12 @@ class PendingProduce:
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=partition.leader, leader_epoch=partition.leader_epoch
                 )
-                code, leader = leader_for(ports.cluster, partition, listener)
-                if code == ErrorCode.NONE and leader not in told:
-                    told.add(leader)
-                    node = ports.cluster.image.brokers[leader]
-                    endpoint = node.endpoint(listener)
-                    if endpoint is not None:
-                        self._response.node_endpoints.append(
-                            NodeEndpoint(
-                                node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack
-                            )
+                hint = hinted_leader(ports.cluster, partition, listener)
+                if hint is not None and hint[0].broker_id not in told:
+                    node, endpoint = hint
+                    told.add(node.broker_id)
+                    self._response.node_endpoints.append(
+                        NodeEndpoint(
+                            node_id=node.broker_id, host=endpoint.host, port=endpoint.port, rack=node.rack
                         )
+                    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.broker.handlers.common import is_internal
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape, OneBatch
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
+from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.api import ApiKey

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blumfeld.metadata.topics.names import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import TopicPartition
 
 _NO_TOPIC_ID = bytes(16)

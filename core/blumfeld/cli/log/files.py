@@ -21,7 +21,7 @@ from blumfeld.log.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Of
 from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.segments.verification import trimmed
 from blumfeld.metadata.image.record_frame import decode_record
-from blumfeld.metadata.topics.names import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.control_records import control_type_of
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError

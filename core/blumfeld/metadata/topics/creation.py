@@ -8,9 +8,10 @@ from blumfeld.config.values import TOPIC_CONFIGS, TopicConfig, check_topic_confi
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partitions.change import effective_config
 from blumfeld.metadata.topics.assignments import check_assignment, new_partition, partition_count
-from blumfeld.metadata.topics.names import CLUSTER_METADATA_TOPIC, check_topic_name, colliding_topic
+from blumfeld.metadata.topics.names import check_topic_name, colliding_topic
 from blumfeld.metadata.topics.placement import place
 from blumfeld.spi.cluster import TOPIC_RESOURCE
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 NAME_CHARACTERS_MAX = 249
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from blumfeld.broker.handlers import group_handlers
+from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.config.values import BrokerConfig
-from blumfeld.coordinator.group_handlers import group_handlers
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.record_runs import RecordRun
@@ -259,7 +260,7 @@ class GroupsNode:
         self.coordinator = Coordinator(self.runtime, self.events, self._new_shard, lambda: 1)
         self.handlers = {
             handler.key: handler
-            for handler in group_handlers(self.coordinator, self.protocols, lambda: self.cluster)
+            for handler in group_handlers(GroupPorts(self.coordinator, lambda: self.cluster), self.protocols)
         }
         self.elect()
         self.runtime.run_turn()

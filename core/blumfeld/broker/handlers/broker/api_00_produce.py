@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID, is_internal
+from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.pending import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
 from blumfeld.broker.replicas.append_rules import TooMuchAtOnce, check_codec
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
+from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord

@@ -12,7 +12,7 @@ from typing import Any
 
 from blumfeld.broker.fetch.reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
-from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -320,14 +320,13 @@ class Fetch:
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
         listener = reader.context.listener.name
-        code, leader = leader_for(cluster, partition, listener)
-        if code or reader.context.api_version < ENDPOINTS_FROM:
+        hint = hinted_leader(cluster, partition, listener)
+        if hint is None or reader.context.api_version < ENDPOINTS_FROM:
             return
-        node = cluster.image.brokers[leader]
-        endpoint = node.endpoint(listener)
-        if endpoint is not None and all(n.node_id != leader for n in response.node_endpoints):
+        node, endpoint = hint
+        if all(n.node_id != node.broker_id for n in response.node_endpoints):
             response.node_endpoints.append(
-                NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=node.rack)
+                NodeEndpoint(node_id=node.broker_id, host=endpoint.host, port=endpoint.port, rack=node.rack)
             )
 
 

@@ -17,18 +17,15 @@ from blumfeld.broker.handlers.common import (
     NO_OPERATIONS,
     TOPICS_AT_ONCE,
     authorized_operations,
-    controller_id,
-    is_internal,
     is_legal_topic,
-    leader_for,
-    live_brokers,
-    offline_replicas,
 )
+from blumfeld.broker.membership.leaders import controller_id, leader_for, live_brokers, offline_replicas
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, TakesSteps, by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (

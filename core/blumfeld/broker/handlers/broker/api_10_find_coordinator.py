@@ -8,10 +8,11 @@ Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal fo
 from __future__ import annotations
 
 from blumfeld.broker.handlers.auto_create import AutoCreate
-from blumfeld.broker.handlers.common import leader_for
+from blumfeld.broker.membership.leaders import leader_for
 from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
@@ -22,7 +23,6 @@ from blumfeld.wire.messages.find_coordinator import (
 
 BATCH_FROM = 4
 GROUP, TRANSACTION = 0, 1
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:

@@ -8,9 +8,9 @@ not used: Kafka waits until the start has moved on every live replica, and here 
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.common import is_internal
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_records import (

@@ -18,6 +18,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.control_records import build_transaction_marker
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -31,8 +32,6 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:

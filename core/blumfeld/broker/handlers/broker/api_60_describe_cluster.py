@@ -5,12 +5,8 @@ v1  endpoint type: 1 brokers, 2 controllers (only on a controller listener, KIP-
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.common import (
-    CLUSTER_NAME,
-    NO_OPERATIONS,
-    authorized_operations,
-    controller_id,
-)
+from blumfeld.broker.handlers.common import CLUSTER_NAME, NO_OPERATIONS, authorized_operations
+from blumfeld.broker.membership.leaders import controller_id
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode

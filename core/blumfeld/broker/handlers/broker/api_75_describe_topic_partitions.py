@@ -10,18 +10,13 @@ from collections.abc import Iterable
 from heapq import merge
 from itertools import groupby
 
-from blumfeld.broker.handlers.common import (
-    NO_OPERATIONS,
-    authorized_operations,
-    is_internal,
-    is_legal_topic,
-    leader_for,
-    offline_replicas,
-)
+from blumfeld.broker.handlers.common import NO_OPERATIONS, authorized_operations, is_legal_topic
+from blumfeld.broker.membership.leaders import leader_for, offline_replicas
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_topic_partitions import (

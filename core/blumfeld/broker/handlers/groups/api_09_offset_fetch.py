@@ -1,4 +1,4 @@
-"""OffsetFetch, API key 9, v1–10: one group up to v7, several from v8, topic ids from v10.
+"""OffsetFetch (key 9), v1-10: one group up to v7, several from v8, topic ids from v10.
 
 A group without a committed offset is no error (Kafka's ``OffsetMetadataManager``): answering GROUP_ID_NOT_FOUND breaks
 librdkafka's consumers.
@@ -6,14 +6,16 @@ librdkafka's consumers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.coordinator.groups.shard import FetchOffsets
-from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
-from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import RequestContext
+from blumfeld.coordinator.runtime.coordinator import gather
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import by_elements
+from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -34,12 +36,38 @@ GROUP_ERROR_SINCE_VERSION = 2
 TOPIC_IDS_SINCE_VERSION = 10
 
 
+def handlers(ports: GroupPorts) -> list[ApiHandler]:
+    """OffsetFetch."""
+    fetch = OffsetFetch(ports)
+    part = ApiHandler(
+        key=ApiKey.OFFSET_FETCH, min_version=0, max_version=0, handle=fetch.handle, error_response=fetch.error
+    )
+    of_groups = by_elements(
+        lambda: part, ("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")
+    )
+    of_topics = by_elements(lambda: part, ("topics", "partition_indexes"), ("topics", "partitions"))
+
+    def in_steps(request: OffsetFetchRequest, context: RequestContext) -> Steps[Any] | None:
+        several = context.api_version >= GROUPS_SINCE_VERSION
+        return (of_groups if several else of_topics)(request, context)
+
+    return [
+        ApiHandler(
+            key=ApiKey.OFFSET_FETCH,
+            min_version=1,
+            max_version=10,
+            handle=fetch.handle,
+            error_response=fetch.error,
+            in_steps=in_steps,
+        )
+    ]
+
+
 class OffsetFetch:
     """Handles OffsetFetch in its two forms: one group (up to v7), and several."""
 
-    def __init__(self, coordinator: Coordinator, image: Callable[[], ClusterImage]) -> None:
-        self._coordinator = coordinator
-        self._image = image
+    def __init__(self, ports: GroupPorts) -> None:
+        self._ports = ports
 
     def handle(self, request: OffsetFetchRequest, context: RequestContext) -> Completion[Message]:
         """Fetch the committed offsets of each group from its shard."""
@@ -96,11 +124,11 @@ class OffsetFetch:
             topics=topics,
             require_stable=require_stable,
         )
-        fetched = self._coordinator.submit(asked.group_id, command, context)
+        fetched = self._ports.coordinator.submit(asked.group_id, command, context)
         return self._completed(fetched, refused, topics is None, context)
 
     def _name_of(self, topic_id: bytes) -> str | None:
-        topic = self._image().topic_by_id(topic_id)
+        topic = self._ports.image().topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     def _completed(
@@ -125,7 +153,7 @@ class OffsetFetch:
             if all_asked:
                 group.topics = [t for t in group.topics if context.authorize("Describe", "Topic", t.name)]
             if context.api_version >= TOPIC_IDS_SINCE_VERSION:
-                topics = self._image().topics
+                topics = self._ports.image().topics
                 group.topics = [topic for topic in group.topics if topic.name in topics]
                 for topic in group.topics:
                     topic.topic_id = topics[topic.name].topic_id

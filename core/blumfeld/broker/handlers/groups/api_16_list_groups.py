@@ -1,0 +1,78 @@
+"""ListGroups (key 16), v0-5: the groups that this broker coordinates (KIP-518, KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blumfeld.broker.handlers.groups.common import GroupPorts
+from blumfeld.coordinator.groups.answers import code_of, merged
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from blumfeld.wire.schema import Message
+
+
+def handlers(ports: GroupPorts) -> list[ApiHandler]:
+    """ListGroups."""
+    listing = ListGroups(ports)
+    return [
+        ApiHandler(
+            key=ApiKey.LIST_GROUPS,
+            min_version=0,
+            max_version=5,
+            handle=listing.handle,
+            error_response=failed,
+            in_steps=listing.in_steps,
+        )
+    ]
+
+
+class ListGroups:
+    """Lists groups of all shards here."""
+
+    def __init__(self, ports: GroupPorts) -> None:
+        self._ports = ports
+
+    def handle(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
+        """ListGroups, from all shards on this node. Groups that the principal may not describe are left out."""
+        all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster")
+
+        def may_see(group_id: str) -> bool:
+            return all_of_them or context.authorize("Describe", "Group", group_id)
+
+        def merge(done: list[Completion[Any]]) -> Message:
+            response = ListGroupsResponse()
+            for item in done:
+                if item.error is None:
+                    response.groups += [group for group in item.result().groups if may_see(group.group_id)]
+                # Another node leads that partition by now.
+                elif code_of(item.error) != ErrorCode.NOT_COORDINATOR:
+                    return ListGroupsResponse(error_code=code_of(item.error))
+            return response
+
+        return merged(self._ports.coordinator.submit_to_all(request, context), merge)
+
+    def in_steps(self, request: ListGroupsRequest, context: RequestContext) -> Steps[Any]:
+        """ListGroups with long filters. They are put into lower case once, not by each shard."""
+        filters: list[Buckets] = []
+        for name in ("states_filter", "types_filter"):
+            filters.append(Buckets())
+            for number, value in enumerate(getattr(request, name)):
+                filters[-1].of(lowered := value.lower())[lowered] = True
+                if not number % STEP_ELEMENTS:
+                    yield None
+            setattr(request, name, filters[-1])
+        listed = self.handle(request, context)
+        if not listed.done:
+            yield listed
+        for one in filters:
+            yield from one.let_go()
+        return listed
+
+
+def failed(_request: ListGroupsRequest, code: int, _message: str | None) -> Message:
+    """The answer as a whole has the error."""
+    return ListGroupsResponse(error_code=code)

@@ -1,0 +1,86 @@
+"""TxnOffsetCommit (key 28), v0-5: offsets that count once their transaction is committed (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
+from blumfeld.coordinator.groups.answers import code_of
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from blumfeld.wire.schema import Message
+
+
+def handlers(ports: GroupPorts) -> list[ApiHandler]:
+    """TxnOffsetCommit."""
+    return [
+        handler_of(ApiKey.TXN_OFFSET_COMMIT, (0, 5), TxnOffsetCommit(ports).handle, failed, (TOPICS, TOPICS))
+    ]
+
+
+LOAD_IN_PROGRESS_SINCE_VERSION = 2
+"""Older producers break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296), so they get COORDINATOR_NOT_AVAILABLE."""
+
+
+class TxnOffsetCommit:
+    """Commits offsets in a transaction."""
+
+    def __init__(self, ports: GroupPorts) -> None:
+        self._ports = ports
+
+    def handle(self, request: TxnOffsetCommitRequest, context: RequestContext) -> Completion[Any]:
+        """TxnOffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED.
+
+        The transaction coordinator must verify that the partition is part of the transaction (KIP-890).
+        """
+        if not context.authorize("Write", "TransactionalId", request.transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not request.group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        submitted = submit_for_topics(self._ports, request, context, _refused_topic)
+        if context.api_version < LOAD_IN_PROGRESS_SINCE_VERSION:
+            submitted = _loading_as_not_available(submitted)
+        return submitted
+
+
+def _loading_as_not_available(submitted: Completion[Any]) -> Completion[Any]:
+    """Replace COORDINATOR_LOAD_IN_PROGRESS, which breaks old producers (KAFKA-7296), by COORDINATOR_NOT_AVAILABLE."""
+    answered: Completion[Any] = Completion()
+
+    def settle(done: Completion[Any]) -> None:
+        if done.error is None:
+            answered.complete(done.result())
+        elif code_of(done.error) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            answered.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            answered.fail(done.error)
+
+    submitted.when_done(settle)
+    return answered
+
+
+def failed(request: TxnOffsetCommitRequest, code: int, _message: str | None) -> Message:
+    """Every partition that was asked has the error."""
+    return TxnOffsetCommitResponse(topics=[_refused_topic(topic, code) for topic in request.topics])
+
+
+def _refused_topic(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
+    """Every partition of the topic has the error."""
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in topic.partitions
+        ],
+    )

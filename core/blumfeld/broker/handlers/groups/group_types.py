@@ -1,0 +1,73 @@
+"""APIs that a group type brings: JoinGroup, ConsumerGroupHeartbeat and the like go to the shard of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from blumfeld.broker.handlers.groups.common import ErrorResponse, GroupPorts
+from blumfeld.coordinator.groups.shard import TypeCommand
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.groups import GroupProtocol, Submit
+from blumfeld.spi.steps import by_elements
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+
+def handlers(ports: GroupPorts, protocols: Sequence[GroupProtocol]) -> list[ApiHandler]:
+    """The handlers that each type brings, and one for each API that types share: the group decides which answers."""
+    apis = TypeApis(ports)
+    found: list[ApiHandler] = []
+    taken: set[int] = set()
+    for protocol in protocols:
+        found += protocol.handlers(apis.submit_to(protocol.name))
+        for api, (low, high) in protocol.apis.items():
+            if api not in taken:
+                taken.add(api)
+                found.append(apis.handler(api, low, high, protocol.error_response))
+    return found
+
+
+class TypeApis:
+    """Routes by the group's id."""
+
+    def __init__(self, ports: GroupPorts) -> None:
+        self._ports = ports
+
+    def handler(self, api: int, low: int, high: int, error_response: ErrorResponse) -> ApiHandler:
+        """The handler of one API. Only LeaveGroup has an array that grows."""
+        in_steps = None
+        if api == ApiKey.LEAVE_GROUP:
+            part = ApiHandler(
+                key=api, min_version=0, max_version=0, handle=self.handle, error_response=error_response
+            )
+            by_members = by_elements(lambda: part, ("members",), ("members",))
+
+            def in_steps(request: Any, context: RequestContext) -> Steps[Any] | None:
+                return by_members(request, context) if request.members else None
+
+        return ApiHandler(
+            key=api,
+            min_version=low,
+            max_version=high,
+            handle=self.handle,
+            error_response=error_response,
+            in_steps=in_steps,
+        )
+
+    def handle(self, request: Any, context: RequestContext) -> Completion[Any]:
+        """Serve any API of a group type: its command goes to the shard of ``request.group_id``."""
+        if not request.group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return self._ports.coordinator.submit(request.group_id, request, context)
+
+    def submit_to(self, group_type: str) -> Submit:
+        """Returns the function with which a group type's own handlers submit commands."""
+
+        def submit(group_id: str, command: Any, context: RequestContext) -> Completion[Any]:
+            return self._ports.coordinator.submit(group_id, TypeCommand(group_type, command), context)
+
+        return submit
