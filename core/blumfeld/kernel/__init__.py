@@ -1,1 +1,1 @@
-"""Manifest → plan → running node: the runtime, the lifecycle, and the only place that knows plug-ins by name."""
+"""Makes a running node from a manifest: plan, parts, runtime, life cycle. The only code that knows plug-ins by name."""

@@ -1,7 +1,7 @@
-"""Formatting log directories ahead of the first start: whose they are, and the feature levels to begin with.
+"""Formats log directories before the first start: writes their cluster and node id, and the first feature levels.
 
-``run`` does the same by itself where there is nothing yet; this is for who wants to choose the cluster id, or to hand
-the directories to Kafka first.
+``run`` formats empty directories by itself. Formatting beforehand lets a user choose the cluster id, or start Kafka on
+the directories first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blumfeld.spi.runtime import Runtime
 
 
 class AlreadyFormatted(Exception):  # noqa: N818 - it may be what was wanted
-    """A directory has a ``meta.properties``; nothing was changed."""
+    """A directory already has a ``meta.properties``. Nothing was changed."""
 
 
 def format_directories(
@@ -45,7 +45,7 @@ def format_directories(
         files.make_dirs(directory)
         if nth == 0:
             files.write_atomically(f"{directory}/{BOOTSTRAP_NAME}", _bootstrap(plan, runtime))
-        # Last: a directory that has it is formatted.
+        # Last, because it marks the directory as formatted: after a crash before it, a retry starts over.
         files.write_atomically(f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta))
         formatted[directory] = meta
     return formatted

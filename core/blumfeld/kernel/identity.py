@@ -1,4 +1,4 @@
-"""To which cluster a node belongs: what its directories say, or the manifest, or else a new id."""
+"""The cluster id of a node: from its directories, or else from the manifest, or else a new one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def cluster_id_of(runtime: Runtime, data_dirs: Sequence[str], node_id: int, wanted: str | None) -> str:
-    """The cluster id for a node that is about to start on these directories. Writes nothing.
+    """Returns the cluster id for a node that is about to start on these directories. Writes nothing.
 
-    A directory that is not formatted yet says nothing; nor does one that can't be read, unless it is the first: it may
-    be offline, and the storage tells of it.
+    Directories that are not formatted yet are skipped. So are unreadable ones, except for the first: they may be
+    offline, and the storage reports them.
 
     :param wanted: the manifest's ``node.cluster_id``
     :raises ValueError: a directory belongs to another cluster or node, two belong to different clusters or are one, or
@@ -37,7 +37,7 @@ def cluster_id_of(runtime: Runtime, data_dirs: Sequence[str], node_id: int, want
 
 
 def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[str, MetaProperties]:
-    """Path of ``meta.properties`` → what it says, for each directory that has one, in their order.
+    """Returns path of ``meta.properties`` → its content, for each directory that has one, in order.
 
     :raises ValueError: they contradict each other, or one can't be understood
     :raises OSError: the first directory can't be read
@@ -72,5 +72,5 @@ def _check_together(path: str, meta: MetaProperties, other_path: str, other: Met
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether Kafka's tools take it as a cluster id in a file name and on a command line."""
+    """Whether the text is a cluster id that Kafka's tools accept in a file name and on a command line."""
     return _CLUSTER_ID.fullmatch(text) is not None

@@ -39,11 +39,11 @@ MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping
 """States of a node; ``/health`` shows them."""
 
 GRACE_MS = 5_000
-"""How long a stop waits for open requests to be answered."""
+"""Time that a stop waits for open requests to be answered."""
 
 
 class BrokerPart(Protocol):
-    """What the kernel asks of ``blumfeld.broker.broker.Broker``."""
+    """The part of ``blumfeld.broker.broker.Broker`` that the kernel uses."""
 
     @property
     def parking(self) -> Parking:
@@ -52,7 +52,7 @@ class BrokerPart(Protocol):
 
     @property
     def replicas(self) -> Replicas:
-        """What it hosts."""
+        """The replicas that the broker hosts."""
         ...
 
     @property
@@ -62,23 +62,23 @@ class BrokerPart(Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """Of its registration; -1 before."""
+        """Epoch of the broker's registration; -1 before it."""
         ...
 
     def register(self, handlers: Sequence[ApiHandler]) -> None:
-        """Serve these too. Two for one (key, version, listener kind): ``PluginContractError``."""
+        """Serve APIs with these handlers, too. Two for one (key, version, listener kind): ``PluginContractError``."""
         ...
 
     def advertised(self, listener_kind: str) -> Any:
-        """(API key, min version, max version) of what ApiVersions says on a listener of this kind."""
+        """Returns API key → (min version, max version), as ApiVersions says on a listener of this kind."""
         ...
 
     def gauges(self) -> Sequence[Metric]:
-        """Depths of queues, read when somebody scrapes."""
+        """Returns the broker's metrics. Their values are read at each scrape."""
         ...
 
     def connection_handler(self, listener_kind: str) -> ConnectionHandler:
-        """What answers on a listener of this kind."""
+        """Returns the handler for the connections of a listener of this kind."""
         ...
 
     def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:
@@ -86,11 +86,11 @@ class BrokerPart(Protocol):
         ...
 
     async def start(self) -> None:
-        """Register, open logs, follow the image."""
+        """Follow the image, open logs, register."""
         ...
 
     async def stop(self) -> None:
-        """Answer what is parked, close logs."""
+        """Answer parked requests, close logs."""
         ...
 
 
@@ -98,7 +98,7 @@ MakeBroker = Callable[[NodeComposition, Authorizer | None, NodeMetrics], BrokerP
 
 
 class StartError(Exception):
-    """A part could not start. What had started was stopped again."""
+    """A part could not start. The parts that had started were stopped again."""
 
     def __init__(self, part: str, cause: Exception) -> None:
         super().__init__(f"{part}: {_in_words(cause)}")
@@ -114,7 +114,7 @@ def _in_words(cause: Exception) -> str:
 def make_broker(
     composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics
 ) -> BrokerPart:
-    """The broker of this build; imported here, so that a test's fake costs no import."""
+    """Make the broker of this build. It is imported here, so that a test with a fake broker doesn't import it."""
     from blumfeld.broker.broker import Broker
 
     return Broker(composition, authorizer, metrics)
@@ -211,7 +211,7 @@ class Node:
         return broker
 
     def _check_directories(self) -> None:
-        """Several directories, of which the storage would use one, would be taken in silence."""
+        """Refuse several directories with a storage that uses only one: the others would be ignored in silence."""
         count = len(self.composition.data_dirs)
         if count > 1 and several_directories(self.composition.local_storage) is None:
             (inner,) = self.plugins.of_role("local_storage") or self.plugins.of_role("storage")
@@ -222,14 +222,14 @@ class Node:
 
     @property
     def listeners(self) -> Sequence[Listener]:
-        """With the ports that were bound, once started."""
+        """The node's listeners, after the start with the ports that were bound."""
         return self.composition.listeners
 
     async def start(self) -> None:
-        """Start every part; when this returns, a client that connects is served.
+        """Start every part. When this returns, a client that connects is served.
 
-        A listener with port 0 binds before the broker registers, since its port is part of the registration; nobody
-        knows that port yet. The others open last, so that a connection means ready.
+        Listeners with port 0 open before the broker registers, because the port is part of the registration; no client
+        knows it yet. All others open last, so that an accepted connection means that the node is ready.
 
         :raises StartError: a part failed; everything that had started was stopped
         """
@@ -263,7 +263,7 @@ class Node:
             part = "network"
             await self._listen(any_port=False)
             broker.follow_config(self._config_changed)
-        except BaseException as error:  # a cancelled start leaves nothing behind either
+        except BaseException as error:  # also a cancelled start must stop what it has started
             await self._stop_started()
             self.state = STOPPED
             if isinstance(error, Exception):
@@ -294,7 +294,7 @@ class Node:
             part, stop = self._started.pop()
             try:
                 await stop()
-            except OSError as error:  # a disk that went bad before: where in us it was noticed helps nobody
+            except OSError as error:  # mostly a disk that failed earlier: a traceback would help nobody
                 self._events.error("a part did not stop cleanly", part=part, error=str(error))
             except Exception as error:
                 self._events.error("a part did not stop cleanly", part=part, exc_info=error)
@@ -328,17 +328,17 @@ class Node:
         return transport_limits(config, listener.name, self.plan.manifest.network.answer_memory_bytes_max)
 
     def _config_changed(self, config: BrokerConfig) -> None:
-        """Hold the listeners to limits that were changed at run time."""
+        """Apply limits to the listeners that were changed at run time."""
         try:
             for listener in self.composition.listeners:
                 self.composition.transport.limit(listener.name, self._limits(config, listener))
-        except ConfigError as error:  # another build wrote it: the limits before it go on
+        except ConfigError as error:  # another build wrote the value: keep the present limits
             self._events.warning("limits of connections not changed", error=str(error))
 
     async def _stop_observer(self, observer: Observer) -> None:
         turn: Completion[None] = Completion()
         self.composition.runtime.call_later(0, lambda: turn.complete(None))
-        await turn  # what was answered last is told in a turn of its own
+        await turn  # observers are told of the last answers one turn later: stop them after that
         await observer.stop()
 
     async def _stop_transport(self) -> None:

@@ -1,6 +1,6 @@
-"""A node as a process: the loop, signals, defects, descriptors, and the collector of garbage.
+"""Runs a node as a process: event loop, signals, defects, descriptors, and garbage collection.
 
-An edge module: here a plan meets the operating system.
+An edge module: it deals with the operating system.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.transport import LoopFactory
 
 SETTLE_MS = 250
-"""After the ready line, before garbage is collected once and what is left is taken out of the collector's sight.
-That takes about a millisecond; with all that was imported it took forty.
+"""Pause between the ready line and :func:`settle`. That takes about a millisecond, because :func:`spare_the_collector`
+has frozen all imported objects before; with them it took forty.
 """
 COLLECT_AFTER_OBJECTS = 20_000
-"""Young objects between two collections (CPython's 700 is for small programs): requests leave few cycles."""
+"""New objects between two collections. CPython's 700 suits small programs; our requests leave few cycles."""
 COLLECT_MIDDLE_AFTER = 5
-"""Collections of young objects between two of the middle-aged. After 20 of them a large request's objects are
-400,000, and to look at these takes 50 ms."""
+"""Young collections between two of the middle generation. With 20, a large request has 400,000 objects by then, and
+to traverse them takes 50 ms."""
 SWITCH_INTERVAL_S = 0.0005
-"""How long a worker thread may keep the interpreter when the loop wants it back, once the node serves. A turn
-gives it up at each of its system calls; CPython's 5 ms would then be added to each. While recovery works it
-is left alone.
+"""Longest time that a worker thread keeps the interpreter lock when the loop wants it. A turn gives the lock up at each
+system call, so CPython's 5 ms could be added to each of them. It is set when the node is ready: during recovery the
+workers do the work that counts.
 """
 
 CLEAN_STOP = 0
@@ -92,7 +92,7 @@ class Process:
         return self._exit_code
 
     async def _starts(self, node: Node) -> bool:
-        """Whether it started before a signal came."""
+        """Start the node. Returns False if a signal came first; the start is then cancelled."""
         start = asyncio.ensure_future(node.start())
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait((start, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +106,7 @@ class Process:
 
     def _signalled(self, number: int) -> None:
         if self._ended.is_set():
-            os._exit(128 + number)  # asked twice: somebody is in a hurry, and the logs recover
+            os._exit(128 + number)  # a second signal asks to stop at once; recovery makes that safe
         self._events.debug("signal", signal=signal.Signals(number).name)
         self._ended.set()
 
@@ -124,10 +124,10 @@ class Process:
 
 
 def raise_fd_limit() -> None:
-    """As many descriptors as we are allowed: the soft limit is for programs that use ``select``. Java does so
-    too.
+    """Raise the soft limit of descriptors to the hard one, as Java does. The low default is for programs that use
+    ``select``.
     """
-    with contextlib.suppress(ImportError, OSError, ValueError):  # then it stays as it is
+    with contextlib.suppress(ImportError, OSError, ValueError):  # the limit then stays as it is
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -135,7 +135,7 @@ def raise_fd_limit() -> None:
 
 
 def loop_factory(plan: Plan) -> LoopFactory | None:
-    """The loop that the transport needs; ``None`` is asyncio's own."""
+    """Returns the factory of the loop that the transport needs; ``None`` for asyncio's own."""
     for planned in plan.of_role("network"):
         plugins = PluginSet([planned])
         return cast("LoopFactory | None", plugins.call(planned, "blumfeld_loop_factory"))
@@ -153,12 +153,12 @@ def _offload_by(runtime: AsyncioRuntime) -> Callable[[Prepare, Callable[[Render]
 
 
 def spare_the_collector() -> None:
-    """What was imported stays for good: it is never looked at again, and young objects are collected seldom."""
+    """Exempt all imported objects from garbage collection, because they stay for good, and collect less often."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, COLLECT_MIDDLE_AFTER, 200)
 
 
 def settle() -> None:
-    """What start-up left stays likewise, after one collection of it."""
+    """Collect garbage once after the start, then exempt the remaining objects, too."""
     gc.collect()
     gc.freeze()

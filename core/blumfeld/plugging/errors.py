@@ -1,4 +1,4 @@
-"""What is wrong with a manifest, said so that a person can mend it: where, what was found, what is allowed."""
+"""Errors of a manifest. Each says where the problem is, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong."""
+    """One problem of a manifest."""
 
     path: str
-    """As in the file: ``network.listeners[0].bind``; "" is the file itself."""
+    """Path in the file, such as ``network.listeners[0].bind``; "" stands for the file itself."""
     found: str
     allowed: str
 
@@ -23,7 +23,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class ManifestError(Exception):
-    """The manifest can't be run: nothing was opened. It has every problem that could be seen at once."""
+    """The manifest can't be run, and nothing was opened. It lists all problems that could be found at once."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
@@ -32,21 +32,21 @@ class ManifestError(Exception):
 
 
 def closest(found: str, allowed: Iterable[str]) -> str:
-    """``" (did you mean x?)"``, or nothing if no allowed word is close."""
-    import difflib  # only where something is wrong: a good start never needs it
+    """Returns ``" (did you mean x?)"``, or "" if no allowed word is close."""
+    import difflib  # imported here: a good start never needs it
 
     close = difflib.get_close_matches(found, list(allowed), n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def one_of(found: str, allowed: Iterable[str]) -> str:
-    """The allowed words as a list, with the closest one pointed out."""
+    """Returns the allowed words as a list, with a hint at the closest one."""
     words = list(allowed)
     return (", ".join(words) if words else "none") + closest(found, words)
 
 
 def shown(value: object) -> str:
-    """A value as the manifest would have it, cut short."""
+    """Returns a value in the manifest's notation, shortened."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = f'"{value}"' if isinstance(value, str) else repr(value)
@@ -54,7 +54,7 @@ def shown(value: object) -> str:
 
 
 def unknown_keys(value: object, kind: type[msgspec.Struct], path: str) -> list[Problem]:
-    """Every key of ``value``, and of the tables in it, that ``kind`` doesn't have."""
+    """Returns a problem for every key of ``value``, and of the tables in it, that ``kind`` doesn't have."""
     if not isinstance(value, Mapping):
         return []
     hints = get_type_hints(kind)
@@ -95,9 +95,9 @@ _WORDS = {
 def decode_error(
     error: msgspec.ValidationError, raw: object, path: str, kind: type[msgspec.Struct] | None = None
 ) -> Problem:
-    """msgspec's complaint in our form. Its message is ``Expected `int`, got `str` - at `$.node.id```.
+    """Returns msgspec's error as a problem. Its message looks like ``Expected `int`, got `str` - at `$.node.id```.
 
-    :param kind: what ``raw`` was to be: where a value is none of some words, they are looked up there
+    :param kind: the type that ``raw`` should have. The allowed words of a ``Literal`` are looked up there
     """
     message, _, at = str(error).partition(" - at `$")
     steps = at.rstrip("`").lstrip(".")
@@ -115,7 +115,7 @@ def decode_error(
 
 
 def _words_at(kind: type[msgspec.Struct] | None, steps: str) -> list[str]:
-    """The words that a ``Literal`` allows; steps into tables only, not into lists."""
+    """Returns the words that a ``Literal`` allows. It follows tables only, not lists."""
     hint: Any = kind
     for step in steps.split("."):
         struct = _struct_in(hint)

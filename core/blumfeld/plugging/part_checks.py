@@ -1,4 +1,4 @@
-"""What a hook made, held against what the contract says of it, before anything opens."""
+"""Checks the parts that hooks made against their contracts, before anything is opened."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ PROTOCOLS: dict[str, type[Any]] = {
     "blumfeld_make_group_protocol": GroupProtocol,
     "blumfeld_make_transactions": TransactionCoordinator,
 }
-"""What each making hook that the kernel calls gives."""
+"""Making hook → the Protocol of the part that it must return."""
 
 ITEMS: dict[str, type[Any]] = {
     "blumfeld_api_handlers": ApiHandler,
     "blumfeld_features": Feature,
     "blumfeld_metrics": Metric,
 }
-"""The Protocol of each item, for hooks that give a sequence."""
+"""Hook that returns a sequence → the type of each item."""
 
 
 def check_part(plugin: str, hook_name: str, part: Any) -> None:
-    """Hold a part against its Protocol; a storage's ``log_class`` and a security's authorizer too.
+    """Check a part against its Protocol; also a storage's ``log_class`` and a security's authorizer.
 
     :raises PluginContractError: it lacks something; the text names the plug-in and every member
     """
@@ -65,14 +65,15 @@ def check_part(plugin: str, hook_name: str, part: Any) -> None:
 
 
 def _storage_problems(storage: Any) -> list[str]:
-    """What a storage has of an optional part it has whole; and its logs, as far as their class shows."""
+    """Returns the faults of a storage: an optional part that it has only in part, and members that its log class
+    lacks."""
     lacks = []
     for optional in (LastingStorage, SeveralDirectories):
         if any(hasattr(storage, name) for name in _own(optional)):
             lacks += [f"it is no {optional.__name__}: {line}" for line in problems(storage, optional)]
     log_class = getattr(storage, "log_class", None)
     if log_class is None:
-        return lacks  # said already
+        return lacks  # it is among them already
     if not isinstance(log_class, type):
         return [*lacks, f"log_class is {log_class!r}, not a class"]
     name = log_class.__name__
@@ -87,14 +88,14 @@ def _storage_problems(storage: Any) -> list[str]:
 
 
 def _own(protocol: type[Any]) -> list[str]:
-    """Methods that this Protocol adds to the one that it extends."""
+    """Returns the methods that this Protocol adds to the one that it extends."""
     return [
         name for name, member in vars(protocol).items() if isfunction(member) and not name.startswith("_")
     ]
 
 
 def check_given(plugin: str, hook_name: str, answer: Any) -> None:
-    """Hold what a hook gave in a sequence against what each item is to be.
+    """Check the items that a hook returned in a sequence.
 
     :raises PluginContractError: an item is something else
     """

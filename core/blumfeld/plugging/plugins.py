@@ -1,4 +1,4 @@
-"""The plug-ins of one node, behind pluggy: a making hook is called only for the plug-in that the manifest names."""
+"""The plug-ins of one node. pluggy finds their hooks; a making hook is called only for the plug-in in the manifest."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from blumfeld.wire.errors import PluginContractError
 
 
 class PlannedPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A plug-in that the manifest names, loaded but not made."""
+    """A plug-in that the manifest names: its class is loaded, and no instance is made yet."""
 
     role: str
-    """The section; ``local_storage`` for a storage that another wraps."""
+    """The manifest's section; ``local_storage`` for a storage that another one wraps."""
     name: str
     path: str
-    """Where the manifest names it: ``groups.plugins[1]``."""
+    """The place in the manifest that names it, such as ``groups.plugins[1]``."""
     plugin_class: type[Plugin]
     options: msgspec.Struct
 
@@ -36,7 +36,7 @@ class ViewedComposition(Protocol):
 
 PREFIX = "blumfeld_"
 _MARK = "blumfeld_impl"
-"""What ``hookimpl`` leaves on a function."""
+"""The attribute that ``hookimpl`` sets on a function."""
 _KNOWN = tuple(name for name in vars(Hooks) if name.startswith(PREFIX))
 
 
@@ -73,15 +73,15 @@ class PluginSet:
 
     @property
     def hook(self) -> Any:
-        """pluggy's relay, for announcements."""
+        """pluggy's hooks, for announcements."""
         return self._manager.hook
 
     def of_role(self, role: str) -> list[PlannedPlugin]:
-        """The plug-ins of one role, in the manifest's order."""
+        """Returns the plug-ins of one role, in the manifest's order."""
         return [plan for plan, _ in self._made if plan.role == role]
 
     def make(self, plan: PlannedPlugin, hook_name: str, composition: ViewedComposition) -> Any:
-        """Call one making hook of one plug-in.
+        """Call one making hook of one plug-in. Returns the checked part.
 
         :raises PluginContractError: it gave nothing, or something that its Protocol would not know
         :raises RefusedBy: the plug-in can't be part of this composition
@@ -98,13 +98,13 @@ class PluginSet:
         return part
 
     def call(self, plan: PlannedPlugin, hook_name: str, **arguments: Any) -> Any:
-        """Call one hook of one plug-in; what it gave, or ``None``/``[]`` where it doesn't implement it."""
+        """Call one hook of one plug-in. Returns its result; ``None`` or ``[]`` if the plug-in doesn't implement it."""
         return self._only(plan)(hook_name)(**arguments)
 
     def each(
         self, hook_name: str, composition: ViewedComposition | None = None
     ) -> Iterator[tuple[PlannedPlugin, Any]]:
-        """Call a hook of every plug-in that has it, in the order of the plan; (plug-in, what it gave)."""
+        """Call a hook of every plug-in that has it, in the plan's order. Yields (plug-in, result)."""
         for plan, instance in self._made:
             if not hasattr(instance, hook_name):
                 continue
@@ -123,7 +123,7 @@ class PluginSet:
 
 
 def _wrong_hooks(plugin_class: type[Plugin]) -> Iterator[str]:
-    """Methods that a person took for hooks, and that nobody would ever call."""
+    """Yields a complaint for each method that looks like a hook, but would never be called."""
     for name in dir(plugin_class):
         method = getattr(plugin_class, name)
         marked = hasattr(method, _MARK)

@@ -1,4 +1,4 @@
-"""The plug-ins that are installed: entry points of the group ``blumfeld.plugins``, found without being imported."""
+"""The installed plug-ins: entry points of the group ``blumfeld.plugins``. Listing them imports none."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ROLES = (
     "sink",
     "decoders",
 )
-"""What a plug-in may say it fills, in the order in which parts are made."""
+"""The roles that a plug-in may fill, in the order in which parts are made."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The distribution that a plug-in came with."""
+    """The distribution that brings a plug-in."""
 
     distribution: str
     version: str
@@ -40,7 +40,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """All entry points of the group. Only :meth:`load` imports, and only what it is asked for."""
+    """All entry points of the group. Only :meth:`load` imports, and only the plug-in that is asked for."""
 
     def __init__(self, points: Iterable[EntryPoint] | None = None) -> None:
         found = entry_points(group=GROUP) if points is None else points
@@ -53,7 +53,7 @@ class Registry:
         return sorted(self._points)
 
     def origins(self, name: str) -> list[Origin]:
-        """The distributions that bring a plug-in of this name: one, unless two distributions quarrel about it."""
+        """Returns the distributions that bring a plug-in of this name: one, unless several use the same name."""
         return [_origin(point) for point in self._points.get(name, [])]
 
     def load(self, name: str, role: str, source: str, path: str) -> type[Plugin]:
@@ -79,7 +79,7 @@ class Registry:
         return checked
 
     def load_any(self, name: str, source: str = "installed plug-ins", path: str = "") -> type[Plugin]:
-        """As :meth:`load`, whatever role it fills."""
+        """As :meth:`load`, for a plug-in of any role."""
         points = self._points.get(name, [])
         if len(points) != 1:
             raise ManifestError(source, [self._not_one(name, path, points)])
@@ -106,7 +106,7 @@ class Registry:
                 if role in points[0].load().roles:
                     fitting.append(name)
             except (ImportError, AttributeError):
-                continue  # another plug-in's trouble is not what the user asked about
+                continue  # the user didn't ask about this plug-in, so its fault must not stop them
         return fitting
 
 
@@ -122,7 +122,7 @@ def _origin(point: EntryPoint) -> Origin:
 
 
 def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:
-    """What the contract of ``spi.hooks.Plugin`` asks of the class itself."""
+    """Check the plug-in's class against the contract of ``spi.hooks.Plugin``, and return it."""
     where = f"plug-in {name} ({point.value} of {_origin(point)})"
     if not isinstance(plugin, type):
         raise PluginContractError(f"{where}: the entry point names {plugin!r}, not a class")

@@ -1,4 +1,4 @@
-"""The node's parts so far, as a making hook is handed them (``spi.hooks.Composition``)."""
+"""The node's parts that were made so far. A making hook gets them as ``spi.hooks.Composition``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NodeComposition:
-    """What a node is made of. One for the node; each plug-in gets a view of it that has its own ``options``.
+    """The parts of one node. Each plug-in gets a view of it with its own ``options``.
 
     Reading a part before it was provided raises ``PluginContractError``.
     """
@@ -50,7 +50,7 @@ class NodeComposition:
         self.data_dir = data_dirs[0]
         self.rack = rack
         self.cluster_id = ""
-        """Known once the node starts: what the directory was formatted with, or a new one."""
+        """Empty until the node starts: then the id of the formatted directories, or a new one."""
         self.incarnation_id = runtime.new_uuid()
         self.listeners: Sequence[Listener] = tuple(listeners)
         self.features: tuple[Feature, ...] = ()
@@ -59,21 +59,21 @@ class NodeComposition:
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None
         self.observers: tuple[tuple[str, Observer], ...] = ()
-        """Each with the name of its plug-in."""
+        """(name of the plug-in, its observer)."""
         self.options: Any = None
         self.hook: Any = None
-        """pluggy's relay, for what is announced: ``hook.blumfeld_topic_created(topic=…)``."""
+        """pluggy's hooks, for announcements: ``hook.blumfeld_topic_created(topic=…)``."""
         self._logs = logs
         self._parts: dict[str, Any] = {}
 
     def provide(self, name: str, part: Any) -> None:
-        """A part was made. Each is provided once, but for ``storage``, which a wrapping one replaces."""
+        """Add a part that was made. Each is provided once, except ``storage``, which a wrapping storage replaces."""
         if name in self._parts and name != "storage":
             raise PluginContractError(f"the part {name} was made twice")
         self._parts[name] = part
 
     def made(self, name: str) -> Any:
-        """The part, or ``None`` while it isn't made: for stopping what there is."""
+        """Returns the part, or ``None`` if it isn't made yet. A failed start uses it to stop the existing parts."""
         return self._parts.get(name)
 
     def _part(self, name: str) -> Any:
@@ -85,7 +85,7 @@ class NodeComposition:
 
     @property
     def transport(self) -> Transport:
-        """Made first."""
+        """The node's transport. It is made first."""
         return cast("Transport", self._part("transport"))
 
     @property
@@ -124,16 +124,16 @@ class NodeComposition:
         return cast("PeerClient", self._part("peers"))
 
     def log(self, name: str) -> EventLog:
-        """A log of events for people, under this name."""
+        """Returns the event log with this name."""
         return self._logs.named(name)
 
     def view(self, options: Any) -> Composition:
-        """The same composition for a plug-in with these options."""
+        """Returns the same composition with the options of one plug-in."""
         return cast("Composition", _View(self, options))
 
 
 class _View:
-    """A composition that differs in its options only."""
+    """A composition with other options."""
 
     def __init__(self, whole: NodeComposition, options: Any) -> None:
         self._whole = whole

@@ -1,4 +1,4 @@
-"""``blumfeld plan``: what a manifest comes to, in words. Makes a node and opens nothing."""
+"""``blumfeld plan``: describes the node that a manifest results in. It makes the node and opens nothing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY
 
 LINE_CHARS = 90
-"""Of a long list, before it goes on in the next line."""
+"""Characters of a line. A longer list is continued on the next one."""
 
 NOT_YET = (
     ("transactions", "a transactional.id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ("security", "every client is User:ANONYMOUS and may do everything, on PLAINTEXT only"),
     ("groups", "no consumer groups: FindCoordinator is not answered"),
 )
-"""What an empty role means to a client."""
+"""Roles that may be empty, each with what a client sees then."""
 
 
 async def describe(plan: Plan, make_broker: MakeBroker = make_broker) -> str:
-    """The description, for a person. Called inside a loop.
+    """Returns the description, for a person. Call it inside a running loop.
 
     :raises PluginContractError: a plug-in broke its contract while parts were made
     """
@@ -117,7 +117,7 @@ def _listener_row(listener: Listener) -> tuple[str, ...]:
 
 
 def address_text(host: str, port: int) -> str:
-    """``HOST:PORT``, an IPv6 host in brackets."""
+    """Returns ``HOST:PORT``, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

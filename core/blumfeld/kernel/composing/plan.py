@@ -1,4 +1,4 @@
-"""What a manifest comes to: plug-ins loaded and their options decoded, listeners, configuration. Opens nothing."""
+"""The plan of a node: loaded plug-ins with decoded options, listeners, configuration. Making it opens nothing."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ ARCHIVE_PACKAGE = "blumfeld-archive"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest that can be run. Plug-ins stand in the order in which their parts are made."""
+    """The result of a manifest that can be run. Plug-ins are in the order in which their parts are made."""
 
     manifest: Manifest
     source: str
-    """What the manifest is called in messages."""
+    """The manifest's name in error messages."""
     registry: Registry
     plugins: tuple[PlannedPlugin, ...]
     listeners: tuple[Listener, ...]
     config: BrokerConfig
-    """``[config]`` over Kafka's defaults, with what the manifest's own sections say under Kafka's names."""
+    """``[config]`` over Kafka's defaults, with the values of the manifest's own sections under Kafka's names."""
 
     def of_role(self, role: str) -> tuple[PlannedPlugin, ...]:
-        """The plug-ins of a section."""
+        """Returns the plug-ins of a section."""
         return tuple(plugin for plugin in self.plugins if plugin.role == role)
 
 
 def make_plan(manifest: Manifest, source: str = NO_FILE, registry: Registry | None = None) -> Plan:
-    """Check a manifest as a whole and load what it names.
+    """Check a manifest as a whole, and load the plug-ins that it names.
 
     :raises ManifestError: it can't be run as it is: nothing was opened
     :raises PluginContractError: an entry point names something that is no plug-in
@@ -70,7 +70,7 @@ def make_plan(manifest: Manifest, source: str = NO_FILE, registry: Registry | No
 
 
 class _Loader:
-    """Loads what a manifest names, role by role."""
+    """Loads the plug-ins that a manifest names, role by role."""
 
     def __init__(self, manifest: Manifest, source: str, registry: Registry) -> None:
         self.manifest = manifest
@@ -78,7 +78,7 @@ class _Loader:
         self.registry = registry
 
     def load_all(self) -> Iterator[PlannedPlugin]:
-        """In the order in which parts are made."""
+        """Yields all plug-ins, in the order in which parts are made."""
         manifest = self.manifest
         yield self._one("network", manifest.network.plugin, manifest.network.options)
         yield from self._storages()
@@ -111,7 +111,8 @@ class _Loader:
             yield self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")
 
     def _storages(self) -> Iterator[PlannedPlugin]:
-        """The innermost storage first. Whether a storage wraps another, its options say: a field ``local`` names it."""
+        """Yields the storages, the innermost one first. A storage wraps another if its options have a field
+        ``local``."""
         section = self.manifest.storage
         outer = self._one("storage", section.plugin, section.options)
         inner = getattr(outer.options, "local", None)

@@ -1,1 +1,1 @@
-"""The manifest as a person wrote it, its rules and its errors."""
+"""The manifest: its sections, its rules and its errors."""

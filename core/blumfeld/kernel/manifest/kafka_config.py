@@ -1,4 +1,4 @@
-"""``[config]`` and what the manifest's own sections say, under Kafka's names: one configuration for DescribeConfigs."""
+"""The broker's configuration: ``[config]`` and the manifest's own sections, all under Kafka's names."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
 
 
 def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str) -> BrokerConfig:
-    """The broker's static configuration.
+    """Returns the broker's static configuration.
 
-    :raises ManifestError: every key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or that would
-        promise something that this build doesn't do; and every listener that isn't to speak PLAINTEXT
+    :raises ManifestError: it lists each key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or that
+        promises something that this build can't do; and each listener that should speak another protocol than PLAINTEXT
     """
     problems = list(_protocol_problems(manifest, listeners))
     for key, value in manifest.config.items():
@@ -55,7 +55,8 @@ def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str
 
 
 def _limit_problems(config: BrokerConfig) -> Iterator[Problem]:
-    """Kafka's rules: a bound on the memory of requests holds the largest of them, and some address may connect."""
+    """Yields problems of limits, by Kafka's rules: the bound on request memory must hold the largest request, and at
+    least one address must be able to connect."""
     if config.int("max.connections.per.ip") == 0 and not config.get("max.connections.per.ip.overrides"):
         yield Problem(
             'config."max.connections.per.ip"',
@@ -72,7 +73,7 @@ def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[L
     from blumfeld.config.effects import (
         check_effect,
         check_listener_key,
-    )  # without [config] no table is needed
+    )  # imported only if there is a [config]
 
     check_effect(defn, value)
     check_listener_key(defn, key, value)
@@ -83,7 +84,8 @@ def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[L
 
 
 def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Iterator[Problem]:
-    """A listener here speaks PLAINTEXT. A name or a mapping that says otherwise would hide an open door."""
+    """Yields a problem for each listener whose name or mapping is not PLAINTEXT. This build has nothing else, so such a
+    listener would look protected and be open."""
     for nth, listener in enumerate(listeners):
         if listener.name in _SECURE_PROTOCOLS:
             found = f"{shown(listener.name)}, which names a security protocol"
@@ -102,7 +104,7 @@ def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Ite
 
 
 def keys_without_effect(manifest: Manifest) -> list[str]:
-    """The keys of ``[config]`` that are taken and change nothing."""
+    """Returns the keys of ``[config]`` that are accepted and have no effect."""
     if not manifest.config:
         return []
     from blumfeld.config.effects import WITHOUT, effect_of
@@ -143,10 +145,10 @@ def _address(listener: Listener, host: str, port: int) -> str:
 def transport_limits(
     config: BrokerConfig, listener: str, answer_memory_bytes_max: int | None = None, memory: int | None = None
 ) -> Limits:
-    """The limits of a listener, by Kafka's names.
+    """Returns the limits of a listener, from Kafka's keys.
 
     :param answer_memory_bytes_max: the manifest's ``network.answer_memory_bytes_max``
-    :param memory: of the machine, in bytes; ``None`` looks
+    :param memory: memory of the machine in bytes; ``None`` asks the system
     """
     own = f"{LISTENER_PREFIX}{listener.lower()}."
     frame_bytes_max = config.int("socket.request.max.bytes")

@@ -1,4 +1,4 @@
-"""What the sections of a manifest come to together: addresses, and the combinations that can't be."""
+"""Rules that concern several sections of a manifest: addresses, and combinations that are impossible."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NOT_ROUTABLE = ("", "0.0.0.0", "::")
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` as (host, port); an IPv6 host stands in brackets, which are taken off.
+    """Returns (host, port) of ``HOST:PORT``. The brackets of an IPv6 host are removed.
 
-    :raises ValueError: it is no such thing
+    :raises ValueError: the text has another form
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -35,9 +35,9 @@ def address(text: str) -> tuple[str, int]:
 
 
 def checked_listeners(manifest: Manifest, source: str) -> tuple[Listener, ...]:
-    """The listeners of a manifest whose sections fit together.
+    """Returns the listeners of a manifest whose sections fit together.
 
-    :raises ManifestError: every problem that the sections alone can show
+    :raises ManifestError: it lists every problem that the sections show by themselves
     """
     problems = [*_node_problems(manifest), *_section_problems(manifest), *_config_problems(manifest)]
     sections = listener_sections(manifest)
@@ -81,7 +81,8 @@ def _node_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _directory_problems(node: NodeSection) -> Iterator[Problem]:
-    """Paths are compared as they are written; that two of them lead to one directory, its lock file shows."""
+    """Yields problems of the data directories. Paths are compared as text; if two of them lead to one directory, its
+    lock file fails the start."""
     if node.data_dirs is None:
         if node.data_dir == "":
             yield Problem("node.data_dir", '""', "the path of a directory")
@@ -166,9 +167,10 @@ def _config_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _section_of(key: str) -> str | None:
-    """The section that says what Kafka says by this key; two places for one thing would have to agree."""
+    """Returns the manifest's own section for a Kafka key. Such a key is refused in ``[config]``: two places could
+    disagree."""
     from blumfeld.config.effects import effect_of
-    from blumfeld.config.values import BROKER_CONFIGS  # a manifest without [config] needs neither table
+    from blumfeld.config.values import BROKER_CONFIGS  # imported only if there is a [config]
 
     return effect_of(BROKER_CONFIGS[key]).section if key in BROKER_CONFIGS else None
 

@@ -1,4 +1,4 @@
-"""The manifest: what a node is composed of, as a person wrote it (TOML) and as values.
+"""The sections of the manifest (TOML), as values.
 
 Reading it opens nothing and loads no plug-in. Every section has defaults, so no file at all is a sensible single node.
 """
@@ -14,7 +14,7 @@ from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.plugging.sections import decode_section, parse_manifest
 
 NO_FILE = "default manifest"
-"""What errors call the manifest where there is no file."""
+"""Name of the manifest in error messages if there is no file."""
 
 DEFAULT_DATA_DIR = "data"
 
@@ -22,11 +22,11 @@ NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the manifest: an unknown key is refused."""
+    """A table of the manifest. Unknown keys are refused."""
 
 
 class NodeSection(_Section, frozen=True):
-    """``[node]``: who this node is."""
+    """``[node]``: the node's id, roles and directories."""
 
     id: NodeId = 1
     roles: tuple[str, ...] = ("broker", "controller")
@@ -35,12 +35,12 @@ class NodeSection(_Section, frozen=True):
     data_dirs: tuple[str, ...] | None = None
     """Several log directories, instead of ``data_dir``: the first holds ``__cluster_metadata``."""
     cluster_id: str | None = None
-    """``None``: what the directory was formatted with, or a new one."""
+    """``None``: the id that the directory was formatted with, or a new one."""
     rack: str | None = None
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """The log directories, however they were given: one at least in a manifest that can be run."""
+        """The log directories from ``data_dir`` or ``data_dirs``. A manifest that can be run has at least one."""
         if self.data_dirs is not None:
             return self.data_dirs
         return (DEFAULT_DATA_DIR if self.data_dir is None else self.data_dir,)
@@ -51,12 +51,12 @@ class ListenerSection(_Section, frozen=True):
 
     name: str
     bind: str
-    """``HOST:PORT``; port 0 is any free one; an IPv6 host stands in brackets."""
+    """``HOST:PORT``. Port 0 takes any free port; an IPv6 host is written in brackets."""
     kind: str = "broker"
     advertised: str | None = None
-    """``HOST:PORT`` that clients are told; ``None`` is ``bind``."""
+    """``HOST:PORT`` that is sent to clients; ``None`` sends ``bind``."""
     inter_broker: bool = False
-    """Other brokers come in by this one; if none says so, by the first broker listener."""
+    """Other brokers connect to this listener. If none has it set, they use the first broker listener."""
 
 
 class NetworkSection(_Section, frozen=True):
@@ -65,7 +65,8 @@ class NetworkSection(_Section, frozen=True):
     plugin: str = "net_asyncio"
     listeners: tuple[ListenerSection, ...] | None = None
     answer_memory_bytes_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Memory of unsent answers of all connections together; ``None`` fits the machine."""
+    """Bound on the memory of unsent answers, all connections together; ``None`` takes a share of the machine's
+    memory."""
     options: dict[str, Any] = {}
 
 
@@ -100,14 +101,14 @@ class GroupsSection(_Section, frozen=True):
 
 
 class OptionalSection(_Section, frozen=True):
-    """``[transactions]``, ``[security]``: roles that a node may leave empty."""
+    """``[transactions]``, ``[security]``: roles that may be empty."""
 
     plugin: str | None = None
     options: dict[str, Any] = {}
 
 
 class PluginsSection(_Section, frozen=True):
-    """``[plugins]``: what may be there beside the roles; ``options`` by plug-in name."""
+    """``[plugins]``: further plug-ins outside of the roles; ``options`` by plug-in name."""
 
     observers: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = {}
@@ -131,7 +132,7 @@ class Manifest(_Section, frozen=True):
     """All sections."""
 
     nodes: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """Brokers that this process tree starts on one machine."""
+    """Number of brokers to start on this machine."""
     node: NodeSection = NodeSection()
     network: NetworkSection = NetworkSection()
     storage: StorageSection = StorageSection()
@@ -157,13 +158,14 @@ def read_manifest(
     data_dir: str | None = None,
     listen: str | None = None,
 ) -> Manifest:
-    """The manifest in ``text`` (``None``: no file) with the overrides of the command line.
+    """Returns the manifest in ``text`` (``None``: no file) with the overrides of the command line.
 
-    ``overrides`` are ``section.key=value`` (:func:`with_override`), in order; ``data_dir`` is the one log directory,
-    whatever the file names; ``listen`` is the bind address of the first broker listener. Values are typed here; what
-    they come to together, :mod:`blumfeld.kernel.composing.plan` checks.
+    Types are checked here. :mod:`blumfeld.kernel.composing.plan` checks whether the values fit together.
 
-    :raises ManifestError: no TOML, an unknown key, or a wrong type
+    :param overrides: ``section.key=value`` (:func:`with_override`), applied in order
+    :param data_dir: the only log directory; it replaces those of the file
+    :param listen: bind address of the first broker listener
+    :raises ManifestError: invalid TOML, an unknown key, or a wrong type
     """
     raw = parse_manifest(text or "", source)
     for override in overrides:
@@ -175,12 +177,12 @@ def read_manifest(
 
 
 def with_override(raw: Mapping[str, Any], override: str) -> dict[str, Any]:
-    """``raw`` with one ``section.key=value`` laid over it.
+    """Returns ``raw`` with one ``section.key=value`` applied.
 
-    The key is a TOML key (``config."log.segment.bytes"``), the value a TOML value, or else a bare string. A table is
-    merged, a list is replaced as a whole.
+    The key is a TOML key (``config."log.segment.bytes"``). The value is a TOML value, or else a bare string. A table is
+    merged; a list is replaced as a whole.
 
-    :raises ManifestError: no ``=``, no TOML key before it, or one of Kafka's keys that isn't in ``config``
+    :raises ManifestError: there is no ``=``, or no TOML key before it, or it is a Kafka key outside of ``config``
     """
     import tomllib
 
@@ -221,7 +223,7 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 def _in_directory(raw: Mapping[str, Any], data_dir: str) -> dict[str, Any]:
     given = raw.get("node", {})
     if not isinstance(given, Mapping):
-        return dict(raw)  # which is refused as it is
+        return dict(raw)  # decoding refuses it with a better error
     node = {key: value for key, value in given.items() if key != "data_dirs"}
     return {**raw, "node": {**node, "data_dir": data_dir}}
 
@@ -231,9 +233,9 @@ DEFAULT_CONTROLLER_BIND = "127.0.0.1:9093"
 
 
 def listener_sections(manifest: Manifest) -> tuple[ListenerSection, ...]:
-    """The listeners of the manifest, or those of the roles where it names none.
+    """Returns the listeners of the manifest, or if it has none, the default ones for the node's roles.
 
-    A single voter is asked by nobody but itself, so a node with both roles opens no controller port of its own accord.
+    A node with both roles opens no controller port by default: as the only voter it is asked by no other node.
     """
     if manifest.network.listeners is not None:
         return manifest.network.listeners

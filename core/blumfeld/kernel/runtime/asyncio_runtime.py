@@ -1,8 +1,9 @@
-"""The runtime on a running asyncio loop: the world as it is.
+"""The runtime on a running asyncio loop, with the real clock, chance, files and threads.
 
-An edge module: it reads the clock and draws chance. The end of a turn is one ``call_soon``: made from a reader's
-callback, it runs after all readers of that poll, so that all requests of one poll share their system calls. A loop that
-calls the readers itself can end the turn itself too (``TurnEndingLoop``), which saves a turn of its queue.
+An edge module: it reads the clock and draws random numbers. The end of a turn is one ``call_soon``. It is made from a
+reader's callback, so it runs after all readers of that poll, and all requests of one poll share their system calls. A
+loop that calls the readers itself can also end the turn itself (``TurnEndingLoop``), which saves one round of its
+queue.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Callback = Callable[[], None]
 OnDefect = Callable[[str, BaseException], None]
-"""(where, exception): something escaped that should not have."""
+"""Takes (where, exception): an exception that escaped from a task or callback."""
 
 _ROUNDS = range(TURN_ROUNDS_MAX)
 OFFLOAD_THREADS_MAX = 4
-"""Workers for what blocks. Kafka's 8 ``num.io.threads`` serve requests; ours only sync and read cold files."""
+"""Worker threads for blocking calls. Kafka's 8 ``num.io.threads`` serve requests; ours only sync and read cold
+files."""
 
 _RESERVED_LOW_WORDS = 100
 """Ids with a zero high word and a low word below this are Kafka's own (``DirectoryId``, KIP-858)."""
 
 
 class AsyncioRuntime:
-    """``Runtime`` of one node. Made inside the running loop (or given one), whose thread is the only one to call it.
+    """``Runtime`` of one node. Make it inside the running loop, or hand it a loop. Only the loop's thread may call it.
 
-    ``on_defect`` is called for an exception that escaped from a task or from an end-of-turn callback: it logs, and
-    stops the node.
+    :param on_defect: called with an exception that escaped from a task or an end-of-turn callback. It must log it and
+        stop the node
     """
 
     random: Random
@@ -74,7 +76,7 @@ class AsyncioRuntime:
         return time.monotonic() * 1000.0
 
     def new_uuid(self) -> bytes:
-        """16 random bytes that make a legal Kafka id."""
+        """Returns 16 random bytes that are a legal Kafka id."""
         return legal_uuid(self.random)
 
     def call_later(self, delay_ms: float, callback: Callback) -> Timer:
@@ -84,7 +86,8 @@ class AsyncioRuntime:
         return self._loop.call_later(delay_ms / 1000.0, callback)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a coroutine as a task, which is kept alive until it ends. What escapes from it is a defect."""
+        """Run a coroutine as a task, which is kept alive until it ends. An exception that escapes from it is a
+        defect."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._task_ended)
@@ -96,7 +99,7 @@ class AsyncioRuntime:
             self._on_defect(f"task {task.get_name()}", error)
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run what may block in a worker thread; workers are made when first needed."""
+        """Run a blocking call in a worker thread. The threads are started with the first call."""
         if self._executor is None:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -112,7 +115,8 @@ class AsyncioRuntime:
         return self._worker.run(work, args)
 
     def in_thread(self, callback: Callback) -> None:
-        """From another thread: call ``callback()`` on the loop soon. Does nothing once the loop is closed."""
+        """Call ``callback()`` on the loop soon. May be called from any thread. Does nothing after the loop is
+        closed."""
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
@@ -127,6 +131,9 @@ class AsyncioRuntime:
             self._soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        # Phases are numbers here and the loop is unrolled, because this runs in every turn. After COMPLETE it goes back
+        # to WRITE: a coordinator may have placed records. The bound keeps such a chain from holding the loop; what is
+        # left then has a turn of its own, after the answers.
         phases = self._phases
         for _ in _ROUNDS:
             if phases[0]:
@@ -173,7 +180,8 @@ class AsyncioRuntime:
 
 
 def legal_uuid(source: Random) -> bytes:
-    """16 bytes of ``source`` that make a legal Kafka id: not reserved, and text that doesn't begin with ``-``."""
+    """Returns 16 bytes of ``source`` that are a legal Kafka id: not reserved, and no ``-`` at the start of its text
+    form, which command lines would take for an option."""
     while True:
         candidate = source.randbytes(16)
         begins_with_dash = candidate[0] >> 2 == 62

@@ -1,4 +1,4 @@
-"""Files on a real disk: the narrow file API of :mod:`blumfeld.spi.runtime` by the system calls it is named after.
+"""Files on a real disk: implements the file API of :mod:`blumfeld.spi.runtime` with the system calls of the same names.
 
 An edge module: it may open files.
 """
@@ -18,13 +18,13 @@ FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 READ_AHEAD_BYTES = 1 << 20
 _MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-"""A map needs no descriptor; before Python 3.13 it keeps one all the same."""
+"""Keeps a map from holding a descriptor of its own, which it doesn't need. Before Python 3.13 it always holds one."""
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-"""A read that would wait for the device fails instead (Linux)."""
+"""Flag that makes a read fail if it would have to wait for the device (Linux)."""
 
 
 class RealFileRegion:
-    """A part of a :class:`RealFile` that ``sendfile`` can take; it holds the descriptor until released."""
+    """A range of a :class:`RealFile` for ``sendfile``. It keeps the descriptor open until it is released."""
 
     __slots__ = ("_fd", "_file", "position", "size_bytes")
 
@@ -35,13 +35,13 @@ class RealFileRegion:
         self.size_bytes = size_bytes
 
     def fileno(self) -> int:
-        """The descriptor. Raises ``OSError`` after the release."""
+        """Returns the descriptor. Raises ``OSError`` after the release."""
         if self._file is None:
             raise OSError(errno.EBADF, "the file region was released")
         return self._fd
 
     def pread(self, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes within the region; fewer only where the file ends before the region does."""
+        """Returns bytes of the region; fewer only if the file ends before the region does."""
         left = max(self.size_bytes - offset, 0)
         wanted = left if size is None else min(size, left)
         return os.pread(self.fileno(), wanted, self.position + offset)
@@ -58,8 +58,9 @@ class RealFileRegion:
 class RealFile:
     """One open file. Its descriptor is closed when :meth:`close` was called and no region holds it any more.
 
-    Only ``pread``, ``fdatasync`` and ``read_ahead`` may run in a worker thread; who offloads one holds a region
-    meanwhile, so that the descriptor can't be given to another file under it. They go on after :meth:`close` then.
+    Only ``pread``, ``fdatasync`` and ``read_ahead`` may run in a worker thread. Their caller must hold a region
+    meanwhile: otherwise :meth:`close` could free the descriptor, and the system could give its number to another file
+    while the worker uses it. With a region held they work even after :meth:`close`.
     """
 
     __slots__ = ("_fd", "_held_fd", "_regions", "path")
@@ -67,7 +68,7 @@ class RealFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
-        """-1 once closed, so that every method then fails with EBADF."""
+        """-1 after :meth:`close`, so that every method fails with EBADF."""
         self._held_fd = fd
         self._regions = 0
 
@@ -76,30 +77,30 @@ class RealFile:
         return os.pread(self._held_fd, size, position)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """One gather write; the bytes written, maybe fewer than asked."""
+        """Write the buffers with one call. Returns the bytes written, perhaps fewer than given."""
         return os.pwritev(self._fd, buffers, position)
 
     def fdatasync(self) -> None:
-        """Bytes and size are on the device when it returns. Blocks."""
+        """Sync bytes and size to the device. Blocks."""
         fd = self._held_fd
         if fd < 0:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         os.fdatasync(fd)
 
     def truncate(self, size: int) -> None:
-        """Cut, or extend with zeros."""
+        """Set the file's size: cut it, or extend it with zeros."""
         os.ftruncate(self._fd, size)
 
     def reserve(self, size: int) -> None:
-        """Reserve space on the device for the first ``size`` bytes; the file's size stays."""
+        """Reserve space on the device for the first ``size`` bytes. The file's size doesn't change."""
         _fallocate(self._fd, size, self.path)
 
     def size(self) -> int:
-        """Bytes."""
+        """Returns the size in bytes."""
         return os.fstat(self._fd).st_size
 
     def mmap_read(self) -> memoryview:
-        """The whole file, read-only; it stays mapped as long as a view of it lives."""
+        """Map the whole file read-only. It stays mapped as long as a view of it lives."""
         if self.size() == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ, **_MMAP_OPTIONS))
@@ -128,7 +129,7 @@ class RealFile:
             position += len(data)
 
     def region(self, position: int, size: int) -> RealFileRegion:
-        """A part for an answer, which holds the descriptor."""
+        """Returns a range for an answer. It keeps the descriptor open."""
         fd = self._fd
         if fd < 0:
             raise OSError(errno.EBADF, "the file is closed", self.path)
@@ -136,13 +137,13 @@ class RealFile:
         return RealFileRegion(self, fd, position, size)
 
     def region_released(self) -> None:
-        """A region of this file was released; called by the region only."""
+        """Count a region as released. Only the region calls it."""
         self._regions -= 1
         if self._fd < 0:
             self._close_unless_held()
 
     def close(self) -> None:
-        """Give the descriptor back once no region holds it. May be called twice."""
+        """Close the file; the descriptor is freed when no region holds it any more. May be called twice."""
         if self._fd >= 0:
             self._fd = -1
             self._close_unless_held()
@@ -154,12 +155,13 @@ class RealFile:
 
 
 _KEEP_SIZE = 1
-"""``FALLOC_FL_KEEP_SIZE``: a file whose size grew would end in zeros after a crash, and recovery would read them."""
+"""``FALLOC_FL_KEEP_SIZE``. If the size grew, the file would end in zeros after a crash, and recovery would read
+them."""
 
 
 def _fallocate(fd: int, size: int, path: str) -> None:
-    """Call fallocate(2), which Python has no function for: ``os.posix_fallocate`` changes the file's size."""
-    import ctypes  # only where a topic preallocates
+    """Call fallocate(2) through ctypes: Python only has ``os.posix_fallocate``, which changes the file's size."""
+    import ctypes  # imported here: few topics preallocate
 
     libc = ctypes.CDLL(None, use_errno=True)
     call = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
@@ -176,7 +178,7 @@ class RealFiles:
     """The file system of this machine."""
 
     file_class = RealFile
-    """What :meth:`open` gives."""
+    """The class of the files that :meth:`open` returns."""
 
     def open(
         self, path: str, *, create: bool = False, exclusive: bool = False, write: bool = True
@@ -190,12 +192,15 @@ class RealFiles:
         return self.file_class(path, os.open(path, flags | os.O_CLOEXEC, FILE_MODE))
 
     def read_bytes(self, path: str) -> bytes:
-        """A small file, whole."""
+        """Read a small file as a whole."""
         with open(path, "rb") as file:
             return file.read()
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a small file by a new one that is on the device before it takes the name."""
+        """Replace a small file durably. A crash leaves the old content or the new one, never a part.
+
+        The order matters: the new file is synced before it takes the name, and the name afterwards.
+        """
         temporary = path + ".tmp"
         with open(temporary, "wb") as file:
             file.write(data)
@@ -205,23 +210,23 @@ class RealFiles:
         self.sync_dir(os.path.dirname(path) or ".")
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Whether a file or directory exists."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Whether a directory exists."""
         return os.path.isdir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and its parents; it may exist."""
+        """Make a directory and its parents. It may exist already."""
         os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces ``new``."""
+        """Rename atomically, replacing ``new``."""
         os.rename(old, new)
 
     def unlink(self, path: str) -> None:
@@ -229,12 +234,12 @@ class RealFiles:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all in it; it may be absent."""
+        """Remove a directory with everything in it. It may be absent."""
         if os.path.lexists(path):
             shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
-        """Names in this directory are on the device when it returns."""
+        """Sync the names in this directory to the device."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -242,24 +247,24 @@ class RealFiles:
             os.close(fd)
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change, ms since the epoch."""
+        """Returns the time of the last change, in ms since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Set that time."""
+        """Set the time of the last change, in ms since the epoch."""
         time_ns = time_ms * 1_000_000
         os.utime(path, ns=(time_ns, time_ns))
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the file system that holds ``path``."""
+        """Returns (total, usable) bytes of the file system that holds ``path``."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Hold a lock file exclusively, by both kinds of lock that Linux has; the function that releases it.
+        """Lock a file exclusively, with both kinds of lock that Linux has. Returns the function that releases it.
 
-        ``flock`` keeps out another node of this process; the POSIX lock is the one that Kafka's ``.lock`` takes, so
-        that neither starts on a directory in which the other runs.
+        ``flock`` keeps out another node in this process. The POSIX lock is the kind that Kafka takes on ``.lock``, so
+        that Kafka and a node of ours can't run on the same directory.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -278,5 +283,5 @@ class RealFiles:
 
 
 def absolute_path(path: str) -> str:
-    """The path from the root, whatever the working directory is later on; links are left as they are."""
+    """Returns the absolute path, which stays valid when the working directory changes. Links are not resolved."""
     return os.path.abspath(path)

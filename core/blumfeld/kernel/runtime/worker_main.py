@@ -1,8 +1,11 @@
-"""What runs inside the worker process: one job after the other from stdin, its outcome to stdout.
+"""The main program of the worker process: reads jobs from stdin, runs one after the other, and writes outcomes to
+stdout.
 
-An edge module: it is a process. It imports as little as it can, so that it starts fast and stays small; the rest comes
-with the jobs. It ends with its parent: by the signal that Linux sends when the parent's thread ends, by the end of its
-stdin, and by a look at who its parent is between the steps of a job and before every file that it opens or changes.
+An edge module: it is a process. It imports little, so that it starts fast and stays small; jobs import what they need.
+
+It must not outlive its parent, because the next node may work on the same files. Three things end it: the signal that
+Linux sends when the parent's thread ends, the end of stdin, and a check of the parent's process id. It makes that check
+between the steps of a job, and before it opens or changes a file.
 """
 
 from __future__ import annotations
@@ -19,29 +22,29 @@ from typing import IO, Any
 from blumfeld.kernel.runtime.real_files import RealFile, RealFiles
 
 NICE = 10
-"""The broker's loop goes first where both want the same core."""
+"""Niceness of the worker: the broker's loop goes first when both want the same core."""
 FRAME = struct.Struct(">Q")
-"""Bytes of the pickle behind it."""
+"""Header of a frame: the size of the pickle that follows, in bytes."""
 PAUSE_SECONDS_MAX = 0.25
-"""Longest sleep between two looks at the parent."""
+"""Longest sleep between two checks of the parent."""
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 
 
 class Parent:
-    """The process that wants the work."""
+    """The process that started this worker."""
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
 
     def check(self) -> None:
-        """End here and now if it is gone: whatever took its place may work on the same files."""
+        """End this process at once if the parent is gone: its successor may work on the same files."""
         if os.getppid() != self._process_id:
             os._exit(1)
 
 
 class WatchedFiles(RealFiles):
-    """Files that nobody changes for a parent that is gone."""
+    """Files that are opened and changed only while the parent lives."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
@@ -79,18 +82,19 @@ def main() -> None:
     jobs = os.fdopen(0, "rb", closefd=False)
     files = WatchedFiles(parent)
     with os.fdopen(os.dup(1), "wb") as outcomes:
-        os.dup2(2, 1)  # what a job prints is no outcome
+        os.dup2(2, 1)  # a job's print() goes to stderr and not between the outcomes
         while (frame := read_frame(jobs)) is not None:
             write_frame(outcomes, _outcome(parent, files, frame))
 
 
 def _die_with_parent() -> None:
-    """Have Linux kill this process with the thread that started it; elsewhere the looks at the parent must do."""
+    """Have Linux kill this process when the thread that started it ends. Elsewhere only the checks of the parent
+    help."""
     import signal
 
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C goes to all: the parent ends this process when it likes
+    )  # Ctrl-C reaches every process of the terminal, but the parent decides when this one ends
     if sys.platform == "linux":
         import ctypes
 
@@ -98,7 +102,7 @@ def _die_with_parent() -> None:
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """The next pickle; ``None`` at the end of the stream, also in the middle of one."""
+    """Returns the next pickle; ``None`` at the end of the stream, even in the middle of a frame."""
     head = stream.read(FRAME.size)
     if len(head) < FRAME.size:
         return None
@@ -108,21 +112,21 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
 
 
 def write_frame(stream: IO[bytes], data: bytes) -> None:
-    """One pickle, sent off."""
+    """Write one pickle, and flush."""
     stream.write(FRAME.pack(len(data)))
     stream.write(data)
     stream.flush()
 
 
 def _outcome(parent: Parent, files: RealFiles, frame: bytes) -> bytes:
-    """``(True, result)`` or ``(False, exception)``, pickled."""
+    """Run a job. Returns ``(True, result)`` or ``(False, exception)``, pickled."""
     try:
         work, args = pickle.loads(frame)
         return pickle.dumps((True, run_steps(work, files, args, parent.check)), pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         try:
             data = pickle.dumps((False, error), pickle.HIGHEST_PROTOCOL)
-            pickle.loads(data)  # some exceptions go in and don't come out
+            pickle.loads(data)  # some exceptions can be pickled but not loaded again
             return data
         except Exception:
             return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
@@ -131,7 +135,7 @@ def _outcome(parent: Parent, files: RealFiles, frame: bytes) -> bytes:
 def run_steps(
     work: Callable[..., Any], files: RealFiles, args: tuple[Any, ...], between: Callable[[], None]
 ) -> Any:
-    """Run a job's generator to its end, pausing as it says."""
+    """Run a job's generator to its end, with the pauses that it yields. ``between`` is called between its steps."""
     steps = work(files, *args)
     try:
         pause_seconds = next(steps)

@@ -1,8 +1,7 @@
-"""A process beside the loop for what computes long: :meth:`Runtime.offload_process` on this machine.
+"""A worker process for long computations: implements :meth:`Runtime.offload_process` on this machine.
 
-An edge module. One thread starts the process, hands it a job and waits for the outcome, then takes the next: so there
-is no difference between event loops, and the process, which Linux ends with the thread that started it, lives as long
-as its owner at most.
+An edge module. One thread starts the process, gives it a job, waits for the outcome, and takes the next job. So it
+works alike on every event loop. Linux ends the process with the thread that started it, so it can't outlive its owner.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ import msgspec
 from blumfeld.kernel.runtime.worker_main import read_frame, write_frame
 
 IDLE_SECONDS_MAX = 30.0
-"""A worker with nothing to do goes after that: the next job pays its start, some 50 ms."""
+"""An idle worker process is ended after this time. The next job then pays for a start, some 50 ms."""
 CLOSE_SECONDS_MAX = 5.0
-"""A killed process that the kernel doesn't let go (a device that hangs) is not waited for any longer."""
+"""Longest wait for a killed process: it may hang in the kernel on a broken device."""
 _START = (
     "import sys; sys.path[:] = sys.argv[2:]; from blumfeld.kernel.runtime.worker_main import main; main()"
 )
@@ -40,10 +39,10 @@ class _Job(msgspec.Struct, eq=False):
 
 
 class WorkerProcess:
-    """Runs jobs in order, one at a time. Used on the loop's thread.
+    """Runs jobs in order, one at a time. Its methods are called on the loop's thread.
 
-    A job whose future is cancelled is forgotten if it has not begun; otherwise its process is killed, and the next job
-    gets another. A process that dies fails its job with ``OSError``.
+    If a job's future is cancelled before the job begins, the job is dropped. If it runs already, its process is killed,
+    and the next job gets a new one. If the process dies, its job fails with ``OSError``.
 
     :param in_thread: as ``Runtime.in_thread``
     """
@@ -55,23 +54,23 @@ class WorkerProcess:
         self._in_thread = in_thread
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        """Over the three below: who kills must hit the process that has the job."""
+        """Guards the three fields below. Without it a cancellation could kill the process while it has another job."""
         self._running: _Job | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._doomed = False
-        """The process was killed, whatever it still answers."""
+        """The process was killed. It must get no more jobs, even if it still answers."""
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="blumfeld-worker-process", daemon=True)
         self._thread.start()
 
     @property
     def process_id(self) -> int | None:
-        """Of the process, while there is one."""
+        """Process id of the worker; ``None`` while there is none."""
         process = self._process
         return None if process is None else process.pid
 
     def run(self, work: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
-        """What comes of ``work(files, *args)``; see ``Runtime.offload_process``."""
+        """Queue ``work(files, *args)``. Returns a future of its result; see ``Runtime.offload_process``."""
         job = _Job(work, args, self._loop.create_future())
         job.future.add_done_callback(lambda future: self._cancelled(job) if future.cancelled() else None)
         self._jobs.put(job)
@@ -85,7 +84,7 @@ class WorkerProcess:
                 self._doomed = True
 
     async def close(self) -> None:
-        """End the process, and whatever it does. Takes no longer than ``CLOSE_SECONDS_MAX``."""
+        """Kill the process and its job. Takes no longer than ``CLOSE_SECONDS_MAX``."""
         with self._lock:
             self._closed = True
             if self._process is not None:
@@ -146,7 +145,7 @@ class WorkerProcess:
         raise outcome
 
     def _start(self, work: Callable[..., Any]) -> subprocess.Popen[bytes]:
-        """Under the lock. Raises ``OSError``."""
+        """Start a process. The caller holds the lock. Raises ``OSError``."""
         self._reap()
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _START, str(os.getpid()), *_import_paths(work)],
@@ -156,14 +155,14 @@ class WorkerProcess:
         return process
 
     def _end_process(self) -> str:
-        """End it if there is one; how it ended."""
+        """End the process if there is one. Returns how it ended, in words."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
             return self._reap()
 
     def _reap(self) -> str:
-        """Under the lock; the process was killed or has ended."""
+        """Wait for the process, which was killed or has ended, and close its pipes. The caller holds the lock."""
         process, self._process = self._process, None
         self._doomed = False
         if process is None:
@@ -178,7 +177,7 @@ class WorkerProcess:
 
 
 def _exchange(process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
-    """The answer, or ``None`` if the process died."""
+    """Send a job. Returns the outcome's frame, or ``None`` if the process died."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -189,7 +188,8 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
 
 
 def _import_paths(work: Callable[..., Any]) -> list[str]:
-    """Where the worker finds what this process found; hooks of an editable install are not there, so packages are."""
+    """Returns the import paths for the worker. It runs without the import hooks of an editable install, so the folders
+    of our package and the job's are added."""
     found = dict.fromkeys(path for path in sys.path if path)
     for module in ("blumfeld", work.__module__.partition(".")[0]):
         for folder in getattr(sys.modules.get(module), "__path__", ()):

@@ -1,7 +1,8 @@
-"""Events for people and machines, by structlog, which is imported when there is something to say and a port is open.
+"""The event log, rendered by structlog.
 
-An edge module: it stamps events with the wall clock, and writes to stderr. structlog brings rich along: 60 ms and
-8 MB that a quiet broker never pays. Until then events are kept, in a bounded queue.
+An edge module: it stamps events with the wall clock, and writes to stderr. structlog imports rich: together 60 ms and
+8 MB. So it is imported with the first event after the ports are open, and a quiet broker never pays for it. Until then
+events wait in a bounded queue.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 EVENTS_KEPT_MAX = 1_000
-"""Events kept while logging is not set up; the oldest go first, and their number is told."""
+"""Events that are kept until logging is set up. Further ones push out the oldest, and a warning gives their number."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 Render = Callable[[int, str, str, str, dict[str, Any]], None]
-"""(time in ms, level, logger, event, values) → written."""
+"""Writes one event: (time in ms, level, logger, event, values)."""
 Prepare = Callable[[], Render]
-"""Imports what a render needs: slow, touches nothing of the loop."""
+"""Imports the renderer's modules and returns it. It is slow, and may run in a worker thread."""
 Offload = Callable[[Prepare, Callable[[Render], None]], None]
-"""Runs a ``Prepare`` elsewhere and calls back on the loop with what it gave."""
+"""Runs a ``Prepare`` in a worker thread, and calls back on the loop with its ``Render``."""
 
 
 class EventLogs:
-    """All logs of a node: a threshold, and where events go."""
+    """All event logs of a node, with one threshold and one renderer."""
 
     def __init__(
         self, prepare: Prepare, level: str = "info", now_ms: Callable[[], int] | None = None
     ) -> None:
         self.threshold = LEVELS[level]
         self._now_ms = now_ms if now_ms is not None else _wall_clock_ms
-        """A simulation stamps with its own clock."""
+        """The clock of the time stamps. A simulation hands in its own."""
         self._prepare = prepare
         self._render: Render | None = None
         self._offload: Offload | None = None
@@ -42,11 +43,11 @@ class EventLogs:
         self._dropped = 0
 
     def named(self, name: str) -> NamedLog:
-        """The log that stands under this name."""
+        """Returns the log with this name."""
         return NamedLog(self, name)
 
     def emit(self, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
-        """Take one event: render it, or keep it until that can be done."""
+        """Render one event, or keep it until the renderer is ready."""
         if LEVELS[level] < self.threshold:
             return
         entry = (self._now_ms(), level, logger, event, values)
@@ -60,13 +61,13 @@ class EventLogs:
         self._prepare_soon()
 
     def port_is_open(self, offload: Offload) -> None:
-        """From now on events are rendered soon after they come: ``offload`` prepares for that off the loop."""
+        """Allow the import of the renderer from now on. ``offload`` does it off the loop, with the first event."""
         self._offload = offload
         if self._kept:
             self._prepare_soon()
 
     def flush(self) -> None:
-        """Render what is kept, now: before the process ends."""
+        """Render all kept events now. Call it before the process ends."""
         if self._kept and self._render is None:
             self._use(self._prepare())
 
@@ -99,24 +100,24 @@ class NamedLog:
         self._name = name
 
     def debug(self, event: str, **values: Any) -> None:
-        """Of interest to who debugs this."""
+        """Log a detail for debugging."""
         self._logs.emit("debug", self._name, event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """Something rare happened as it should."""
+        """Log a rare event that is as it should be."""
         self._logs.emit("info", self._name, event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """Something is not as it should be; the broker serves on."""
+        """Log a problem that the broker can live with."""
         self._logs.emit("warning", self._name, event, values)
 
     def error(self, event: str, **values: Any) -> None:
-        """Something failed that someone must look at."""
+        """Log a failure that a person must look at."""
         self._logs.emit("error", self._name, event, values)
 
 
 def structlog_renderer(log_format: str, out: TextIO | None = None) -> Prepare:
-    """Prepares structlog for ``console`` (colours on a terminal only) or ``json`` (an object a line)."""
+    """Returns a ``Prepare`` for structlog: ``console`` (colours only on a terminal) or ``json`` (one object a line)."""
 
     def prepare() -> Render:
         import structlog
@@ -143,7 +144,7 @@ def structlog_renderer(log_format: str, out: TextIO | None = None) -> Prepare:
 
 
 class _Renderer:
-    """Renders by a structlog logger; a reader of stderr that went away is no reason to stop serving."""
+    """Renders with a structlog logger. It ignores write errors: a closed stderr must not stop the broker."""
 
     def __init__(self, logger: Any) -> None:
         self._log = {level: getattr(logger, level) for level in LEVELS}

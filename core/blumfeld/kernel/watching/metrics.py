@@ -1,4 +1,4 @@
-"""What a node counts, always: plain integers on the path of a request, read only when somebody scrapes."""
+"""Counts of a node, always on: plain integers that the request path adds to, and that a scrape reads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from blumfeld.spi.transport import Listener
 
 
 class ApiCounts:
-    """Requests of one API."""
+    """Counts of one API's requests."""
 
     __slots__ = ("request_bytes", "requests", "response_bytes", "time_ms")
 
     def __init__(self) -> None:
         self.requests = 0
-        """Answered, or done without an answer."""
+        """Requests that were answered, or ended without an answer."""
         self.time_ms = 0.0
-        """From the frame to its answer, waiting included."""
+        """Total time from a frame to its answer, waiting included."""
         self.request_bytes = 0
         self.response_bytes = 0
 
@@ -28,13 +28,13 @@ class NodeMetrics:
     def __init__(self) -> None:
         self.apis: dict[int, ApiCounts] = {}
         self.connections: dict[str, int] = {}
-        """Open now, by listener."""
+        """Open connections, by listener."""
         self.connections_total: dict[str, int] = {}
-        """Accepted since the start, by listener."""
+        """Connections that were accepted since the start, by listener."""
         self._metrics: dict[str, Metric] = {}
 
     def counts_of(self, key: int) -> ApiCounts:
-        """Those of one API, to add to."""
+        """Returns the counts of one API, always the same object, so that a hot path can add to it."""
         counts = self.apis.get(key)
         if counts is None:
             counts = self.apis[key] = ApiCounts()
@@ -43,7 +43,7 @@ class NodeMetrics:
     def served(
         self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
     ) -> None:
-        """One request was answered, or had no answer: 0 bytes."""
+        """Count a request that was answered, or ended without an answer (0 response bytes)."""
         counts = self.counts_of(key)
         counts.requests += 1
         counts.time_ms += elapsed_ms
@@ -51,17 +51,17 @@ class NodeMetrics:
         counts.response_bytes += response_bytes
 
     def opened(self, listener: Listener) -> None:
-        """A connection was accepted."""
+        """Count an accepted connection."""
         name = listener.name
         self.connections[name] = self.connections.get(name, 0) + 1
         self.connections_total[name] = self.connections_total.get(name, 0) + 1
 
     def closed(self, listener: Listener) -> None:
-        """It has gone."""
+        """Count a closed connection."""
         self.connections[listener.name] -= 1
 
     def add(self, metric: Metric) -> None:
-        """Let a value be read: queue depths, what plug-ins bring.
+        """Add a metric that is read at each scrape, such as a queue's depth or a plug-in's count.
 
         :raises ValueError: the name is taken, or no legal one
         """
@@ -74,6 +74,6 @@ class NodeMetrics:
         self._metrics[metric.name] = metric
 
     def values(self) -> Iterator[Metric]:
-        """All metrics that were added, by name."""
+        """Yields all metrics that were added, by name."""
         for name in sorted(self._metrics):
             yield self._metrics[name]

@@ -1,4 +1,4 @@
-"""``[metrics] bind``: an HTTP port of its own with ``/metrics`` for Prometheus and ``/health`` for who supervises us.
+"""``[metrics] bind``: a separate HTTP port with ``/metrics`` for Prometheus and ``/health`` for a supervisor.
 
 An edge module, imported only where it is on: prometheus-client costs memory.
 """
@@ -18,10 +18,10 @@ from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.wire.api import API_BY_KEY
 
 REQUEST_BYTES_MAX = 8_192
-"""Of a whole request head; a scraper's has a few hundred."""
+"""Largest request head. A scraper's has a few hundred bytes."""
 REQUEST_TIMEOUT_S = 5.0
 CONNECTIONS_MAX = 16
-"""Open at once; one more is closed without an answer."""
+"""Connections that may be open at once. Another one is closed without an answer."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class _NodeCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Read everything now."""
+        """Read all metrics now."""
         yield from self._api_families()
         yield from self._connection_families()
         yield GaugeMetricFamily("blumfeld_tasks", "Tasks of the event loop", len(asyncio.all_tasks()))
@@ -90,7 +90,7 @@ class MetricsEndpoint:
         self._open = 0
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port that was bound. Raises ``OSError``."""
+        """Listen. Returns the port. Raises ``OSError``."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
