@@ -1,21 +1,23 @@
-"""A bound on the memory of all connections of a transport together: unfinished frames, and answers that nobody takes.
+"""A bound on the memory of all connections of a transport together: unfinished frames and unsent answers.
 
-A frame of up to :data:`UNCOUNTED_BYTES`, and as much of a connection's unsent answers, is never counted: an ordinary
-request pays nothing for the bound. What is larger is counted by the memory that it holds.
+Up to :data:`UNCOUNTED_BYTES` of a frame, and of a connection's unsent answers, are never counted, so an ordinary
+request pays nothing for the bound. Larger ones are counted by the memory that they hold. File regions hold no memory.
 
-**Received.** A frame's buffer grows as its bytes arrive. Beyond ``request_bytes_max`` it may not grow, and its
-connection is read no more until memory is free. The last quarter is for frames of ordinary size
-(:data:`ORDINARY_BYTES_MAX`), so that they don't wait for those of 100 MB. The oldest unfinished frame is exempt, and
-takes nothing from that quarter: so one can always complete, each frame is the oldest at some time, and the bound is
-exceeded by one frame at most, as Kafka's ``queued.max.request.bytes`` is. While frames wait, a frame whose peer sends
-next to nothing loses its connection: otherwise clients that announce much and send nothing would hold the memory that
-the others wait for.
+**Received frames.** A frame's buffer grows as its bytes arrive. When ``request_bytes_max`` is reached it may not grow,
+and its connection isn't read until memory is free. Two exceptions keep this fair:
 
-**Unsent.** Beyond ``answer_bytes_max`` no connection that holds counted answers is read. While that lasts, connections
-whose peers take nothing for ``stall_ms`` are closed; beyond twice the bound after a tenth of that. The connection that
-made progress last stays: one answer may be larger than the bound.
+* The last quarter of the bound is reserved for frames of ordinary size (:data:`ORDINARY_BYTES_MAX`), so that they don't
+  wait for frames of 100 MB.
+* The oldest unfinished frame may always grow, and takes nothing from that quarter. So one frame can always complete,
+  and each frame is the oldest at some time. The bound is exceeded by one frame at most, as with Kafka's
+  ``queued.max.request.bytes``.
 
-File regions are no memory, and are not counted.
+While frames wait for memory, a connection whose frame makes next to no progress is closed. Otherwise clients that
+announce much and send nothing would hold the memory for good.
+
+**Unsent answers.** Beyond ``answer_bytes_max`` no connection with counted answers is read. While that lasts, a
+connection is closed when its peer has taken nothing for ``stall_ms``; beyond twice the bound after a tenth of that. The
+connection with the latest progress always stays, because one answer may be larger than the bound.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ from typing import Protocol
 from blumfeld.spi.runtime import Runtime, Timer
 
 UNCOUNTED_BYTES = 65_536
-"""What every connection may hold of a frame, and of answers, without being counted."""
+"""Bytes of a frame, and of unsent answers, that a connection may hold without being counted."""
 ORDINARY_BYTES_MAX = (1 << 20) + 65_536
-"""A request of a producer whose ``max.request.size`` is Kafka's, 1 MiB, is no larger."""
+"""Largest frame of ordinary size: a producer's request with the default ``max.request.size``, 1 MiB, fits."""
 RESERVE = 4
-"""One part in so many of the bound is for ordinary frames."""
+"""The bound divided by this is reserved for frames of ordinary size."""
 PROGRESS_BYTES_MIN = 65_536
-"""What a frame must gain in each look, while others wait for memory."""
+"""Bytes that a frame must gain between two looks, while others wait for memory."""
 OLDEST_LOOKS_MAX = 6
-"""Looks at which the oldest frame, or one of ordinary size, may still be unfinished, while others wait for memory: at
-its default 30 s, Kafka's ``request.timeout.ms``, after which a client gives up by itself."""
+"""Looks after which the oldest frame, or one of ordinary size, must be complete, while others wait for memory. By
+default that is 30 s, Kafka's ``request.timeout.ms``, after which a client gives up by itself."""
 HURRY = 10
-"""Beyond twice the bound of answers, a peer has so much less time."""
+"""Beyond twice the bound of answers, a peer's time is divided by this."""
 DEFAULT_BYTES_MAX = 256 << 20
 STALL_MS = 5_000
 
@@ -46,16 +48,16 @@ class CountedFrame(Protocol):
     """An unfinished frame in memory of its own."""
 
     size_bytes: int
-    """What it will hold when it is complete."""
+    """Size of the complete frame."""
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that have arrived."""
+        """Number of bytes that have arrived."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether all have."""
+        """Whether all bytes have arrived."""
         ...
 
 
@@ -79,7 +81,7 @@ class SlowReader(Protocol):
     """A connection that holds counted answers."""
 
     def drained(self) -> None:
-        """Look again whether requests may be read."""
+        """Check again whether requests may be read."""
         ...
 
     def die(self, reason: str) -> None:
@@ -88,24 +90,24 @@ class SlowReader(Protocol):
 
 
 class _Unfinished:
-    """What is known of one frame."""
+    """State of one unfinished frame."""
 
     __slots__ = ("held_bytes", "looks", "receiver", "seen_bytes", "wants_bytes")
 
     def __init__(self, receiver: Receiver, held_bytes: int) -> None:
         self.receiver = receiver
         self.held_bytes = held_bytes
-        """Its buffer."""
+        """Size of its buffer."""
         self.wants_bytes = 0
-        """What it waits for; 0 while it doesn't."""
+        """Memory that it waits for; 0 if it doesn't wait."""
         self.seen_bytes = -1
-        """Received at the last look."""
+        """Bytes that had arrived at the last look; -1 before the first."""
         self.looks = 0
         """Looks at which it was the oldest, or of ordinary size, and could go on."""
 
 
 class Memory:
-    """What the connections of one transport hold. All on the loop's thread."""
+    """The memory that the connections of one transport hold. Every method is called on the loop's thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -113,20 +115,20 @@ class Memory:
         self.answer_bytes_max = DEFAULT_BYTES_MAX
         self.stall_ms: float = STALL_MS
         self.request_bytes = 0
-        """Held by counted frames, complete ones of this turn included."""
+        """Memory of counted frames, including those that completed in this turn."""
         self.answer_bytes = 0
-        """Held by counted answers."""
+        """Memory of counted answers."""
         self.closed = 0
-        """Connections that were closed so that others got memory."""
+        """Number of connections that were closed so that others got memory."""
         self.on_closed: Callable[[str, Receiver | SlowReader], None] = lambda reason, connection: None
-        """Called with each of them before it is closed."""
+        """Called with the reason and the connection, before such a connection is closed."""
         self._frames: dict[CountedFrame, _Unfinished] = {}
-        """The oldest first."""
+        """Unfinished counted frames, the oldest first."""
         self._waiting = 0
         self._ended_bytes = 0
-        """Held by frames that completed in this turn."""
+        """Memory of frames that completed in this turn. It is free after the turn, when their handlers are done."""
         self._slow: dict[SlowReader, float] = {}
-        """Connections with counted answers, and when each last made progress; the stalest first."""
+        """Connections with counted answers → time of the last progress, the oldest first."""
         self._hurried = False
         self._timer: Timer | None = None
         self._feeding = False
@@ -134,12 +136,12 @@ class Memory:
     # Frames.
 
     def begin(self, frame: CountedFrame, receiver: Receiver, held_bytes: int) -> None:
-        """A counted frame has begun, in a buffer of so many bytes."""
+        """Count a new frame, whose buffer has ``held_bytes``."""
         self._frames[frame] = _Unfinished(receiver, held_bytes)
         self.request_bytes += held_bytes
 
     def has_room(self, more_bytes: int, size_bytes: int) -> bool:
-        """Whether so much is free for any frame of ``size_bytes``."""
+        """Whether ``more_bytes`` are free for a frame of ``size_bytes``."""
         return more_bytes <= self._free_bytes(size_bytes)
 
     def _free_bytes(self, size_bytes: int) -> int:
@@ -150,7 +152,8 @@ class Memory:
         return free_bytes if oldest is None else free_bytes + self._frames[oldest].held_bytes
 
     def refuses(self, frame: CountedFrame, more_bytes: int) -> bool:
-        """Whether the frame must wait for so much. Then its receiver's ``fed_memory`` is called once it needn't."""
+        """Whether the frame must wait for ``more_bytes``. If so, its receiver's ``fed_memory`` is called when it may
+        grow."""
         unfinished = self._frames[frame]
         refused = not self.has_room(more_bytes, frame.size_bytes) and self._oldest() is not frame
         wants_bytes = more_bytes if refused else 0
@@ -161,29 +164,29 @@ class Memory:
         return refused
 
     def grew(self, frame: CountedFrame, more_bytes: int) -> None:
-        """A counted frame got a larger buffer."""
+        """Count the larger buffer of a frame."""
         self._frames[frame].held_bytes += more_bytes
         self.request_bytes += more_bytes
 
     def finished(self, frame: CountedFrame, held_bytes: int) -> None:
-        """The frame is complete, and is given out: its memory is free after the turn."""
+        """Take note that the frame is complete and given to its handler. Its memory is free after the turn."""
         self._forget(frame)
         self._ended_bytes += held_bytes
 
     def dropped(self, frame: CountedFrame, held_bytes: int) -> None:
-        """The frame will not be completed: its memory is free."""
+        """Free the memory of a frame that will not be completed."""
         self._forget(frame)
         self.request_bytes -= held_bytes
 
     def turn_ended(self) -> None:
-        """The memory of the frames that were given out in this turn is free."""
+        """Free the memory of the frames that completed in this turn."""
         self.request_bytes -= self._ended_bytes
         self._ended_bytes = 0
         self._feed_soon()
 
     @property
     def waiting(self) -> int:
-        """Frames that wait for memory."""
+        """Number of frames that wait for memory."""
         return self._waiting
 
     def _forget(self, frame: CountedFrame) -> None:
@@ -200,7 +203,7 @@ class Memory:
             self._runtime.call_later(0, self._feed)
 
     def _feed(self) -> None:
-        """Let those that wait go on, the oldest first, as far as the memory goes."""
+        """Let waiting frames go on, the oldest first, as far as the free memory goes."""
         self._feeding = False
         given_bytes = 0
         oldest = self._oldest()
@@ -219,7 +222,7 @@ class Memory:
     # Answers.
 
     def unsent(self, reader: SlowReader, before_bytes: int, now_bytes: int) -> None:
-        """What a connection holds of counted answers has changed; 0 is none."""
+        """Count a change of a connection's counted answers. A decrease is progress of its peer."""
         self.answer_bytes += now_bytes - before_bytes
         slow = self._slow
         since_ms = slow.pop(reader, None) if now_bytes < before_bytes or not now_bytes else slow.get(reader)
@@ -236,7 +239,7 @@ class Memory:
 
     @property
     def answers_full(self) -> bool:
-        """Whether connections that hold counted answers are not read."""
+        """Whether the bound of answers is exceeded. Then connections with counted answers are not read."""
         return self.answer_bytes > self.answer_bytes_max
 
     def _drain(self) -> None:
@@ -244,7 +247,8 @@ class Memory:
             reader.drained()
 
     def _close_stalest(self) -> None:
-        """Close those that stood still for a tenth of the time, until all hold no more than twice the bound."""
+        """Close connections without progress for a tenth of ``stall_ms``, until the rest holds at most twice the
+        bound."""
         self._hurried = False
         limit = 2 * self.answer_bytes_max
         self._close_slow(self.stall_ms / HURRY, limit)
@@ -259,14 +263,14 @@ class Memory:
                 break
             self._close(reader, "its peer took no answers while they held the memory that all may hold")
 
-    # Those that stand still.
+    # Frames and connections without progress.
 
     def _watch(self) -> None:
         if self._timer is None:
             self._timer = self._runtime.call_later(self.stall_ms, self._look)
 
     def _look(self) -> None:
-        """Close what stood still since the last look, if others wait for its memory."""
+        """Close connections without progress since the last look, if others wait for their memory."""
         self._timer = None
         if self._waiting:
             self._look_at_frames()
@@ -304,7 +308,7 @@ class Memory:
         connection.die(reason)
 
     def stop(self) -> None:
-        """No connection is left."""
+        """Stop the timer. Call it when no connection is left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

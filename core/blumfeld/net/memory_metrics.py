@@ -1,4 +1,4 @@
-"""What is to be seen of the memory of all connections, for a scrape."""
+"""Metrics of the memory of all connections."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GAUGES: tuple[tuple[str, str, str, Callable[[Memory], int]], ...] = (
 
 
 def memory_metrics(transport: BaseTransport | None) -> list[Metric]:
-    """The gauges of a transport; all 0 before it listens."""
+    """Returns the metrics of a transport. All are 0 before it listens."""
 
     def reading(read: Callable[[Memory], int]) -> Callable[[], int]:
         return lambda: 0 if transport is None or transport.memory is None else read(transport.memory)

@@ -1,6 +1,7 @@
-"""Sockets: from a host name to addresses without blocking the loop, to one that listens, to one that is connected.
+"""Real sockets: resolves host names without blocking the loop, listens, connects.
 
-The one module of this room that touches the world: every transport on the system's own sockets needs the same.
+The transports on the system's own sockets share it. Apart from ``selecting`` it is the only module of this room that
+uses the operating system.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from blumfeld.net.socket_sending import SocketCalls
 from blumfeld.spi.runtime import Runtime
 
 FDS_FOR_FILES = 64
-"""Kept for what the broker must open to serve those who are connected; of a small limit, a quarter."""
+"""Descriptors reserved for files, so that connections can't use up those that serving them needs. With a small limit a
+quarter of it is reserved."""
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
-"""(family, what ``bind`` and ``connect`` take)."""
+"""(family, address for ``bind`` and ``connect``)."""
 
 
 async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> list[Address]:
-    """The addresses of ``host``, IPv4 first: ``localhost`` is 127.0.0.1 for every client.
+    """Returns the addresses of ``host``, IPv4 first, because ``localhost`` is 127.0.0.1 for most clients.
 
-    A numeric one is never looked up; a name is, in a worker thread.
+    A numeric address needs no look-up. A name is looked up in a worker thread, because that may block.
 
-    ``passive`` is for ``bind``: an empty host is then every address of this machine.
-
-    :raises OSError: the name is not known
+    :param passive: for ``bind``: an empty host then means every address of this machine
+    :raises OSError: the name is unknown
     """
     flags = socket.AI_PASSIVE if passive else 0
     wanted = (host or None, port, socket.AF_UNSPEC, socket.SOCK_STREAM, 0)
@@ -43,9 +44,9 @@ async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> l
 
 
 async def listening(runtime: Runtime, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:
-    """A socket that listens on the first address of ``host``, and its port.
+    """Returns a socket that listens on the first address of ``host``, and its port.
 
-    :raises OSError: it can't be had
+    :raises OSError: the address can't be bound
     """
     (family, where), *_ = await resolve(runtime, host, port, passive=True)
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -61,9 +62,9 @@ async def listening(runtime: Runtime, host: str, port: int, backlog: int) -> tup
 
 
 async def connected(runtime: Runtime, host: str, port: int) -> socket.socket:
-    """A socket that is connected to the first address of ``host`` that answers, on the running loop.
+    """Returns a socket connected to the first address of ``host`` that answers. Uses the running loop.
 
-    :raises OSError: none does
+    :raises OSError: no address answers
     """
     failure: OSError | None = None
     for address in await resolve(runtime, host, port, passive=False):
@@ -87,15 +88,15 @@ async def _connected(address: Address) -> socket.socket:
 
 
 def prepare(sock: socket.socket) -> None:
-    """Options of a connected socket: no waiting for more to send, and a probe for peers that vanished."""
+    """Set the options of a connected socket: no Nagle delay, and keep-alive probes that notice a vanished peer."""
     sock.setblocking(False)
-    with contextlib.suppress(OSError):  # the peer may have gone already: the first read will tell
+    with contextlib.suppress(OSError):  # the peer may have gone already; the first read then reports it
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def connection_fd_max() -> int:
-    """The highest descriptor that an accepted connection may have: those above, up to our limit, are for files."""
+    """Returns the highest descriptor that an accepted connection may have. The ones above are reserved for files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -103,5 +104,5 @@ def connection_fd_max() -> int:
 
 
 def socket_calls(copies_regions: bool) -> SocketCalls:
-    """What this system does beside a socket's own methods."""
+    """Returns this system's calls for sending file regions; ``copies_regions`` does without ``sendfile``."""
     return SocketCalls(None if copies_regions else os.sendfile, getattr(socket, "MSG_MORE", 0))

@@ -158,7 +158,7 @@ class BaseTransport:
 
     @property
     def memory(self) -> Memory | None:
-        """What the connections hold together; ``None`` before the first of them could be."""
+        """The memory of all connections; ``None`` before the transport listens or dials."""
         return None if self._turn is None else self._turn.memory
 
     def _closed_for_memory(self, reason: str, connection: object) -> None:
