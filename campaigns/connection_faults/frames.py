@@ -6,8 +6,7 @@ import contextlib
 import socket
 import struct
 
-from blumfeld.wire.codec import encode
-from blumfeld.wire.headers import put_request_header
+from blumfeld.client.frames import request_frame
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -23,10 +22,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 def framed(message: Message, version: int, correlation_id: int = 1) -> bytes:
     """Size, header, body."""
-    key = type(message).meta.key
-    assert key is not None
-    payload = put_request_header(key, version, correlation_id, CLIENT_ID) + encode(message, version)
-    return _SIZE.pack(len(payload)) + payload
+    return request_frame(message, version, correlation_id, CLIENT_ID)
 
 
 def produce(topic: str, value: bytes, acks: int = -1, correlation_id: int = 1) -> bytes:

@@ -8,7 +8,6 @@ they return. The correlation id of a request is its API key: with one request in
 from __future__ import annotations
 
 import random
-import struct
 from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TypeVar
@@ -18,10 +17,10 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.bench.rebalance.ownership import Ownership
-from blumfeld.client.errors import error_name
-from blumfeld.wire.codec import decode, encode
+from blumfeld.client.connection import read_answer
+from blumfeld.client.errors import WrongCorrelationIdError, error_name
+from blumfeld.client.frames import api_key_of, request_frame
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -117,10 +116,7 @@ class Member(ABC):
 
 def request(message: Message, version: int) -> bytes:
     """A whole frame."""
-    key = type(message).meta.key
-    assert key is not None
-    body = put_request_header(key, version, key, CLIENT_ID) + encode(message, version)
-    return struct.pack(">i", len(body)) + body
+    return request_frame(message, version, api_key_of(message), CLIENT_ID)
 
 
 def answer(expected: type[R], frame: bytes, version: int) -> R:
@@ -130,8 +126,9 @@ def answer(expected: type[R], frame: bytes, version: int) -> R:
     """
     key = expected.meta.key
     assert key is not None
-    view = memoryview(frame)
-    correlation_id, at = response_body_offset(view, key, version)
-    if correlation_id != key:
-        raise DriverError(f"an answer to request {correlation_id}, where {expected.__name__} was expected")
-    return decode(expected, view, version, at)
+    try:
+        message, _ = read_answer(frame, key, version, key)
+    except WrongCorrelationIdError as error:
+        raise DriverError(f"{expected.__name__} was expected: {error}") from None
+    assert isinstance(message, expected)
+    return message
