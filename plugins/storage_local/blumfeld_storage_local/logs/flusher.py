@@ -222,9 +222,9 @@ class Flusher:
             gone = self._closed or any(not segment.is_open for segment in work.segments)
             if not gone or error.errno not in (errno.EBADF, errno.ENOENT):
                 self._round_was_last(went_well=False)
-                return (
-                    error  # also for a log that was closed meanwhile: the kernel tells each error only once
-                )
+                # Also for a log that was closed meanwhile: the kernel tells each error only once, so the close may have
+                # heard of none.
+                return error
             if not self._closed:
                 self._rounds.join(self)  # segments were dropped meanwhile: sync the others again
                 return None
