@@ -122,7 +122,9 @@ def start(server: Server, folder: Path, under: Sequence[str] = ()) -> Counted:
     folder.mkdir(parents=True)
     port = _free_port()
     command = [*under, *(part.format(port=port, folder=folder) for part in server.command)]
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    # The server runs in its own folder, and `-m` must find the modules there that it finds in ours.
+    path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": path}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
     _share_core(process.pid)

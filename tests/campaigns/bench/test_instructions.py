@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.counted import calls_by_name, total_instructions
+from blumfeld.bench.counted import Server, calls_by_name, start, total_instructions
 from blumfeld.testing import EmbeddedBroker
 from campaigns.bench import steps
 from campaigns.bench.instructions import Cost, MakeLoad, per_request, table, whole_turns
@@ -117,3 +117,16 @@ def test_a_request_costs_at_most_one_and_a_half_floors_and_no_more_system_calls(
     ours, bare = json.loads((tmp_path / "out.json").read_text())["costs"]
     assert ours["instructions"] <= 1.5 * bare["instructions"]
     assert sum(ours["system_calls"].values()) <= sum(bare["system_calls"].values())
+
+
+def test_a_module_of_the_campaigns_serves_from_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """campaigns/ is not installed: without a path to it `-m` finds nothing in the server's folder."""
+    monkeypatch.chdir(Path(__file__).resolve().parents[3])
+    run = [sys.executable, "-m", "campaigns.bench.ring_in_bites", "run", "--data-dir", "{folder}/data"]
+    running = start(Server("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path)
+    try:
+        assert running.process.poll() is None
+    finally:
+        running.stop()
