@@ -125,7 +125,7 @@ def test_a_module_of_the_campaigns_serves_from_a_folder_of_its_own(
     """campaigns/ is not installed: without a path to it `-m` finds nothing in the server's folder."""
     monkeypatch.chdir(Path(__file__).resolve().parents[3])
     run = [sys.executable, "-m", "campaigns.bench.ring_in_bites", "run", "--data-dir", "{folder}/data"]
-    running = start(Server("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path)
+    running = start(Server("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path / "server")
     try:
         assert running.process.poll() is None
     finally:
