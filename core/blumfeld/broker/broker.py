@@ -23,6 +23,7 @@ from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.serving.slices import Slices
 from blumfeld.broker.upkeep.cleaner import Cleaner
 from blumfeld.broker.upkeep.retention import Upkeep
+from blumfeld.broker.upkeep.topic_gauges import topic_gauges
 from blumfeld.broker.waiting.parking import PurgatoryParking
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import TopicImage
@@ -201,6 +202,7 @@ class Broker:
                 "gauge",
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
+            *topic_gauges(partitions),
             *partitions.refused_writes.gauges(),
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),

@@ -1,0 +1,47 @@
+"""Gauges of topics: what a scrape sees of logs and replicas."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from blumfeld.broker.upkeep import topic_gauges
+from tests.broker.batches import batch
+from tests.broker.handlers.test_produce import produce
+from tests.broker.harness import BrokerHarness
+
+
+def read(broker: BrokerHarness, name: str) -> object:
+    [metric] = [m for m in broker.broker.gauges() if m.name == f"blumfeld_{name}"]
+    return metric.read()
+
+
+def test_records_and_bytes_are_seen_by_topic() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    assert read(broker, "topic_log_end_offset") == {("t",): 0}
+    written = batch()
+    broker.ask(produce(written), 9)
+    ends, sizes = read(broker, "topic_log_end_offset"), read(broker, "topic_log_bytes")
+    assert isinstance(ends, dict)
+    assert ends[("t",)] > 0
+    assert sizes == {("t",): len(written)}
+    assert read(broker, "led_partitions") == 2
+
+
+def test_topics_beyond_the_limit_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerHarness()
+    for name in ("c", "a", "b"):
+        broker.create_topic(name)
+    monkeypatch.setattr(topic_gauges, "TOPICS_MAX", 1)
+    assert read(broker, "topic_log_bytes") == {("a",): 0, (topic_gauges.OTHERS,): 0}
+
+
+def test_a_partition_lacks_a_replica_in_sync() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    assert read(broker, "under_replicated_partitions") == 0
+    [hosted] = list(broker.broker.partitions)
+    assert hosted.image is not None
+    hosted.image = msgspec.structs.replace(hosted.image, replicas=(1, 2))
+    assert read(broker, "under_replicated_partitions") == 1
