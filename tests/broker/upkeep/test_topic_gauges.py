@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from blumfeld.broker.upkeep import topic_gauges
-from tests.broker.batches import batch
-from tests.broker.handlers.test_produce import produce
+from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 
 
