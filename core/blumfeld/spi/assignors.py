@@ -1,4 +1,4 @@
-"""Server-side assignors of KIP-848 groups: who of the members reads which partitions.
+"""Server-side assignors of KIP-848 groups: which member reads which partitions.
 
 An assignor is a pure function in slices. It draws nothing from the clock or from chance, and iterates over
 what it was given in its order only, so that the same spec always gives the same assignment.
@@ -22,7 +22,7 @@ class AssignableTopic(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     partition_count: int
     racks: tuple[frozenset[str], ...] = ()
-    """Of each partition: where its replicas are. Empty where no broker says its rack."""
+    """For each partition, the racks of its replicas. Empty if no broker says its rack."""
 
 
 class AssignableMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,68 +17,70 @@ class AbortedTransaction(msgspec.Struct, frozen=True):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the abort marker."""
+    """Offset of the abort marker."""
     last_stable_offset: int
-    """Of the log when the marker came: no transaction below it was open any more."""
+    """The log's last stable offset when the marker was appended. No transaction below it was open then."""
 
 
 class LastProducerBatch(msgspec.Struct, frozen=True):
-    """What must stay of a producer so that a start without a snapshot still knows its sequence and epoch."""
+    """The batch of a producer that compaction must keep, so that a start without a snapshot still finds its sequence
+    and epoch.
+    """
 
     last_data_offset: int
-    """Of its newest batch with records; -1 if only its markers are left."""
+    """Last offset of the producer's newest batch with records; -1 if only its markers are left."""
     producer_epoch: int
 
 
 class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One round of cleaning. Plain values: it may be sent to another process."""
+    """The order for one cleaner pass. It holds plain values only, so it can be sent to another process."""
 
     first_dirty_offset: int
-    """Below it every key stands once already: the head of the log begins there."""
+    """First offset that no pass has cleaned yet. Below it, each key stands once."""
     end_offset: int
-    """Nothing at or above it is read or changed: the base of a segment, at most the active one's."""
+    """Base offset of a segment, at most of the active one. The pass neither reads nor changes anything from it on."""
     now_ms: int
     delete_retention_ms: int
-    """How long a tombstone, or a marker that is not needed, stays from the round on that first saw it (KIP-534)."""
+    """Time that a tombstone, or a marker that is not needed, stays after the pass that first saw it (KIP-534)."""
     segment_bytes: int
-    """No segment that comes of it is larger."""
+    """Limit for the segments that the pass writes."""
     segment_index_bytes: int
     index_interval_bytes: int
     batch_bytes_max: int
-    """``max.message.bytes``: a larger batch that is there is taken all the same."""
+    """``max.message.bytes``. A larger batch that is in the log already is cleaned all the same."""
     map_bytes: int = 128 << 20
-    """Memory of the offset map; when it is full the round ends at the last offset that is mapped."""
+    """Memory of the offset map. When it is full, the pass ends at the last offset in the map."""
     map_load_factor: float = 0.9
     bytes_per_second_max: float = float("inf")
     """Bytes read and written together (``log.cleaner.io.max.bytes.per.second``)."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """All whose marker is at or above the log start, in the order of their markers."""
+    """The transactions whose abort marker is at or above the log start, in the order of the markers."""
     producers: Mapping[int, LastProducerBatch] = {}
-    """By producer id, those that are known at ``end_offset`` or later."""
+    """Producer id → its last batch, for each producer that is known at ``end_offset`` or later."""
 
 
 class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round did."""
+    """The outcome of a cleaner pass."""
 
     cleaned_end_offset: int
-    """The next round's first dirty offset."""
+    """First dirty offset of the next pass."""
     bytes_read: int
-    """Of batches, over both passes."""
+    """Bytes of batches that were read, to fill the map and to filter."""
     bytes_before: int
-    """Of the segments that were cleaned."""
+    """Size of the segments that were cleaned."""
     bytes_after: int
-    """Of those that took their place."""
+    """Size of the segments that took their place."""
     records_read: int
     records_kept: int
     keys: int
-    """In the offset map."""
+    """Keys in the offset map."""
     segments_before: int
     segments_after: int
     invalid_records: int = 0
-    """Without a key, which a compacted topic can't hold; dropped, as Kafka does."""
+    """Records without a key. A compacted topic can't hold them, so the pass drops them, as Kafka does."""
     seconds: float = 0.0
-    """Spent on it, by the monotonic clock of who worked; what throttling waited is not counted."""
+    """Time of work by the worker's monotonic clock, without the waits of throttling."""
 
 
 class CompactionAbandonedError(Exception):
-    """The log was closed, deleted, cut or moved meanwhile: nothing of the round has changed it. Ask again later."""
+    """The log was closed, deleted, truncated or moved during the pass. The pass changed nothing: ask again later."""

@@ -42,7 +42,7 @@ class RequestContext(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Of the connection now: it may change on a live connection (re-authentication)."""
+        """Principal of the connection now. Re-authentication changes it while the connection lives (KIP-368)."""
         ...
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
@@ -63,7 +63,9 @@ class RequestContext(Protocol):
         ...
 
     def let_next_start(self) -> None:
-        """Of Produce with its batches placed: the next request of the connection may start."""
+        """Let the connection's next request start. Only a Produce request whose batches are placed may call this: its
+        offsets are fixed, so the next request can't overtake it.
+        """
         ...
 
     def when_gone(self, callback: Callable[[], None] | None) -> None:

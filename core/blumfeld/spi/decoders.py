@@ -38,7 +38,7 @@ class Rejected:
     error: str
     """What was found, in one line, without the message itself."""
     schema_id: int | None = None
-    """Of the schema that the message names, where its format has one."""
+    """Id of the schema that the message names, if its format has schemas."""
 
 
 @attrs.frozen
@@ -87,7 +87,7 @@ class Decoder(Protocol):
     tables: Sequence[str]
     """What it fills."""
     continuity: Mapping[str, Continuity]
-    """Of each stream that it numbers: the rule. A stream that isn't named is ``NONE``."""
+    """Stream → the rule of its sequence numbers. A stream that isn't named has no numbers: ``NONE``."""
 
     def decode(self, rows: pa.RecordBatch) -> Decoded:
         """Rows of a batch of messages, which has the columns of Spark's Kafka source: ``key`` and ``value``

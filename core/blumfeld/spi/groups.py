@@ -45,7 +45,9 @@ class TimerOrder(msgspec.Struct, frozen=True):
     delay_ms: int | None
     command: Any = None
     group_type: str = ""
-    """Of another group type than the one that decides, when it hands a group over; "" is its own."""
+    """Group type that the timer belongs to. It is empty for the type that decides, and names another type when a group
+    is handed over.
+    """
 
 
 class Decision(msgspec.Struct):
@@ -104,24 +106,26 @@ class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
     protocol_name: str | None
     generation: int
     leader_id: str | None
-    """``None``: who takes the group chooses, as it does of the protocol."""
+    """``None`` if the type that imports the group is to choose the leader; likewise ``protocol_name``."""
     members: tuple[MemberExport, ...]
     rebalances: bool = True
-    """Of an export: its members are joining again. Of what is imported: they are to do so at once."""
+    """In an export: the members are joining again. In an import: the members are to join again at once."""
 
 
 class CommitCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants to commit which offsets: OffsetCommit, and TxnOffsetCommit with ``transactional``."""
+    """The member and the offsets of an OffsetCommit, or with ``transactional`` of a TxnOffsetCommit."""
 
     group_id: str
     member_id: str
     instance_id: str | None
     generation: int
-    """The classic generation, or the KIP-848 member epoch; -1 of a consumer outside of any group."""
+    """The classic generation, or the KIP-848 member epoch; -1 for a consumer outside of any group."""
     version: int
-    """Of the request: it decides on some errors."""
+    """Version of the request. Some errors depend on it."""
     partitions: Sequence[tuple[str, int]]
-    """(topic, index) that exist: a KIP-848 member may lag behind where its assignment didn't change since."""
+    """The (topic, index) pairs that exist. A KIP-848 member with an older epoch may commit those that it was assigned
+    then and is assigned still.
+    """
     transactional: bool = False
 
 
@@ -187,7 +191,8 @@ class GroupShard(Protocol):
         ...
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """May this member read the group's offsets? ``None`` and -1: it doesn't say who it is (before v9).
+        """Check that this member may read the group's offsets. ``None`` and -1 stand for a request without a member
+        (before v9), which may.
 
         :raises BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH
         """
@@ -217,8 +222,8 @@ class GroupShard(Protocol):
         ...
 
     def delete(self, group_id: str) -> Decision:
-        """Tombstones that end a group, in Kafka's order; whoever waits in it is told to join again. Timers may be left
-        to run: their commands find no group.
+        """Returns the tombstones that end a group, in Kafka's order, and for members that wait the answer to join
+        again. Timers may go on: their commands find no group then.
         """
         ...
 

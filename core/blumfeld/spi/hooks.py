@@ -128,7 +128,7 @@ class EventLog(Protocol):
     """
 
     def debug(self, event: str, **values: Any) -> Any:
-        """Of interest to who debugs this."""
+        """An event that helps to debug, and that nobody needs otherwise."""
         ...
 
     def info(self, event: str, **values: Any) -> Any:

@@ -143,7 +143,7 @@ class PartitionLog(Protocol):
     """
     flushed_end_offset: int
     directory_id: bytes
-    """Of the log directory that it lies in now; a finished move changes it (``StorageWatcher.moved``)."""
+    """Id of the log directory that holds the log now. A finished move changes it (``StorageWatcher.moved``)."""
     aux: AuxFiles
 
     def place(self, batch: RecordBatch, leader_epoch: int) -> int:
@@ -292,7 +292,7 @@ class LogDirInfo(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: bytes
     online: bool
     total_bytes: int = -1
-    """Of its file system; -1 where that isn't known."""
+    """Size of the directory's file system; -1 if that isn't known."""
     usable_bytes: int = -1
 
 
@@ -303,9 +303,9 @@ class LogMove(msgspec.Struct, frozen=True, kw_only=True):
     from_directory_id: bytes
     to_directory_id: bytes
     size_bytes: int
-    """Copied so far."""
+    """Bytes copied so far."""
     copied_end_offset: int
-    """Everything below it is copied: ``offset_lag`` is the log end offset less this."""
+    """The copy holds everything below this offset. ``offset_lag`` is the log end offset less this."""
 
 
 class StorageWatcher(Protocol):

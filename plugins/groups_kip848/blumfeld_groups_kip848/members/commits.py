@@ -54,7 +54,7 @@ def _held_since(member: Member, topic_id: bytes, partition: int) -> int | None:
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Who doesn't say who he is may read.
+    """Check that a member may read the group's offsets. A request that names no member may.
 
     :raises BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; of classic members ILLEGAL_GENERATION
     """
