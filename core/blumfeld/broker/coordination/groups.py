@@ -2,185 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.broker.handlers import group_handlers
 from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.broker.replicas.hosting import PartitionManager
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
-from blumfeld.broker.replicas.replay import written_batches
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
-from blumfeld.coordinator.runtime.coordinator import Coordinator
-from blumfeld.coordinator.runtime.record_runs import record_run
-from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import ClusterImage, TopicImage
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
-from blumfeld.wire.control_records import ControlType, control_type_of
-from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import uuid_text
-from blumfeld.wire.record_batch import (
-    HEADER_BYTES,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    RecordBatch,
-)
-from blumfeld.wire.records import Record, records
-
-RECORD_BYTES = 25
-"""Of a record beside key and value, at most: six varints, and its attributes."""
-
-
-class _Commit:
-    """Waits for one batch of records: implements ``AppendWaiter``."""
-
-    __slots__ = ("committed",)
-
-    def __init__(self) -> None:
-        self.committed: Completion[None] = Completion()
-
-    def appended(self, code: ErrorCode) -> None:
-        """The batch is committed, or is not there."""
-        if code:
-            self.committed.fail(BrokerError(code))
-        else:
-            self.committed.complete(None)
-
-
-def fitting(items: Sequence[CoordinatorRecord], bytes_max: int) -> list[Sequence[CoordinatorRecord]]:
-    """The records in their order, in as few parts as fit into batches of so many bytes.
-
-    :raises BrokerError: MESSAGE_TOO_LARGE: one alone doesn't
-    """
-    sizes = [RECORD_BYTES + len(item.key) + len(item.value or b"") for item in items]
-    room = bytes_max - HEADER_BYTES
-    if sum(sizes) <= room:
-        return [items]
-    parts: list[Sequence[CoordinatorRecord]] = []
-    start = used = 0
-    for at, size in enumerate(sizes):
-        if size > room:
-            raise BrokerError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes, a batch may have {bytes_max}"
-            )
-        if used + size > room:
-            parts.append(items[start:at])
-            start, used = at, 0
-        used += size
-    return [*parts, items[start:]]
-
-
-class PartitionCoordinatorLog:
-    """A partition of an internal topic, as a shard's host writes and replays it: implements ``CoordinatorLog``."""
-
-    def __init__(self, partition: Partition, runtime: Runtime, codec: Codec = Codec.NONE) -> None:
-        self._partition = partition
-        self._runtime = runtime
-        self._codec = codec
-
-    def append(
-        self, items: Sequence[CoordinatorRecord], producer: Producer | None = None
-    ) -> Completion[None]:
-        """Place the records with this broker's time: as one batch, or as several in their order if they are more than
-        a batch of the topic may be (``max.message.bytes``, ``segment.bytes``). Completes once the last is committed.
-
-        So a decision that fits in one batch is atomic, and of a larger one a crash may leave the beginning. Those who
-        decide order their records so that any beginning makes sense: an offset stands for itself, tombstones of a
-        group begin with what hangs on the rest, a new target assignment ends with its epoch. (Kafka refuses such a
-        decision, whatever it is about, with UNKNOWN_SERVER_ERROR.)
-
-        A producer's batch is transactional and has the sequence 0, each of them: as Kafka's coordinator writes them.
-
-        :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was
-            placed; MESSAGE_TOO_LARGE: neither, since one record alone is too large
-        """
-        partition = self._partition
-        if partition.leader is not None:
-            code = partition.leader.check_append_all()
-            if code:
-                raise BrokerError(code)
-        rules = partition.rules
-        parts = fitting(items, min(rules.batch_bytes_max, rules.segment_bytes))
-        for part in parts:
-            waiter = _Commit()
-            partition.place(RecordBatch(memoryview(self._batch(part, producer))), ACKS_ALL, waiter)
-        return waiter.committed
-
-    def _batch(self, items: Sequence[CoordinatorRecord], producer: Producer | None) -> bytearray:
-        now_ms = self._runtime.now_ms()
-        return build_batch(
-            [
-                Record(offset=at, timestamp=now_ms, key=item.key, value=item.value)
-                for at, item in enumerate(items)
-            ],
-            codec=self._codec,
-            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
-            base_sequence=NO_SEQUENCE if producer is None else 0,
-            transactional=producer is not None,
-        )
-
-    def check_producer(self, producer: Producer) -> None:
-        """An epoch of the producer's before the one that is known here may not write.
-
-        :raises BrokerError: INVALID_PRODUCER_EPOCH
-        """
-        known = self._partition.state.producers.producer(producer.producer_id)
-        if known is not None and producer.producer_epoch < known.epoch:
-            raise BrokerError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer.producer_id} has epoch {producer.producer_epoch}, but {known.epoch} is known here",
-            )
-
-    def committed(self) -> Completion[None]:
-        """Completes once the high watermark has reached the log's present end."""
-        partition = self._partition
-        if partition.high_watermark >= partition.log.placed_end_offset:
-            return Completion.of(None)
-        waiter = _Commit()
-        partition.wait_committed(waiter)
-        return waiter.committed
-
-    def written(self) -> Completion[None]:
-        """Completes once nothing is placed that isn't written, or gone."""
-        partition, done = self._partition, Completion[None]()
-        if partition.log.written_end_offset >= partition.log.placed_end_offset:
-            done.complete(None)
-        else:
-            waiter = _Commit()
-            partition.wait_written(waiter)
-            waiter.committed.when_done(lambda _: done.complete(None))
-        return done
-
-    def records(self) -> Iterator[LogItem | Completion[Any]]:
-        """Every record with a key, plain ones batch by batch, and the end of every transaction."""
-        for batch in written_batches(self._partition.log):
-            if isinstance(batch, Completion):
-                yield batch
-            elif batch.is_control:
-                yield from _markers(batch)
-            elif batch.is_transactional:
-                producer = Producer(batch.producer_id, batch.producer_epoch)
-                for key, value in zip(*record_run(batch), strict=True):
-                    yield TransactionalRecord(producer, CoordinatorRecord(key, value))
-            else:
-                yield record_run(batch)
-
-
-def _markers(batch: RecordBatch) -> Iterator[TransactionMarker]:
-    for item in records(batch):
-        kind = control_type_of(item.key)
-        if kind in (ControlType.ABORT, ControlType.COMMIT):
-            yield TransactionMarker(batch.producer_id, kind is ControlType.COMMIT)
 
 
 class GroupCoordination:
@@ -203,12 +40,16 @@ class GroupCoordination:
         self._protocols = protocols
         self._image = image
         self._transactions = transactions
-        self._codec = Codec(config.int("offsets.topic.compression.codec"))
-        self._epochs: dict[int, int] = {}
-        """Leader epoch in which each partition's shard was built."""
-        self.coordinator = Coordinator(runtime, events, self._new_shard, self._partition_count)
-        partitions.opened.append(self._changed)
-        partitions.removed.append(self._removed)
+        topic = LedTopic(
+            OFFSETS_TOPIC,
+            self._new_shard,
+            runtime=runtime,
+            events=events,
+            partitions=partitions,
+            image=image,
+            codec=Codec(config.int("offsets.topic.compression.codec")),
+        )
+        self.coordinator = topic.coordinator
 
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
@@ -242,25 +83,3 @@ class GroupCoordination:
 
     def _new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid_text(self._runtime.new_uuid())}"
-
-    def _partition_count(self) -> int:
-        topic = self._image().topics.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
-
-    def _changed(self, partition: Partition) -> None:
-        if partition.partition.topic != OFFSETS_TOPIC:
-            return
-        index = partition.partition.partition
-        if partition.leader is None:
-            self._resign(index)
-        elif self._epochs.get(index) != partition.leader_epoch:
-            self._epochs[index] = partition.leader_epoch
-            self.coordinator.elected(index, PartitionCoordinatorLog(partition, self._runtime, self._codec))
-
-    def _removed(self, partition: Partition) -> None:
-        if partition.partition.topic == OFFSETS_TOPIC:
-            self._resign(partition.partition.partition)
-
-    def _resign(self, index: int) -> None:
-        if self._epochs.pop(index, None) is not None:
-            self.coordinator.resigned(index)
