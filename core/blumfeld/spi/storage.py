@@ -202,7 +202,7 @@ class PartitionLog(Protocol):
         self, timestamp_ms: int
     ) -> TimestampOffset | Completion[TimestampOffset | None] | None:
         """The first record with a timestamp ≥ ``timestamp_ms``, looked up inside its batch; ``None`` if there is
-        none (``OffsetsForLeaderEpoch``, KIP-101).
+        none (ListOffsets by timestamp, KIP-79).
         """
         ...
 
