@@ -41,7 +41,6 @@ def test_a_scrape_shows_what_was_counted() -> None:
     metrics = NodeMetrics()
     metrics.served(0, 9, 1000, 50, 1.5)
     metrics.served(0, 9, 1000, 50, 0.5)
-    metrics.served(0, 9, 0, 0, 60_000.0)
     metrics.opened(LISTENER)
     metrics.opened(LISTENER)
     metrics.closed(LISTENER)
@@ -52,13 +51,8 @@ def test_a_scrape_shows_what_was_counted() -> None:
         text = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         assert text.startswith("HTTP/1.1 200 OK\r\n")
         for line in (
-            'blumfeld_requests_total{api="Produce"} 3.0',
-            'blumfeld_request_seconds_total{api="Produce"} 60.002',
-            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.00025"} 0.0',
-            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.0005"} 1.0',
-            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.0025"} 2.0',
-            'blumfeld_request_latency_seconds_bucket{api="Produce",le="+Inf"} 3.0',
-            'blumfeld_request_latency_seconds_count{api="Produce"} 3.0',
+            'blumfeld_requests_total{api="Produce"} 2.0',
+            'blumfeld_request_seconds_total{api="Produce"} 0.002',
             'blumfeld_request_bytes_total{api="Produce"} 2000.0',
             'blumfeld_response_bytes_total{api="Produce"} 100.0',
             'blumfeld_connections{listener="PLAINTEXT"} 1.0',

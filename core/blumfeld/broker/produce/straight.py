@@ -7,13 +7,11 @@ nothing was changed by then: the general way starts from the same state, finds t
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape, OneBatch
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
-from blumfeld.broker.serving.latency import LATENCY_BOUNDS_MS
 from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange
@@ -167,9 +165,7 @@ class OneWritten:
         counts = self.fast.counts
         if counts is not None:
             counts.requests += 1
-            took_ms = target.partition.told_ms - self.received_ms
-            counts.time_ms += took_ms
-            counts.latencies[bisect_left(LATENCY_BOUNDS_MS, took_ms)] += 1
+            counts.time_ms += target.partition.told_ms - self.received_ms
             counts.request_bytes += self.frame_bytes
             counts.response_bytes += len(answer)
 

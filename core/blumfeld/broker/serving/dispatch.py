@@ -49,8 +49,6 @@ class ApiCounts(Protocol):
     """Requests that were answered, or ended without an answer."""
     time_ms: float
     """Total time from a frame to its answer, waiting included."""
-    latencies: list[int]
-    """Requests by time from frame to answer: one number for each of ``LATENCY_BOUNDS_MS``, and one for longer ones."""
     request_bytes: int
     response_bytes: int
 

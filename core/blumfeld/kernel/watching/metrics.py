@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
-from blumfeld.broker.serving.latency import LATENCY_BOUNDS_MS
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.transport import Listener
 
@@ -13,15 +11,13 @@ from blumfeld.spi.transport import Listener
 class ApiCounts:
     """Counts of one API's requests."""
 
-    __slots__ = ("latencies", "request_bytes", "requests", "response_bytes", "time_ms")
+    __slots__ = ("request_bytes", "requests", "response_bytes", "time_ms")
 
     def __init__(self) -> None:
         self.requests = 0
         """Requests that were answered, or ended without an answer."""
         self.time_ms = 0.0
         """Total time from a frame to its answer, waiting included."""
-        self.latencies = [0] * (len(LATENCY_BOUNDS_MS) + 1)
-        """Requests in each bucket of ``LATENCY_BOUNDS_MS``; the last holds those that took longer."""
         self.request_bytes = 0
         self.response_bytes = 0
 
@@ -51,7 +47,6 @@ class NodeMetrics:
         counts = self.counts_of(key)
         counts.requests += 1
         counts.time_ms += elapsed_ms
-        counts.latencies[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += 1
         counts.request_bytes += request_bytes
         counts.response_bytes += response_bytes
 

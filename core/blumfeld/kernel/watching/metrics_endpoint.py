@@ -6,15 +6,13 @@ An edge module, imported only where it is on: prometheus-client costs memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blumfeld.broker.serving.latency import LATENCY_BOUNDS_MS
 from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.wire.api import API_BY_KEY
@@ -57,18 +55,14 @@ class _NodeCollector(Collector):
         requests = CounterMetricFamily("blumfeld_requests", "Requests done", labels=["api"])
         seconds = CounterMetricFamily("blumfeld_request_seconds", "From frame to answer", labels=["api"])
         taken = CounterMetricFamily("blumfeld_request_bytes", "Bytes of requests", labels=["api"])
-        latency = HistogramMetricFamily(
-            "blumfeld_request_latency_seconds", "From frame to answer, by buckets", labels=["api"]
-        )
         given = CounterMetricFamily("blumfeld_response_bytes", "Bytes of responses", labels=["api"])
         for key, counts in sorted(self._metrics.apis.items()):
             api = [API_BY_KEY[key].name if key in API_BY_KEY else str(key)]
             requests.add_metric(api, counts.requests)
             seconds.add_metric(api, counts.time_ms / 1000.0)
-            latency.add_metric(api, list(_buckets(counts.latencies)), counts.time_ms / 1000.0)
             taken.add_metric(api, counts.request_bytes)
             given.add_metric(api, counts.response_bytes)
-        yield from (requests, seconds, latency, taken, given)
+        yield from (requests, seconds, taken, given)
 
     def _connection_families(self) -> Iterator[Metric]:
         now = GaugeMetricFamily("blumfeld_connections", "Connections open", labels=["listener"])
@@ -78,12 +72,6 @@ class _NodeCollector(Collector):
             now.add_metric([listener], count)
             accepted.add_metric([listener], self._metrics.connections_total[listener])
         yield from (now, accepted)
-
-
-def _buckets(latencies: Sequence[int]) -> Iterator[tuple[str, float]]:
-    """Cumulative buckets with their upper bounds in seconds, as Prometheus has them."""
-    bounds = (*(str(bound_ms / 1000.0) for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
-    return zip(bounds, accumulate(map(float, latencies)), strict=True)
 
 
 def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], float]]:
