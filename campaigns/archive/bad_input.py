@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.broker_process import free_port
+from blumfeld.testing.brokers.process import free_port
 from campaigns.archive import ledger
 from campaigns.archive.brokers import our_broker
 from campaigns.archive.case import ONCE_S, Case, Scene, run_case, stopped

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld.testing.broker_process import BrokerProcess, free_port
+from blumfeld.testing.brokers.process import BrokerProcess, free_port
 from campaigns.archive.process import Command
 
 READY_S = 90.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.archive import ledger
 from campaigns.archive.expected import differences, expected_of
 from campaigns.archive.process import Archive, Outcome

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.archive import ledger
 from campaigns.archive.capture import decoder_of, read_capture, write_capture
 from campaigns.archive.expected import WORDS, Tallies, differences, expected_of

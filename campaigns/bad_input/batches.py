@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from blumfeld.testing.raw_connection import ConnectionEnded
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec, compress
 from blumfeld.wire.errors import ErrorCode

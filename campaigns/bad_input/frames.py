@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Sequence
 
-from blumfeld.testing.raw_connection import ConnectionEnded
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.headers import put_request_header
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.api import request_class
 from blumfeld.wire.codec import encode
 from blumfeld.wire.headers import put_request_header

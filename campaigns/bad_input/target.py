@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TypeVar, cast
 
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (

@@ -28,7 +28,7 @@ from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, M
 from blumfeld.bench.rebalance.ownership import Ownership
 from blumfeld.bench.usage import totals
 from blumfeld.client.errors import error_name
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

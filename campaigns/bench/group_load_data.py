@@ -12,7 +12,7 @@ from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.offset_commit import (

@@ -13,7 +13,7 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.client.errors import error_name
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,

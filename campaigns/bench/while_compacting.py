@@ -22,8 +22,8 @@ from rich.table import Table
 
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.wire_client import WireClient
-from blumfeld.testing.broker_process import BrokerProcess
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.records import Record
 
 MIB = 1 << 20

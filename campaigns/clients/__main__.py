@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.columns import COLUMNS_OF
 from campaigns.clients.java import PEER_VARIABLE

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

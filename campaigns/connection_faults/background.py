@@ -14,7 +14,7 @@ import threading
 import time
 from typing import cast
 
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.produce import (

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -13,9 +13,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.loop import SimulationError
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.groups.node import GroupsNode, ModelCluster
-from blumfeld.testing.simulated_loop import SimulationError
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from campaigns.groups.members import (

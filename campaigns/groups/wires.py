@@ -10,7 +10,7 @@ import attrs
 
 from blumfeld.coordinator.runtime.host import HostState
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.groups.node import GroupsNode
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode

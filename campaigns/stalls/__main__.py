@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,

@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 PAUSE_S = 0.001

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.broker_process import free_port
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 START_S = 60.0

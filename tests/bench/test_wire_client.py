@@ -7,7 +7,7 @@ import pytest
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.servers import free_port
 from blumfeld.bench.wire_client import EARLIEST, WireClient
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 
 
 def test_it_makes_a_topic_and_finds_its_leaders() -> None:

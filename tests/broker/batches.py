@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -25,7 +25,7 @@ from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Exchange, Listener
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api import response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode

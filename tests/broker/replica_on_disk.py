@@ -10,9 +10,9 @@ from blumfeld.log.producers.aborted_transactions import decode_aborted
 from blumfeld.log.producers.snapshot import decode_snapshot
 from blumfeld.spi.storage import SegmentedLog, WriteOutcome
 from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.fake_power import Adversary
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, TOPIC_ID, Node
+from blumfeld.testing.fakes.power import Adversary
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
 from blumfeld.wire.record_batch import RecordBatch
 from tests.broker.harness import Quiet
 

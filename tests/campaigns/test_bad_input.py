@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from campaigns.bad_input import __main__ as program
 from campaigns.bad_input import start_up
 from campaigns.bad_input.__main__ import wire_cases

@@ -24,8 +24,8 @@ from blumfeld.client.errors import (
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Parts, join
-from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import ErrorCode

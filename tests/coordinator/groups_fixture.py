@@ -12,7 +12,7 @@ from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api import API_BY_KEY, request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError

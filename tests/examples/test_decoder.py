@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from blumfeld.bench.wire_client import WireClient
-from blumfeld.testing.broker_process import free_port
+from blumfeld.testing.brokers.process import free_port
 from tests.examples.test_plugin import ROOT, Stranger, lay_out
 
 pytestmark = pytest.mark.archive

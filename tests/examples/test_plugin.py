@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from blumfeld.testing.broker_process import free_port
+from blumfeld.testing.brokers.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "acme_storage_ring"

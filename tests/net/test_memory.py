@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from blumfeld.net.memory import OLDEST_LOOKS_MAX, PROGRESS_BYTES_MIN, UNCOUNTED_BYTES, Memory
 from blumfeld.net.receive import POOLED_BYTES_MAX, LargeFrame, ReceivePool
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 
 MIB = 1 << 20
 STALL_MS = 1_000

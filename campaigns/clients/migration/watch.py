@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequest,

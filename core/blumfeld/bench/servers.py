@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.usage import Totals, reset_peak, totals, tree
-from blumfeld.testing import broker_process
+from blumfeld.testing.brokers import process as broker_process
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0

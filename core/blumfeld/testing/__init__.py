@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blumfeld.testing.assignor_contract import AssignorContract
-    from blumfeld.testing.embedded import DefectError, EmbeddedBroker
+    from blumfeld.testing.brokers.embedded import DefectError, EmbeddedBroker
     from blumfeld.testing.groups.contract import GroupProtocolContract
     from blumfeld.testing.observer_contract import ObserverContract
     from blumfeld.testing.storage_contract import StorageContract
@@ -27,8 +27,8 @@ __all__ = [
 
 _HOMES = {
     "AssignorContract": "blumfeld.testing.assignor_contract",
-    "DefectError": "blumfeld.testing.embedded",
-    "EmbeddedBroker": "blumfeld.testing.embedded",
+    "DefectError": "blumfeld.testing.brokers.embedded",
+    "EmbeddedBroker": "blumfeld.testing.brokers.embedded",
     "GroupProtocolContract": "blumfeld.testing.groups.contract",
     "ObserverContract": "blumfeld.testing.observer_contract",
     "StorageContract": "blumfeld.testing.storage_contract",

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 import pytest
 
 from blumfeld.spi.observing import Observer, RequestSeen
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.files import Fault
+from blumfeld.testing.fakes.runtime import FakeRuntime
 
 WRITES = ("pwritev", "fdatasync", "write_atomically", "open", "truncate", "sync_dir", "rename")
 MANY = 1000

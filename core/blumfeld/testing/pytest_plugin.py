@@ -13,19 +13,13 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from blumfeld.testing.embedded import EmbeddedBroker
+    from blumfeld.testing.brokers.embedded import EmbeddedBroker
 
-pytest.register_assert_rewrite(
+pytest.register_assert_rewrite(  # a package brings its modules with it
     "blumfeld.testing.assignor_contract",
     "blumfeld.testing.observer_contract",
-    "blumfeld.testing.storage_compaction",
     "blumfeld.testing.storage_contract",
-    "blumfeld.testing.storage_crashes",
-    "blumfeld.testing.storage_directories",
-    "blumfeld.testing.storage_durability",
-    "blumfeld.testing.storage_machine",
-    "blumfeld.testing.storage_node",
-    "blumfeld.testing.storage_real_disk",
+    "blumfeld.testing.storage_driver",
     "blumfeld.testing.transport_contract",
 )
 
@@ -66,7 +60,7 @@ def blumfeld(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     ``@pytest.mark.blumfeld(config={"num.partitions": 3}, storage="storage_local")`` says what it is made of; the
     arguments are those of ``blumfeld.testing.EmbeddedBroker``.
     """
-    from blumfeld.testing.embedded import EmbeddedBroker
+    from blumfeld.testing.brokers.embedded import EmbeddedBroker
 
     marker = request.node.get_closest_marker("blumfeld")
     with EmbeddedBroker(**({} if marker is None else marker.kwargs)) as broker:

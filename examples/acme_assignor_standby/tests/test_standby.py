@@ -6,7 +6,7 @@ from acme_assignor_standby import StandbyAssignor
 
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.testing import AssignorContract
-from blumfeld.testing.assignor_specs import deal, holding, make_spec, topic_id
+from blumfeld.testing.assignor_contract import deal, holding, make_spec, topic_id
 
 STANDBY = StandbyAssignor()
 WHOLE = frozenset(range(3))

@@ -10,8 +10,7 @@ from acme_audit.audit import Audit
 
 from blumfeld.spi.observing import Observer
 from blumfeld.testing import ObserverContract
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes import FakeRuntime, Fault
 from blumfeld.testing.observer_contract import seen
 
 PATH = "/data/audit.jsonl"

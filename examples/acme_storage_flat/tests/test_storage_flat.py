@@ -12,7 +12,7 @@ from acme_storage_flat.storage import FlatStorage
 from blumfeld.spi.hooks import CompositionRefused
 from blumfeld.spi.storage import LogStorage
 from blumfeld.testing import StorageContract
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes import FakeRuntime
 
 
 class TestFlatStorage(StorageContract):

@@ -8,8 +8,8 @@ from acme_storage_ring.plugin import Options, RingStorage
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.testing import StorageContract
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import Log, Node, make_batch
+from blumfeld.testing.fakes import FakeRuntime
+from blumfeld.testing.storage_driver import Log, Node, make_batch
 
 RING_BYTES = 4096
 BATCH_BYTES = 200

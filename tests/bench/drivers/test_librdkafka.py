@@ -7,7 +7,7 @@ import pytest
 from blumfeld.bench.driver import DriverError, Task
 from blumfeld.bench.drivers import make_driver
 from blumfeld.bench.workload import Consume, Produce, Step
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
 from tests.bench.drivers.test_wire import TRIES, port_of

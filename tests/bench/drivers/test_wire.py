@@ -13,7 +13,7 @@ from blumfeld.bench.drivers.wire import null_server
 from blumfeld.bench.result import Placement
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.bench.workload import Consume, Produce, Step
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from tests.bench.drivers.running import Watch, count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
 

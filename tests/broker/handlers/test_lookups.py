@@ -7,7 +7,7 @@ import pytest
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TimestampOffset
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -11,7 +11,7 @@ from blumfeld.broker.produce.straight import FastProduce
 from blumfeld.broker.serving.dispatch import Route
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec
 from blumfeld.wire.errors import ErrorCode

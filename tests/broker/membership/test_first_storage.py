@@ -29,8 +29,8 @@ from blumfeld.spi.storage import (
     several_directories,
 )
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.memory_aux import MemoryAux
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.raw_connection import RawConnection
+from blumfeld.testing.storage_memory.small_files import MemoryAux
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -11,7 +11,7 @@ from blumfeld.broker.membership.log_directories import LogDirectoryFailure
 from blumfeld.metadata.partitions.directories import UNASSIGNED_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestTopicData
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.broker_process import BrokerProcess
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -18,7 +18,7 @@ from blumfeld.broker.replicas.record_rules import (
     conformed_off_the_loop,
 )
 from blumfeld.config.values import TopicConfig
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import XERIAL_HEADER, Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.api import response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.compression import Codec

@@ -16,8 +16,8 @@ from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.transport import Connection
-from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.api import API_BY_KEY, response_class
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import ErrorCode

@@ -18,7 +18,7 @@ from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.observing import Observer, RequestSeen
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.raw_connection import ConnectionEnded, RawConnection
+from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -12,7 +12,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.parts import Parts, join
 from blumfeld.spi.transport import FrameReceiver
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.codec import encode
 from blumfeld.wire.headers import request_header
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

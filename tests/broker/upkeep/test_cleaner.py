@@ -13,7 +13,7 @@ from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.record_batch import RecordBatch

@@ -7,7 +7,7 @@ import pytest
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep import retention as upkeep
 from blumfeld.broker.upkeep.retention import retain
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.errors import ErrorCode
 from tests.broker.batches import batch, fetch
 from tests.broker.harness import BrokerHarness

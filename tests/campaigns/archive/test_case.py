@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.archive.case import Case, Scene, run_case
 from campaigns.archive.process import Outcome
 from campaigns.archive.round_trip import hashes

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from campaigns.archive.feeding import Feeding
 from campaigns.archive.topics import ends, make_topic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.clients.__main__ import NO_REBALANCE_DELAY
 from campaigns.clients.catalogue import CLIENTS, client_class
 from campaigns.clients.columns import columns_of

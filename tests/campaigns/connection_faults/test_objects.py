@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from campaigns.bad_input.target import Target, good_batch
 from campaigns.connection_faults.frames import connect, is_served
 from campaigns.connection_faults.killed import connection_reset, points

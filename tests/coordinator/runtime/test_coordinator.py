@@ -12,8 +12,8 @@ from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
 from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.repeated_events import INTERVAL_MS
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.testing.fakes.loop import SimulationError
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import Events, FakeLog, code_of
 from tests.coordinator.runtime.test_host import Notes, entry, fail, note, read

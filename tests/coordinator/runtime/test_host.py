@@ -14,7 +14,7 @@ from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord, Tra
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import FakeLog, code_of
 

@@ -10,8 +10,8 @@ from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Feature
 from blumfeld.spi.transport import Listener
-from blumfeld.testing.fake_files import FakeDisk
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,

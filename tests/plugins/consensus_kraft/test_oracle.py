@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 

@@ -19,9 +19,9 @@ from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_files import FakeDisk, Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import Listener
+from blumfeld.testing.fakes.files import FakeDisk, Fault
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from blumfeld.spi.assignors import Assignment, AssignmentSpec, ConsumerAssignor
 from blumfeld.testing import AssignorContract
-from blumfeld.testing.assignor_specs import RACKS, deal, holding, make_spec, readers_of, specs, topic_id
+from blumfeld.testing.assignor_contract.specs import (
+    RACKS,
+    deal,
+    holding,
+    make_spec,
+    readers_of,
+    specs,
+    topic_id,
+)
 from blumfeld_groups_kip848.assignors.range import RangeAssignor
 from blumfeld_groups_kip848.assignors.uniform import UniformAssignor
 

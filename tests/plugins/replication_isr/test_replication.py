@@ -14,7 +14,7 @@ from blumfeld.spi.cluster import BrokerImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.storage import PartitionLog, TopicPartition
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,

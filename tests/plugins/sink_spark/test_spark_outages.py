@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.spark import driver
 from blumfeld_sink_spark.spark import session as session_module

@@ -8,8 +8,8 @@ from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.compaction import CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import Record

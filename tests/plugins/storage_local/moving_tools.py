@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.durability import Durability, FlushMode
 from tests.plugins.storage_local.test_log import Events

@@ -9,9 +9,9 @@ import pytest
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, TimestampOffset, TopicPartition
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import TIME_MS, Log, Node
+from blumfeld.testing.fakes.files import Fault
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.segments.recent import RECENT_MAX

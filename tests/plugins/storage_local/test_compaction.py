@@ -14,8 +14,8 @@ from blumfeld.log.segments.file_names import Mark, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
-from blumfeld.testing.fake_power import Adversary
-from blumfeld.testing.storage_node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld.testing.fakes.power import Adversary
+from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,
     DIRECTORY,

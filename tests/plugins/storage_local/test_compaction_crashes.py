@@ -14,10 +14,10 @@ from blumfeld.log.cleaning import cleaner_pass as cleaning
 from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
 from blumfeld.spi.runtime import Random
 from blumfeld.testing.crash.machine import READS
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.fake_power import Adversary, Chance, FileFate, NoChance, PowerCut
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import Log, make_batch
+from blumfeld.testing.fakes.files import Fault
+from blumfeld.testing.fakes.power import Adversary, Chance, FileFate, NoChance, PowerCut
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import Log, make_batch
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
 from blumfeld_storage_local.start.tidying import tidy
 from tests.plugins.storage_local.compaction_tools import (

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from blumfeld.cli.app import app
-from blumfeld.testing.broker_process import BrokerProcess
+from blumfeld.testing.brokers.process import BrokerProcess
 
 TOPIC = "trades"
 SETTINGS = ('config."log.roll.ms"=95', 'config."log.index.interval.bytes"=1000', 'config."num.partitions"=1')

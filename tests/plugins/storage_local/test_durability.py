@@ -11,13 +11,13 @@ import pytest
 
 from blumfeld.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, decode_offsets
 from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
-from blumfeld.testing.fake_files import Fault, Luck
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.simulated_loop import SimulationError
+from blumfeld.testing.fakes.files import Fault, Luck
+from blumfeld.testing.fakes.loop import SimulationError
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.simulation.oracle import Oracle
 from blumfeld.testing.simulation.run import Simulation
 from blumfeld.testing.storage_contract import StorageContract
-from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
+from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local import plugin
 from blumfeld_storage_local.plugin import Options
 from blumfeld_storage_local.storage import LocalStorage

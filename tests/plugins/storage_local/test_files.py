@@ -10,9 +10,9 @@ import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_files import Luck
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+from blumfeld.testing.fakes.files import Luck
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

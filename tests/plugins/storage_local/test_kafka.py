@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.testing.broker_process import BrokerProcess
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import TIME_MS, Node, make_batch
+from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import TIME_MS, Node, make_batch
 from blumfeld.wire.compression import Codec
 from blumfeld_storage_local.storage import LocalStorage
 from tests.kafka_peer import kafka_on, peer_script

@@ -11,9 +11,9 @@ import pytest
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import WriteOutcome
-from blumfeld.testing.fake_files import Adversary, Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, Log, Node, make_batch
+from blumfeld.testing.fakes.files import Adversary, Fault
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.durability import FlushMode
 from tests.plugins.storage_local.moving_tools import (

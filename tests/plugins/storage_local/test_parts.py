@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from blumfeld.spi.storage import LogRead
-from blumfeld.testing.storage_node import Node
+from blumfeld.testing.storage_driver.node import Node
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.log_flushing import LogFlushing

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import PARTITION, Log, Node
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import PARTITION, Log, Node
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld.testing.fake_disk import Fault
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.raw_connection import RawConnection
-from blumfeld.testing.storage_node import Node, make_batch
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.raw_connection import RawConnection
+from blumfeld.testing.fakes.disk import Fault
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import Node, make_batch
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.broker_process import BrokerProcess
-from blumfeld.testing.raw_connection import RawConnection
+from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from blumfeld.testing.storage_model import content, difference
-from blumfeld.testing.storage_node import StoredBatch
+from blumfeld.testing.storage_driver.compaction_model import content, difference
+from blumfeld.testing.storage_driver.node import StoredBatch
 
 Branch = list[StoredBatch]
 """All batches that a log was given at one time, from offset 0 on, also those below its start."""

@@ -19,11 +19,11 @@ from blumfeld.spi.storage import LogStorage, WriteOutcome
 from blumfeld.testing.crash.ledger import Broken
 from blumfeld.testing.crash.leftovers import leftovers
 from blumfeld.testing.crash.replica import SEGMENT_BYTES, Replica, check_state, find
-from blumfeld.testing.fake_power import PowerCut
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.simulated_loop import SimulationError
-from blumfeld.testing.storage_model import compact, content
-from blumfeld.testing.storage_node import Log, Node, StoredBatch
+from blumfeld.testing.fakes.loop import SimulationError
+from blumfeld.testing.fakes.power import PowerCut
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.compaction_model import compact, content
+from blumfeld.testing.storage_driver.node import Log, Node, StoredBatch
 
 T = TypeVar("T")
 MakeStorage = Callable[[FakeRuntime], LogStorage]

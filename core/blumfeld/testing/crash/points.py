@@ -10,7 +10,7 @@ import msgspec
 from blumfeld.testing.crash.ledger import Broken
 from blumfeld.testing.crash.machine import READS, Died, Machine, MakeStorage, Point
 from blumfeld.testing.crash.script import SCRIPTS, Script
-from blumfeld.testing.fake_power import Adversary, Luck
+from blumfeld.testing.fakes.power import Adversary, Luck
 
 LUCKY_SEEDS = 2
 """Power cuts at each changing operation with chance in what stays, beside all the adversaries' but ``KEEP``."""

@@ -9,7 +9,7 @@ from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.compaction import LastProducerBatch
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger
-from blumfeld.testing.storage_node import TIME_MS, Log, StoredBatch
+from blumfeld.testing.storage_driver.node import TIME_MS, Log, StoredBatch
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.records import Record

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from blumfeld.testing.crash.machine import Machine, Point
 from blumfeld.testing.crash.replica import Replica
-from blumfeld.testing.fake_power import Adversary, Luck
+from blumfeld.testing.fakes.power import Adversary, Luck
 
 Script = Callable[[Machine], None]
 

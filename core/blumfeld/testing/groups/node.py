@@ -19,7 +19,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.spi.transport import Listener
-from blumfeld.testing.fake_runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api import request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode

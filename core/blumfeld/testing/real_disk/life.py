@@ -12,8 +12,8 @@ from typing import Any
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.storage_node import Log, Node, make_batch
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_driver.node import Log, Node, make_batch
 
 MakeIn = Callable[[FakeRuntime, str], LogStorage]
 """Makes the storage in a directory: ``StorageKit.make_storage_in``."""

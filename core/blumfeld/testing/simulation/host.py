@@ -13,9 +13,9 @@ from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.plugging.sections import decode_section
-from blumfeld.testing.fake_files import FakeDisk
-from blumfeld.testing.fake_runtime import FakeRuntime
-from blumfeld.testing.simulated_loop import SimulatedLoop
+from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.transport import SimulatedTransport
 

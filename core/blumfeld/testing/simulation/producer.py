@@ -9,7 +9,7 @@ import msgspec
 from blumfeld.client.produce import ProducerIdentity, one_batch, only_outcome
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_runtime import EPOCH_MS
+from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError

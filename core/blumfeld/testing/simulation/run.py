@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fake_files import Fault
-from blumfeld.testing.simulated_loop import SimulatedLoop
+from blumfeld.testing.fakes.files import Fault
+from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation.client import connect
 from blumfeld.testing.simulation.consumer import Consumer
 from blumfeld.testing.simulation.group_member import GroupMember

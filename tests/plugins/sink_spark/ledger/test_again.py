@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from typer.testing import CliRunner, Result
 
-from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.verify import NOT_SHOWN

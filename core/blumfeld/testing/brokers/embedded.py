@@ -1,0 +1,257 @@
+"""A real broker inside a test's process: a thread and an event loop of its own, on a free loopback port.
+
+It is composed as ``blumfeld run`` composes one, so what a client sees is what it would see of a process; only waiting
+for the device is left out, since its directory dies with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any
+
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.manifest.sections import Manifest
+from blumfeld.kernel.node import Node
+from blumfeld.kernel.process import loop_factory
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.real_files import RealFiles
+from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.plugging.registry import Registry
+from blumfeld.plugging.sections import decode_section
+from blumfeld.testing.brokers.unsynced_files import UnsyncedFiles
+
+CONFIG: Mapping[str, Any] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+"""Where a test's broker differs from Kafka's defaults, which are for clusters; ``config`` goes over it."""
+
+STOP_GRACE_MS = 50
+"""How long a stop waits for open requests: a fetch that waits for records at the end of a test waits for nothing."""
+START_TIMEOUT_S = 60.0
+
+
+class DefectError(RuntimeError):
+    """Something escaped inside the broker that should not have; it was stopped there and then. A bug of Blumfeld or of
+    a plug-in, never of the test.
+    """
+
+
+class EmbeddedBroker:
+    """A broker while the ``with`` block lasts. Any number may run at once, in one process or in many.
+
+    :param config: Kafka's own keys, as in a manifest's ``[config]``
+    :param storage: the storage plug-in: ``storage_memory`` or ``storage_local``, or any that is installed
+    :param storage_options: its options
+    :param data_dir: a directory that outlives the broker, to restart on; by default one that is removed
+    :param manifest: further sections, as a manifest's TOML gives them: ``{"groups": {"plugins": []}}``
+    :raises ManifestError: these can't be composed; nothing was opened
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None = None,
+        storage: str = "storage_memory",
+        storage_options: Mapping[str, Any] | None = None,
+        data_dir: str | None = None,
+        manifest: Mapping[str, Any] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._ended: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._defect: tuple[str, BaseException] | None = None
+        self._own_dir = data_dir is None
+        raw: dict[str, Any] = {
+            "node": {"data_dir": data_dir or "a temporary directory"},
+            "network": {
+                "listeners": [{"name": "PLAINTEXT", "bind": "127.0.0.1:0", "inter_broker": True}],
+            },
+            "storage": {"plugin": storage, "options": dict(storage_options or {})},
+            "config": {**CONFIG, **(config or {})},
+        }
+        for section, values in (manifest or {}).items():
+            raw[section] = {**raw.get(section, {}), **values}
+        self._raw = raw
+        self._registry = registry
+        self._plan = self._planned()
+        self._node: Node | None = None
+
+    def _planned(self) -> Plan:
+        source = type(self).__name__
+        return make_plan(decode_section(self._raw, Manifest, source), source, self._registry)
+
+    # What a test asks
+
+    @property
+    def node(self) -> Node:
+        """The running node; to be touched by its own thread only (:meth:`call`)."""
+        if self._node is None:
+            raise RuntimeError("the broker does not run: use it inside its with block")
+        return self._node
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return self.node.listeners[0].host
+
+    @property
+    def port(self) -> int:
+        """The free port that it found."""
+        return self.node.listeners[0].port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``HOST:PORT``, as every client wants it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def data_dir(self) -> str:
+        """The log directory."""
+        return self.node.composition.data_dir
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Run ``function()`` on the broker's own thread; what it returned or raised."""
+        outcome: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(function())
+            except Exception as error:
+                outcome.set_exception(error)
+
+        assert self.node is not None
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(run)
+        return outcome.result(START_TIMEOUT_S)
+
+    # Life
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        except DefectError as defect:
+            if error is None:
+                raise
+            error.add_note(f"{defect}: {defect.__cause__!r}")
+
+    def start(self) -> None:
+        """Start it; when this returns, a client that connects is served. Blocks the caller's thread for that long.
+
+        :raises StartError: a part could not start; everything that had started was stopped
+        """
+        if self._thread is not None:
+            raise RuntimeError("the broker runs already")
+        if self._own_dir:
+            self._temporary = tempfile.TemporaryDirectory(prefix="blumfeld-", ignore_cleanup_errors=True)
+            self._raw["node"] = {**self._raw["node"], "data_dir": self._temporary.name}
+            self._plan = self._planned()
+        self._defect = None
+        started: Future[Node] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="blumfeld-embedded", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._node = started.result(START_TIMEOUT_S)
+        except BaseException:
+            self._clean_up()
+            raise
+
+    def stop(self) -> None:
+        """Stop it and remove its directory. May be called twice.
+
+        :raises DefectError: something escaped while it ran
+        """
+        self._clean_up()
+        if self._defect is not None:
+            (where, error), self._defect = self._defect, None
+            raise DefectError(f"a defect stopped the broker, in {where}") from error
+
+    def _clean_up(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._end_soon()
+            thread.join()
+        self._node = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _end_soon(self) -> None:
+        loop, ended = self._loop, self._ended
+        if loop is not None and ended is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(ended.set)
+            except RuntimeError:
+                return  # it closed meanwhile: what was wanted
+
+    # In the broker's thread
+
+    def _run(self, started: Future[Node]) -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory(self._plan)) as runner:
+                runner.run(self._main(started))
+        except BaseException as error:  # handed to the thread that waits, whatever it is
+            if not started.done():
+                started.set_exception(error)
+            elif self._defect is None:
+                self._defect = ("its thread", error)
+
+    async def _main(self, started: Future[Node]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._stray_error)
+        self._ended = asyncio.Event()
+        files = UnsyncedFiles() if self._own_dir else RealFiles()
+        runtime = AsyncioRuntime(self._note_defect, files=files)
+        logs = EventLogs(_standard_logging, level="info")
+        logs.port_is_open(lambda prepare, use: use(prepare()))
+        try:
+            node = Node(self._plan, runtime, logs)
+            await node.start()
+            started.set_result(node)
+            await self._ended.wait()
+            await node.stop(STOP_GRACE_MS)
+        finally:
+            await runtime.close()
+
+    def _note_defect(self, where: str, error: BaseException) -> None:
+        if self._defect is None:
+            self._defect = (where, error)
+        if self._ended is not None:
+            self._ended.set()
+
+    def _stray_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        message = str(context.get("message"))
+        self._note_defect(message, error if error is not None else RuntimeError(message))
+
+
+def _standard_logging() -> Render:
+    """Events go to the loggers ``blumfeld.…`` of the standard library, where pytest shows and captures them."""
+
+    def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
+        exc_info = values.pop("exc_info", None)
+        said = " ".join(f"{name}={value!r}" for name, value in values.items())
+        log = logging.getLogger(f"blumfeld.{logger}")
+        log.log(logging.getLevelName(level.upper()), "%s %s", event, said, exc_info=exc_info)
+
+    return render

@@ -1,0 +1,79 @@
+"""What tests of compaction say it with: contents of a log, its keys, transactions, and a round that is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
+from blumfeld.testing.storage_driver.compaction_model import BatchContent, content, difference
+from blumfeld.testing.storage_driver.node import TIME_MS, Log
+from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.records import Record
+
+TURNS_MAX = 200
+
+
+def contents(log: Log) -> list[BatchContent]:
+    """All that can be read."""
+    return [content(batch.data) for batch in log.read_all()]
+
+
+def keys(log: Log, *, active: bool = False) -> dict[bytes | None, int]:
+    """Each key's offset. No key may be there twice, unless its newest record is in the ``active`` segment."""
+    found = [
+        (record[1], record[0]) for batch in contents(log) for record in batch.records if not _control(batch)
+    ]
+    assert active or len(dict(found)) == len(found), f"a key twice: {found}"
+    return dict(found)
+
+
+def _control(batch: BatchContent) -> bool:
+    return bool(batch.attributes & 0x20)
+
+
+def check_same(log: Log, expected: Sequence[BatchContent]) -> None:
+    """Everything that can be read is as expected; and a replay sees the same."""
+    found = contents(log)
+    assert difference(found, expected) is None
+    assert [batch.base_offset for batch in log.log.batches(0)] == [batch.base_offset for batch in found]
+
+
+def transactional(*pairs: tuple[bytes, bytes], sequence: int) -> RecordBatch:
+    """A batch of producer 5 in a transaction."""
+    records = [Record(key, value, timestamp=TIME_MS) for key, value in pairs]
+    data = build_batch(records, producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
+    return RecordBatch(memoryview(data))
+
+
+def marker(*, commit: bool) -> RecordBatch:
+    """The end of a transaction of producer 5."""
+    key, value = (0).to_bytes(2, "big") + int(commit).to_bytes(2, "big"), bytes(6)
+    record = Record(key, value, timestamp=TIME_MS)
+    data = build_batch([record], producer_id=5, producer_epoch=0, transactional=True, control=True)
+    return RecordBatch(memoryview(data))
+
+
+def meanwhile(
+    log: Log, look: Callable[[], Awaitable[None]] | None = None, *, at_least: int = 0
+) -> CompactionResult | OSError | CompactionAbandonedError:
+    """A round, with ``look()`` each time the loop comes round; how it ended."""
+    runtime = log.node.runtime
+
+    async def go() -> CompactionResult | OSError | CompactionAbandonedError:
+        round_ = log.log.compact(log.compaction())
+        turns = 0
+        while not round_.done or turns < at_least:
+            turns += 1
+            assert not runtime.defects, runtime.defects
+            assert turns < 100 * TURNS_MAX, "a round does not end"
+            if look is not None:
+                await look()
+            await asyncio.sleep(0 if turns < TURNS_MAX else 0.001)
+        try:
+            return await round_
+        except (OSError, CompactionAbandonedError) as error:
+            return error
+
+    return runtime.run(go())

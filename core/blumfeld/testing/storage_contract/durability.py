@@ -1,0 +1,312 @@
+"""The storage contract's part about restarts, crashes and faults of the disk."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.fakes.files import Adversary, Fault
+from blumfeld.testing.storage_contract.kit import StorageKit
+from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+
+CRASH_SEEDS = range(60)
+
+
+class StorageDurability(StorageKit):
+    """Part of ``StorageContract``."""
+
+    # Restart
+
+    def test_everything_is_there_after_a_clean_stop(self, node: Node) -> None:
+        """Without recovery: nothing is walked."""
+        self.need_restart()
+        log = node.open(segment_bytes=2000, index_interval_bytes=200)
+        log.fill(*[3] * 50)
+        log.log.aux.write("note", b"kept")
+        log.log.advance_log_start(4)
+        before, newest = log.read_all(), log.highest()
+        node.stop(broker_epoch=11)
+        node.restart()
+        assert node.storage.previous_broker_epoch() == 11
+        assert list(node.storage.partitions()) == [(PARTITION, TOPIC_ID)]
+        log = node.open(segment_bytes=2000, index_interval_bytes=200)
+        assert node.listener.recoveries == []
+        assert (log.log.log_start_offset, log.log.written_end_offset) == (4, 150)
+        assert log.log.flushed_end_offset == 150
+        assert log.read_all() == before
+        assert log.highest() == newest
+        assert log.log.aux.read("note") == b"kept"
+        log.fill(1)
+        assert log.spans(150) == [(150, 151)]
+
+    def test_everything_written_survives_the_process(self, node: Node) -> None:
+        """``kill -9``: recovery walks over it and loses nothing."""
+        self.need_restart()
+        self.need_simulated_disk(node)
+        log = node.open(segment_bytes=2000)
+        log.fill(*[3] * 50)
+        before = log.read_all()
+        log.log.place(make_batch(3), 0)
+        node.crash(power_cut=False)
+        assert node.storage.previous_broker_epoch() == -1
+        log = node.open(segment_bytes=2000)
+        assert log.read_all() == before
+        assert all(next_offset <= 150 for _, next_offset in node.listener.recoveries)
+
+    def test_another_cluster_or_node_is_refused(self, node: Node) -> None:
+        """A directory belongs to one node of one cluster."""
+        self.need_restart()
+        node.stop()
+        for cluster_id, node_id in (("other-cluster", 7), ("kit-cluster", 8)):
+            other = Node(lambda _: self.make_runtime(node.runtime), self.make_storage)
+            with pytest.raises(ValueError, match=r"."):
+                other.start(cluster_id, node_id)
+        node.restart()
+
+    def test_two_storages_on_one_directory_are_refused(self, node: Node) -> None:
+        """The second start fails, the first serves on."""
+        self.need_restart()
+        second = self.make_storage(node.runtime)
+        with pytest.raises(OSError, match=r"."):
+            node.runtime.run(second.start("kit-cluster", 7))
+        node.open().fill(1)
+
+    def test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed(self, node: Node) -> None:
+        """The log ends at a batch's edge, no earlier than the flushed end, and goes on from there."""
+        self.need_crash(node)
+        for seed in CRASH_SEEDS:
+            crashing = Node(self.make_runtime, self.make_storage).start()
+            flushed, written = _live(crashing.open(segment_bytes=900, index_interval_bytes=100), seed)
+            for generation in range(3):
+                for _ in range(seed * 3 + generation):
+                    crashing.runtime.random.random()
+                log = crashing.crash().open(segment_bytes=900, index_interval_bytes=100)
+                left = log.read_all()
+                where = f"seed {seed}, crash {generation}"
+                assert [batch.data for batch in left] == written[: len(left)], where
+                assert log.log.written_end_offset >= flushed, where
+                if left:
+                    assert left[-1].next_offset == log.log.written_end_offset, where
+                assert [b.base_offset for b in log.log.batches(0)] == [b.base_offset for b in left], where
+                flushed, written = _live(log, seed + generation)
+            crashing.end()
+
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    def test_what_was_emptied_does_not_come_back_in_front_of_what_is_new(
+        self, node: Node, cut: Adversary
+    ) -> None:
+        """A log that begins anew where it ended: the old records or the new ones, not both as one log."""
+        self.need_crash(node)
+        log = node.open()
+        log.fill(3, 3)
+        log.flush()
+        log.log.truncate_fully(6)
+        log.fill(2)
+        log = node.crash(luck=cut).open()
+        assert log.spans() in ([], [(0, 3), (3, 6)], [(6, 8)])
+
+    @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
+    def test_a_log_that_is_made_anew_has_nothing_of_its_namesake(self, node: Node, cut: Adversary) -> None:
+        """A replica may leave and come back. A log start that was saved of the old log would hide new records."""
+        self.need_crash(node)
+        log = node.open()
+        log.fill(3, 3)
+        log.flush()
+        log.log.advance_log_start(3)
+        node.storage.checkpoint([])
+        node.runtime.advance(1_000)
+        log.log.close()
+        node.storage.delete_log(PARTITION)
+        log = node.open()
+        log.fill(2)
+        log.flush()
+        log = node.crash(luck=cut).open()
+        assert log.log.log_start_offset == 0
+        assert log.spans() == [(0, 2)]
+
+    # Faults
+
+    @pytest.mark.parametrize("short_bytes", [None, 0, 1, 70, 150])
+    def test_a_failed_or_short_write_is_undone(self, node: Node, log: Log, short_bytes: int | None) -> None:
+        """All that was placed is gone, the file is cut back, and the next write takes the same offsets."""
+        self.need_simulated_disk(node)
+        log.fill(2)
+        size = log.log.size_bytes()
+        node.runtime.disk.inject(
+            Fault(
+                operation="pwritev",
+                path_part=log.record_files,
+                short_bytes=short_bytes,
+                error_number=errno.ENOSPC,
+            )
+        )
+        outcome = log.append(make_batch(3), make_batch(1))
+        assert outcome.written_end_offset == 2
+        assert isinstance(outcome.error, OSError)
+        assert (log.log.placed_end_offset, log.log.written_end_offset) == (2, 2)
+        assert log.log.size_bytes() == size
+        assert log.spans() == [(0, 2)]
+        log.fill(4)
+        assert log.spans() == [(0, 2), (2, 6)]
+        node.crash(power_cut=False)
+        assert node.open().spans() == [(0, 2), (2, 6)]
+
+    def test_what_a_failed_write_left_is_found_by_no_recovery(self, node: Node, log: Log) -> None:
+        """Its first batch is whole in the file, and its producer was told that it is not there."""
+        self.need_simulated_disk(node)
+        log.fill(2)
+        whole = make_batch(3)
+        fault = Fault(operation="pwritev", path_part=log.record_files, short_bytes=whole.size_bytes)
+        node.runtime.disk.inject(fault)
+        assert log.append(whole, make_batch(1)).error is not None
+        node.crash(power_cut=False)
+        assert node.open().spans() == [(0, 2)]
+
+    def test_what_was_written_before_a_roll_in_the_same_turn_stays(self, node: Node) -> None:
+        """The outcome says up to where."""
+        self.need_segments(node)
+        self.need_simulated_disk(node)
+        log = node.open(segment_bytes=400)
+        node.runtime.disk.inject(
+            Fault(operation="pwritev", path_part=log.record_files, nth=2, error_number=errno.ENOSPC)
+        )
+        outcome = log.append(*[make_batch(2, value_bytes=100) for _ in range(4)])
+        assert outcome.error is not None
+        assert 0 < outcome.written_end_offset < 8
+        assert log.spans()[-1][1] == outcome.written_end_offset == log.log.placed_end_offset
+        log.fill(1)
+
+    def test_a_sync_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
+        """It is never retried as if it had worked."""
+        self.need_simulated_disk(node)
+        log.fill(2)
+        node.runtime.disk.inject(Fault(operation="fdatasync"))
+        with pytest.raises(OSError, match="error"):
+            log.flush()
+        assert log.log.flushed_end_offset == 0
+        offline = [d.directory_id for d in node.storage.log_dirs() if not d.online]
+        assert offline == [log.log.directory_id]
+        _all_raise(log)
+        with pytest.raises(OSError, match="error"):
+            log.flush()
+        with pytest.raises(OSError, match="offline"):
+            node.open(TopicPartition("another", 0), directory_id=offline[0])
+
+    def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
+        """Nobody knows what the file holds."""
+        self.need_simulated_disk(node)
+        log.fill(2)
+        node.runtime.disk.inject(Fault(operation="pwritev", path_part=log.record_files, short_bytes=70))
+        node.runtime.disk.inject(Fault(operation="truncate", path_part=log.record_files))
+        assert log.append(make_batch()).error is not None
+        _all_raise(log)
+        node.runtime.crash(power_cut=False)
+        node.runtime.disk.heal()
+        assert node.restart().open().spans() == [(0, 2)]
+
+    def test_a_full_disk_costs_what_does_not_fit(self, node: Node, log: Log) -> None:
+        """Nothing that was acknowledged; and when there is room again it goes on, also over a crash."""
+        self.need_simulated_disk(node)
+        log.fill(2, 3)
+        for room in (0, 1, 40, 200):
+            before = log.spans()
+            node.runtime.disk.room = room
+            outcome = log.append(make_batch(2, value_bytes=300), make_batch(1))
+            assert isinstance(outcome.error, OSError)
+            assert outcome.error.errno == errno.ENOSPC
+            assert outcome.written_end_offset == before[-1][1]
+            assert log.spans() == before
+            assert all(d.online for d in node.storage.log_dirs())
+            node.runtime.disk.heal()
+            log.fill(1)
+        spans = log.spans()
+        node.crash(power_cut=False)
+        assert node.open().spans() == spans
+
+    def test_cold_bytes_are_not_waited_for_on_the_loop(self, node: Node) -> None:
+        """A read, or a look-up by time, of what isn't in memory completes later; then it is as any other."""
+        self.need_simulated_disk(node)
+        log = node.open(segment_bytes=4000, index_interval_bytes=500)
+        for n in range(100):
+            log.append(make_batch(3, timestamp_ms=TIME_MS + n, seed=n))
+        disk = node.runtime.disk
+        active = log.log.segments()[-1].base_offset if node.has_segments else log.log.written_end_offset
+        batches = [batch for batch in log.read_all() if batch.next_offset <= active]
+        waited = 0
+
+        def chill() -> None:
+            node.runtime.advance(60_000)  # a storage may take for granted what it read a moment ago
+            disk.chill(log.record_files)
+            disk.cold_reads = 0
+
+        for number, batch in enumerate(batches[::7]):
+            chill()
+            answer = log.log.read(batch.base_offset, 1, log.log.written_end_offset, True)
+            assert disk.cold_reads == 0, "the loop waited for the device"
+            waited += isinstance(answer, Completion)
+            found = log.finish_read(answer)
+            assert found[0] == batch
+            chill()
+            looked_up = log.log.offset_for_time(TIME_MS + number * 7)
+            assert disk.cold_reads == 0, "the loop waited for the device"
+            at = log.finish(looked_up)
+            assert at is not None
+            assert at.offset == batch.base_offset
+        disk.chill()
+        assert waited > 0
+
+    def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
+        """An ack then means the device, as with Kafka."""
+        self.need_simulated_disk(node)
+        log = node.open(flush_messages=3)
+        outcomes: list[int] = []
+        for count in (2, 2, 1):
+            log.log.place(make_batch(count), 0)
+            log.log.write(lambda outcome: outcomes.append(outcome.written_end_offset))
+        assert outcomes == [2] or log.log.flushed_end_offset == 5, "an outcome came before its sync"
+        node.runtime.run_turn()
+        assert outcomes == [2, 4, 5]
+        assert log.log.flushed_end_offset == 5
+
+    def test_flush_ms_flushes_after_that_time(self, node: Node) -> None:
+        """And not before."""
+        log = node.open(flush_ms=500)
+        log.fill(2)
+        flushes_at_once = log.log.flushed_end_offset == 2
+        node.runtime.advance(499)
+        assert log.log.flushed_end_offset == 0 or flushes_at_once
+        node.runtime.advance(2)
+        assert log.log.flushed_end_offset == 2
+
+
+def _live(log: Log, seed: int) -> tuple[int, list[bytes]]:
+    """Write on, now and then flush; (the flushed end, what is in the log)."""
+    flushed = log.log.flushed_end_offset
+    for step in range(seed % 7 + 12):
+        log.append(
+            *[make_batch(1 + (seed + step) % 3, seed=step, value_bytes=40) for _ in range(step % 3 + 1)]
+        )
+        if (seed * 7 + step) % 9 == 0:
+            flushed = log.flush()
+    return flushed, [batch.data for batch in log.read_all()]
+
+
+def _all_raise(log: Log) -> None:
+    it = log.log
+
+    def write() -> None:
+        outcome = log.append(make_batch())
+        if outcome.error is not None:
+            raise outcome.error
+
+    uses: list[Callable[[], object]] = [write, it.flush]
+    uses += [it.roll, it.segments] if log.node.has_segments else []
+    uses += [lambda: it.read(0, 1, 1, True), lambda: it.truncate_to(0)]
+    for use in uses:
+        with pytest.raises(OSError, match=r".") as raised:
+            use()
+        assert raised.value.strerror, "an OSError says what is wrong"

@@ -1,0 +1,84 @@
+"""The storage contract's part about a real disk: processes that are killed, writes that fail, and what a flush does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from blumfeld.testing.real_disk.flushes import TRACED, Unseen, unsynced_flushes
+from blumfeld.testing.storage_contract.kit import StorageKit
+
+TIMEOUT_S = 120
+_SEEN_MAX = 5
+
+
+class StorageRealDisk(StorageKit):
+    """Part of ``StorageContract``. Needs ``make_storage_in``; the files lie where pytest's ``tmp_path`` is."""
+
+    def test_killed_behind_a_write_it_has_all_that_was_acknowledged(self, tmp_path: Path) -> None:
+        """SIGKILL, again and again: acknowledged batches are there in order, refused ones are not."""
+        deaths, _ = self._run_campaign("kills", tmp_path)
+        assert deaths > 0
+
+    def test_killed_within_a_write_it_has_all_that_was_acknowledged(self, tmp_path: Path) -> None:
+        """A part of the write is in the file: a torn system call, or a limit on files' sizes, did that."""
+        deaths, _ = self._run_campaign("torn", tmp_path)
+        assert deaths > 0
+
+    def test_a_write_that_fails_is_never_acknowledged(self, tmp_path: Path) -> None:
+        """Nothing, or a part, goes to the disk, and the process lives on; SIGKILL then shows what was written."""
+        self._run_campaign("faults", tmp_path)
+
+    def test_a_flush_reaches_the_device(self, tmp_path: Path) -> None:
+        """Seen by strace: fsync, fdatasync or their like on the file of the records, before the flush completes."""
+        strace = shutil.which("strace")
+        if strace is None:
+            self.not_tried("strace is not installed: whether a flush reaches the device (apt install strace)")
+        probe = [strace, "-qq", "-e", "trace=none", "true"]
+        if subprocess.run(probe, capture_output=True, check=False, timeout=TIMEOUT_S).returncode != 0:
+            self.not_tried(
+                "strace may not trace here: whether a flush reaches the device (ptrace is forbidden)"
+            )
+        trace = tmp_path / "trace"
+        traced = [strace, "-f", "-y", "-qq", "-s", "24", "-e", f"trace={TRACED}", "-o", str(trace)]
+        self._run_campaign("syncs", tmp_path, traced)
+        try:
+            wrong = unsynced_flushes(
+                trace.read_text(errors="replace").splitlines(), str(_directory(tmp_path, "syncs"))
+            )
+        except Unseen as unseen:
+            self.not_tried(f"{unseen}: whether a flush reaches the device")
+        assert wrong == [], "; ".join(wrong[:_SEEN_MAX])
+
+    def _run_campaign(self, campaign: str, folder: Path, before: list[str] | None = None) -> tuple[int, int]:
+        """In a process of its own; (deaths, refused writes). What it found broken fails the test."""
+        self.need_restart()
+        kit = type(self)
+        if kit.make_storage_in is StorageKit.make_storage_in:
+            self.not_tried("make_storage_in is not overridden: deaths on a real disk, failed writes, syncs")
+        if "<locals>" in kit.__qualname__:
+            self.not_tried(
+                "the class is local to a function, and can't be imported by a process that is killed"
+            )
+        directory = _directory(folder, campaign)
+        directory.mkdir()
+        where = [inspect.getfile(kit), kit.__module__, kit.__qualname__, str(directory), campaign]
+        command = [*(before or []), sys.executable, "-m", "blumfeld.testing.real_disk", *where]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        ran = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, timeout=TIMEOUT_S
+        )
+        lines = ran.stdout.splitlines()
+        broken = [line.removeprefix("broken ") for line in lines if line.startswith("broken ")]
+        assert broken == [], "; ".join(broken[:_SEEN_MAX])
+        tried = next((line.split() for line in lines if line.startswith("tried ")), None)
+        assert tried is not None, f"exit status {ran.returncode}: {ran.stderr[-2000:]}"
+        return int(tried[1]), int(tried[2])
+
+
+def _directory(folder: Path, campaign: str) -> Path:
+    return folder / campaign

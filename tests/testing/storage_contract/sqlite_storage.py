@@ -1,0 +1,247 @@
+"""A storage in SQLite, which does its own I/O, and liars made of it. Only what the kit's deaths on a real disk ask."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from blumfeld.config.values import TopicConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import (
+    AuxFiles,
+    LogDirInfo,
+    LogListener,
+    LogRead,
+    LogStorage,
+    TopicPartition,
+    WriteOutcome,
+)
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_contract import StorageContract
+from blumfeld.wire.record_batch import RecordBatch
+
+DIRECTORY_ID = b"s" * 16
+TABLES = """
+create table if not exists batches (base integer primary key, next integer, data blob);
+create table if not exists aux (name text primary key, data blob);
+"""
+
+
+def refused(error: sqlite3.Error) -> OSError:
+    """What SQLite says, as the contract has it."""
+    return OSError(errno.EIO, str(error))
+
+
+class SqliteAux:
+    """``AuxFiles`` in a table."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+
+    def names(self) -> list[str]:
+        return sorted(name for (name,) in self._log.database.execute("select name from aux"))
+
+    def read(self, name: str) -> bytes | None:
+        found = self._log.database.execute("select data from aux where name = ?", (name,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def write(self, name: str, data: bytes) -> None:
+        self._log.change([("insert or replace into aux values (?, ?)", (name, data))])
+
+    def delete(self, name: str) -> None:
+        self._log.change([("delete from aux where name = ?", (name,))])
+
+
+class SqliteLog:
+    """One log in one database. ``commit`` after each write; ``synchronous=full`` makes each commit last."""
+
+    log_start_offset = 0
+
+    def __init__(self, storage: SqliteStorage) -> None:
+        self.database = storage.database
+        self.directory_id = DIRECTORY_ID
+        self.aux: AuxFiles = SqliteAux(self)
+        (end,) = self.database.execute("select coalesce(max(next), 0) from batches").fetchone()
+        self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = int(end)
+        self._storage = storage
+        self._placed: list[RecordBatch] = []
+
+    def change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        """One transaction."""
+        try:
+            for statement, values in statements:
+                self.database.execute(statement, values)
+            self._storage.commit()
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self.database.rollback()
+            raise refused(error) from error
+
+    def place(self, batch: RecordBatch, leader_epoch: int) -> int:
+        base_offset = self.placed_end_offset
+        batch.assign_offset(base_offset, leader_epoch)
+        self._placed.append(batch)
+        self.placed_end_offset = batch.next_offset
+        return base_offset
+
+    def write(self, done: Callable[[WriteOutcome], None]) -> None:
+        placed, self._placed = self._placed, []
+        insert = "insert into batches values (?, ?, ?)"
+        try:
+            self.change([(insert, (b.base_offset, b.next_offset, bytes(b.data))) for b in placed])
+        except OSError as error:
+            self.placed_end_offset = self.written_end_offset
+            done(WriteOutcome(self.written_end_offset, error))
+            return
+        self.written_end_offset = self.placed_end_offset
+        done(WriteOutcome(self.written_end_offset))
+
+    def flush(self) -> Completion[int]:
+        self._storage.sync()
+        self.flushed_end_offset = self.written_end_offset
+        return Completion.of(self.flushed_end_offset)
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogRead:
+        read = LogRead([], 0, offset)
+        for batch in self.batches(offset):
+            if batch.next_offset > end_offset or (read.parts and read.size_bytes >= bytes_max):
+                break
+            read.parts.append(bytes(batch.data))
+            read.size_bytes += batch.size_bytes
+            read.end_offset = batch.next_offset
+        return read
+
+    def batches(self, offset: int) -> Iterator[RecordBatch]:
+        rows = self.database.execute("select data from batches where next > ? order by base", (offset,))
+        for (data,) in rows.fetchall():
+            yield RecordBatch(memoryview(bytearray(data)))
+
+    def size_bytes(self) -> int:
+        (size,) = self.database.execute("select coalesce(sum(length(data)), 0) from batches").fetchone()
+        return int(size)
+
+    def close(self) -> None:
+        self._placed = []
+
+    def _never(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    place_as_is = offset_for_time = max_timestamp = truncate_to = truncate_fully = _never
+    advance_log_start = reconfigure = _never
+
+
+class SqliteStorage:
+    """Honest: what is acknowledged is committed, and what is committed is synced."""
+
+    compacts = False
+    log_class = SqliteLog
+    synchronous = "full"
+
+    def __init__(self, runtime: FakeRuntime, directory: str) -> None:
+        self._path = f"{directory}/records.db"
+        self.database: sqlite3.Connection
+
+    def commit(self) -> None:
+        self.database.commit()
+
+    def sync(self) -> None:
+        """Every commit was synced."""
+
+    def promise(self) -> str:
+        return f"committed, synchronous={self.synchronous}"
+
+    async def start(self, cluster_id: str, node_id: int) -> None:
+        self.database = sqlite3.connect(self._path)
+        self.database.executescript(f"pragma synchronous={self.synchronous};{TABLES}")
+
+    def log_dirs(self) -> Sequence[LogDirInfo]:
+        return [LogDirInfo(path=self._path, directory_id=DIRECTORY_ID, online=True)]
+
+    async def open_log(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        listener: LogListener,
+        *,
+        directory_id: bytes | None = None,
+    ) -> SqliteLog:
+        return SqliteLog(self)
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        raise NotImplementedError
+
+    def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
+        return ()
+
+    def set_aside_log(self, partition: TopicPartition) -> None:
+        raise NotImplementedError
+
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
+        raise NotImplementedError
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {}
+
+    def previous_broker_epoch(self) -> int:
+        return -1
+
+    async def stop(self, broker_epoch: int) -> None:
+        self.database.commit()
+        self.database.close()
+
+
+class OneTransaction(SqliteStorage):
+    """Keeps everything in one open transaction until it is stopped."""
+
+    def commit(self) -> None:
+        return None
+
+
+class FlushesNothing(SqliteStorage):
+    """Commits, and never syncs: not with a commit, and not when it is asked to flush."""
+
+    synchronous = "off"
+
+
+class SwallowingLog(SqliteLog):
+    """Takes what could not be written for written."""
+
+    def change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        with suppress(OSError):
+            super().change(statements)
+
+
+class SwallowsErrors(SqliteStorage):
+    """Says that a write was done when SQLite said that it was not."""
+
+    log_class = SwallowingLog
+
+    async def open_log(self, *arguments: Any, **named: Any) -> SqliteLog:
+        return SwallowingLog(self)
+
+
+class HonestKit(StorageContract):
+    """Its class is imported by the processes that die. Not collected: a test calls its tests."""
+
+    __test__ = False
+    survives_restart = True
+    storage: type[SqliteStorage] = SqliteStorage
+
+    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
+        return self.storage(runtime, directory)
+
+
+class OneTransactionKit(HonestKit):
+    storage = OneTransaction
+
+
+class FlushesNothingKit(HonestKit):
+    storage = FlushesNothing
+
+
+class SwallowsErrorsKit(HonestKit):
+    storage = SwallowsErrors

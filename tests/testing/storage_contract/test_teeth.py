@@ -1,0 +1,353 @@
+"""The storage kit bites: each of these storages breaks one promise, and the kit's test of it fails."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from blumfeld.spi.compaction import CompactionRequest, CompactionResult
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import LogRead, LogStorage, TimestampOffset, TopicPartition, WriteOutcome
+from blumfeld.testing.fakes.files import FakeFile, FakeFiles
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_contract import StorageContract
+from blumfeld.testing.storage_driver.node import Node
+from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
+from blumfeld.testing.storage_memory.small_files import MemoryAux
+from blumfeld.wire.compression import Codec
+from blumfeld.wire.record_batch import RecordBatch
+from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
+from blumfeld_storage_local.storage import LocalStorage
+from tests.plugins.storage_local.test_log import Events
+
+Wrong = tuple[type[Any], str, Callable[..., Any]]
+"""A class, the method that is replaced, and what stands in its place; it is handed the right one first."""
+
+
+class OfMemory(StorageContract):
+    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
+        return MemoryStorage(runtime)
+
+
+class OfFiles(StorageContract):
+    survives_restart = segment_files = simulated_disk = survives_crash = True
+
+    def make_storage(self, runtime: FakeRuntime) -> LogStorage:
+        return LocalStorage(runtime, ["/data", "/more"], Events())
+
+
+def run_contract_test(contract: StorageContract, name: str, **values: object) -> None:
+    """Run one test of the kit with its fixtures."""
+    test = getattr(contract, name)
+    node = Node(contract.make_runtime, contract.make_storage).start()
+    wanted = inspect.signature(test).parameters
+    if "node" in wanted:
+        values["node"] = node
+    if "log" in wanted:
+        values["log"] = node.open(index_interval_bytes=100)
+    test(**values)
+
+
+# Wrong logs
+
+
+def place_with_a_gap(right: Any, log: MemoryLog, batch: RecordBatch, leader_epoch: int) -> int:
+    log.placed_end_offset += 1
+    base_offset: int = right(log, batch, leader_epoch)
+    return base_offset
+
+
+def place_without_the_epoch(right: Any, log: MemoryLog, batch: RecordBatch, leader_epoch: int) -> int:
+    base_offset: int = right(log, batch, 0)
+    return base_offset
+
+
+def place_and_show(right: Any, log: MemoryLog, batch: RecordBatch, leader_epoch: int) -> int:
+    base_offset: int = right(log, batch, leader_epoch)
+    log.write(lambda _: None)
+    return base_offset
+
+
+def write_and_tell_twice(right: Any, log: MemoryLog, done: Callable[[WriteOutcome], None]) -> None:
+    right(log, done)
+    done(WriteOutcome(log.written_end_offset))
+
+
+def read_to_the_end(right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool) -> LogRead:
+    found: LogRead = right(log, offset, size, log.written_end_offset, minimum)
+    return found
+
+
+def read_without_a_limit(
+    right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool
+) -> LogRead:
+    found: LogRead = right(log, offset, 1 << 30, end, minimum)
+    return found
+
+
+def read_only_what_fits(
+    right: Any, log: MemoryLog, offset: int, size: int, end: int, minimum: bool
+) -> LogRead:
+    found: LogRead = right(log, offset, size, end, False)
+    return found
+
+
+def read_anything(right: Any, log: MemoryLog, offset: int, *rest: Any) -> LogRead:
+    found: LogRead = right(log, min(max(offset, log.log_start_offset), log.written_end_offset), *rest)
+    return found
+
+
+def read_below_the_start(right: Any, log: MemoryLog, offset: int, *rest: Any) -> LogRead:
+    start, log.log_start_offset = log.log_start_offset, 0
+    try:
+        found: LogRead = right(log, offset, *rest)
+    finally:
+        log.log_start_offset = start
+    return found
+
+
+def cut_too_little(right: Any, log: MemoryLog, offset: int) -> None:
+    right(log, offset + 3)
+
+
+def cut_and_keep_the_placed(right: Any, log: MemoryLog, offset: int) -> None:
+    placed = list(log._placed)
+    right(log, offset)
+    log._placed += placed
+
+
+def cut_fully_to_zero(right: Any, log: MemoryLog, start_offset: int) -> None:
+    right(log, 0)
+
+
+def start_goes_back(right: Any, log: MemoryLog, offset: int) -> None:
+    right(log, offset)
+    log.log_start_offset = offset
+
+
+def start_anywhere(right: Any, log: MemoryLog, offset: int) -> None:
+    log.log_start_offset = max(log.log_start_offset, offset)
+
+
+def drop_too_much(right: Any, log: MemoryLog, end_offset: int) -> int:
+    count: int = right(log, end_offset + 4)
+    return count
+
+
+def roll_in_silence(right: Any, log: MemoryLog, base_offset: int) -> None:
+    listener = log.listener
+    log.listener = type("Deaf", (), {"rolled": lambda self, base_offset: None})()
+    right(log, base_offset)
+    log.listener = listener
+
+
+def time_of_the_batch(right: Any, log: MemoryLog, timestamp_ms: int) -> TimestampOffset | None:
+    found: TimestampOffset | None = right(log, timestamp_ms)
+    if found is None:
+        return None
+    batch = next(log.batches(found.offset))
+    return TimestampOffset(batch.max_timestamp, batch.base_offset, found.leader_epoch)
+
+
+def newest_is_the_last(right: Any, log: MemoryLog) -> TimestampOffset | None:
+    last: TimestampOffset | None = None
+    for batch in log.batches(log.log_start_offset):
+        last = TimestampOffset(batch.max_timestamp, batch.last_offset, batch.partition_leader_epoch)
+    return last
+
+
+def replay_everything(right: Any, log: MemoryLog, offset: int) -> Iterator[RecordBatch]:
+    yield from right(log, 0)
+
+
+def small_file_grows(right: Any, aux: MemoryAux, name: str, data: bytes) -> None:
+    right(aux, name, (aux.read(name) or b"") + data)
+
+
+def delete_nothing(right: Any, storage: MemoryStorage, partition: TopicPartition) -> None:
+    pass
+
+
+def no_high_watermarks(right: Any, storage: MemoryStorage) -> dict[TopicPartition, int]:
+    return {}
+
+
+# Wrong rounds of compaction
+
+
+def nothing_compacted(right: Any, log: MemoryLog, request: CompactionRequest) -> Completion[CompactionResult]:
+    log_segments = list(log._segments)
+    done: Completion[CompactionResult] = right(log, request)
+    log._segments = log_segments
+    return done
+
+
+def the_head_is_left(right: Any, log: MemoryLog, request: CompactionRequest) -> Completion[CompactionResult]:
+    head = [segment for segment in log._segments if segment.next_offset <= request.first_dirty_offset]
+    done: Completion[CompactionResult] = right(log, request)
+    if head:
+        tail = [s for s in log._segments if s.base_offset >= request.first_dirty_offset]
+        log._segments = head + tail
+    return done
+
+
+def tombstones_go_at_once(
+    right: Any, log: MemoryLog, request: CompactionRequest
+) -> Completion[CompactionResult]:
+    right(log, msgspec.structs.replace(request, now_ms=0, delete_retention_ms=0))
+    done: Completion[CompactionResult] = right(log, request)
+    return done
+
+
+def tombstones_never_go(
+    right: Any, log: MemoryLog, request: CompactionRequest
+) -> Completion[CompactionResult]:
+    done: Completion[CompactionResult] = right(log, msgspec.structs.replace(request, now_ms=0))
+    return done
+
+
+def the_aborted_count(right: Any, log: MemoryLog, request: CompactionRequest) -> Completion[CompactionResult]:
+    done: Completion[CompactionResult] = right(log, msgspec.structs.replace(request, aborted=()))
+    return done
+
+
+def the_active_goes_too(
+    right: Any, log: MemoryLog, request: CompactionRequest
+) -> Completion[CompactionResult]:
+    log.roll()
+    done: Completion[CompactionResult] = right(
+        log, msgspec.structs.replace(request, end_offset=log.written_end_offset)
+    )
+    return done
+
+
+def results_are_invented(
+    right: Any, log: MemoryLog, request: CompactionRequest
+) -> Completion[CompactionResult]:
+    done: Completion[CompactionResult] = right(log, request)
+    return Completion.of(msgspec.structs.replace(done.result(), records_kept=1, keys=2, invalid_records=3))
+
+
+def one_large_segment(right: Any, log: MemoryLog, request: CompactionRequest) -> Completion[CompactionResult]:
+    done: Completion[CompactionResult] = right(log, msgspec.structs.replace(request, segment_bytes=1 << 30))
+    return done
+
+
+def cut_and_still_clean(right: Any, log: MemoryLog, offset: int) -> None:
+    cleaned = log.cleaned_end_offset
+    right(log, offset)
+    log.cleaned_end_offset = cleaned
+
+
+LOG, STORAGE = MemoryLog, MemoryStorage
+PLAIN: dict[str, object] = {"codec": Codec.NONE}
+CUT: dict[str, object] = {"offset": 3, "end": 3}
+TRUNCATION = "test_truncation_drops_whole_batches_from_the_offset_on"
+BY_TIME = "test_look_up_by_time_finds_the_record_inside_its_batch"
+NEWEST = "test_the_newest_record_of_each_key_stays_where_it_was"
+CASES: list[tuple[Wrong, str, dict[str, object]]] = [
+    ((LOG, "place", place_with_a_gap), "test_offsets_are_contiguous_from_zero", {}),
+    ((LOG, "place", place_without_the_epoch), "test_bytes_stay_as_they_came_but_for_offset_and_epoch", PLAIN),
+    ((LOG, "place", place_and_show), "test_what_is_placed_is_not_seen_until_it_is_written", {}),
+    ((LOG, "write", write_and_tell_twice), "test_a_write_of_nothing_succeeds", {}),
+    ((LOG, "read", read_to_the_end), "test_an_end_inside_a_batch_excludes_that_batch", {}),
+    ((LOG, "read", read_without_a_limit), "test_the_first_batch_is_whole_if_that_was_asked_for", {}),
+    ((LOG, "read", read_only_what_fits), "test_the_first_batch_is_whole_if_that_was_asked_for", {}),
+    ((LOG, "read", read_anything), "test_offsets_outside_the_log_are_refused", {}),
+    ((LOG, "read", read_below_the_start), "test_offsets_outside_the_log_are_refused", {}),
+    ((LOG, "truncate_to", cut_too_little), TRUNCATION, CUT),
+    ((LOG, "truncate_to", cut_and_keep_the_placed), TRUNCATION, CUT),
+    ((LOG, "truncate_fully", cut_fully_to_zero), "test_a_log_that_is_truncated_fully_starts_where_it_is_told", {}),
+    ((LOG, "advance_log_start", start_goes_back), "test_the_log_start_moves_up_only_within_the_log", {}),
+    ((LOG, "advance_log_start", start_anywhere), "test_the_log_start_moves_up_only_within_the_log", {}),
+    ((LOG, "drop_segments", drop_too_much), "test_old_segments_are_dropped_and_regions_in_flight_live_on", {}),
+    ((LOG, "_roll", roll_in_silence), "test_a_roll_seals_the_active_segment", {}),
+    ((LOG, "offset_for_time", time_of_the_batch), BY_TIME, PLAIN),
+    ((LOG, "max_timestamp", newest_is_the_last), BY_TIME, PLAIN),
+    ((LOG, "batches", replay_everything), "test_replay_gives_written_batches_from_the_one_with_the_offset", {}),
+    ((MemoryAux, "write", small_file_grows), "test_small_files_beside_the_log", {}),
+    ((STORAGE, "delete_log", delete_nothing), "test_a_deleted_log_is_gone_and_its_name_is_free", {}),
+    ((STORAGE, "high_watermarks", no_high_watermarks), "test_high_watermarks_are_remembered", {}),
+    ((LOG, "compact", nothing_compacted), NEWEST, PLAIN),
+    ((LOG, "compact", results_are_invented), NEWEST, PLAIN),
+    ((LOG, "compact", the_active_goes_too), NEWEST, PLAIN),
+    ((LOG, "compact", the_head_is_left), "test_the_head_loses_what_the_tail_has_newer", {}),
+    ((LOG, "compact", tombstones_go_at_once), "test_tombstones_stay_until_their_horizon", {}),
+    ((LOG, "compact", tombstones_never_go), "test_tombstones_stay_until_their_horizon", {}),
+    ((LOG, "compact", the_aborted_count), "test_records_of_aborted_transactions_fall_out", {}),
+    ((LOG, "compact", one_large_segment), "test_no_segment_is_larger_than_was_asked_for", {}),
+    ((LOG, "truncate_to", cut_and_still_clean), "test_a_cut_lowers_the_end_of_what_was_cleaned", {}),
+]  # fmt: skip
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, wrong: Wrong) -> None:
+    """Put the wrong method in the place of the right one."""
+    where, name, method = wrong
+    right = getattr(where, name)
+    monkeypatch.setattr(where, name, lambda self, *rest, **named: method(right, self, *rest, **named))
+
+
+@pytest.mark.parametrize(("wrong", "test", "values"), CASES, ids=[case[0][2].__name__ for case in CASES])
+def test_a_wrong_storage_is_caught(
+    monkeypatch: pytest.MonkeyPatch, wrong: Wrong, test: str, values: dict[str, Any]
+) -> None:
+    run_contract_test(OfMemory(), test, **values)  # the right one passes
+    plant(monkeypatch, wrong)
+    with pytest.raises((AssertionError, LookupError, ValueError, pytest.fail.Exception)):
+        run_contract_test(OfMemory(), test, **values)
+
+
+# Wrong beneath: what a storage believes to have done, and hasn't
+
+
+def not_synced(right: Any, file: FakeFile) -> None:
+    file._step("fdatasync")
+
+
+def names_not_synced(right: Any, files: FakeFiles, path: str) -> None:
+    files.step("sync_dir", path)
+
+
+def told_at_once(right: Any, storage: LocalStorage, partition: TopicPartition, directory_id: bytes) -> None:
+    right(storage, partition, directory_id)
+    storage._watcher.moved(partition, directory_id)  # type: ignore[union-attr]
+
+
+def never_told(right: Any, storage: LocalStorage, watcher: object) -> None:
+    pass
+
+
+def not_saved(right: Any, checkpoints: Checkpoints) -> None:
+    pass
+
+
+BENEATH: list[tuple[Wrong, str, dict[str, object]]] = [
+    ((FakeFile, "fdatasync", not_synced), "test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed", {}),
+    ((FakeFile, "fdatasync", not_synced), "test_no_crash_loses_what_was_promised", {}),
+    ((FakeFiles, "sync_dir", names_not_synced), "test_no_crash_loses_what_was_promised", {}),
+    ((FakeFiles, "sync_dir", names_not_synced), "test_a_log_made_anew_elsewhere_is_the_only_one", {}),
+    ((FakeFiles, "sync_dir", names_not_synced), "test_a_move_outlives_a_crash_at_any_time", {"power_cut": True}),
+    ((Checkpoints, "save_cleaner_offsets", not_saved), "test_a_cut_lowers_it_before_anything_is_written_behind", {}),
+    ((LocalStorage, "move_log", told_at_once), "test_a_log_moves_while_it_serves", {}),
+    ((LocalStorage, "watch", never_told), "test_a_log_moves_while_it_serves", {}),
+    ((LocalStorage, "watch", never_told), "test_a_failed_directory_takes_only_its_own_logs", {"how": "sync"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test", "values"), BENEATH, ids=[f"{wrong[2].__name__}: {test}" for wrong, test, _ in BENEATH]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_storage_only_believes_is_caught(
+    monkeypatch: pytest.MonkeyPatch, wrong: Wrong, test: str, values: dict[str, Any]
+) -> None:
+    plant(monkeypatch, wrong)
+    with pytest.raises((AssertionError, OSError, ValueError)) as caught:
+        run_contract_test(OfFiles(), test, **values)
+    del caught
+    gc.collect()  # what the broken one left half done warns here, where nobody minds
