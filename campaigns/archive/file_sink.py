@@ -64,7 +64,7 @@ def _jars() -> str:
     """The connector's, as the archive finds them; no Spark is started without."""
     import pyspark
 
-    from blumfeld_sink_spark.spark.jars import find_jars
+    from blumfeld_sink_spark.spark.runtime.jars import find_jars
 
     found = find_jars(os.environ.get("BLUMFELD_SPARK_JARS", ""), pyspark.__version__)
     if found is None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from blumfeld_sink_spark.apply import Applied, decode_rows
 from blumfeld_sink_spark.decoders import catalog
-from blumfeld_sink_spark.reading.captures import CapturedMessage, messages, symbol_of
+from blumfeld_sink_spark.reading.producing.captures import CapturedMessage, messages, symbol_of
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 _NEEDS = {
-    "test_reading_bars.py": "duckdb",
-    "test_reading_exports.py": "polars",
-    "test_reading_sql.py": "duckdb",
-    "test_spark_archive.py": "pyspark",
-    "test_spark_cluster.py": "pyspark",
-    "test_spark_transactions.py": "pyspark",
+    "reading/test_bars.py": "duckdb",
+    "reading/test_exports.py": "polars",
+    "reading/test_sql.py": "duckdb",
+    "spark/test_archive.py": "pyspark",
+    "spark/test_cluster.py": "pyspark",
+    "spark/test_transactions.py": "pyspark",
 }
 collect_ignore = [name for name, module in _NEEDS.items() if find_spec(module) is None]

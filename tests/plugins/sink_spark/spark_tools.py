@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.client import Topics
-from blumfeld_sink_spark.spark.fetch import read_range
+from blumfeld_sink_spark.spark.topics.client import Topics
+from blumfeld_sink_spark.spark.topics.fetch import read_range
 
 TIME_MS = 1_723_161_256_299
 """Of the first message of each ``produce``."""

@@ -20,8 +20,8 @@ from blumfeld_sink_spark.ledger.counting import counts_of
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.account import followed_by_account
-from blumfeld_sink_spark.spark.task import TaskWork
+from blumfeld_sink_spark.spark.tasks.account import followed_by_account
+from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.tally import Fates, Skips, Tally, content_crc
 
 RANGE = OffsetRange("t", 0, 0, 100)

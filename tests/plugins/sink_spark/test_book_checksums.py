@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from blumfeld_sink_spark.book.best import Tops
 from blumfeld_sink_spark.book.sync import Sync
-from blumfeld_sink_spark.reading.captures import messages
+from blumfeld_sink_spark.reading.producing.captures import messages
 from tests.shared_facts import shared_path
 
 from .captured import all_of, decoded

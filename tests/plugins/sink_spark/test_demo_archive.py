@@ -19,7 +19,7 @@ from blumfeld.feeds import RECV_HEADER
 from blumfeld.feeds.binance import Message
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.reading.load import Record
+from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.stores.opening import open_store
 from campaigns.archive.expected import added, differences, expected_of
 from campaigns.archive.process import Command, archive_command

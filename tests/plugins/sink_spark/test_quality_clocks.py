@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from blumfeld_sink_spark.apply import SEQUENCES
 from blumfeld_sink_spark.quality import Summariser, stitch
 from blumfeld_sink_spark.quality.clocks import HEAD
-from blumfeld_sink_spark.reading.load import Record
+from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.tables import BBO, TRADES, tables
 from tests.plugins.sink_spark.archive_tools import archive, captured, rows_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka
 
-from blumfeld_sink_spark.reading.load import Record
+from blumfeld_sink_spark.reading.producing.load import Record
 
 
 def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Record]:

@@ -16,7 +16,7 @@ from blumfeld_sink_spark.bench import rival
 from blumfeld_sink_spark.bench.feeds import TABLES, Feed
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.driver import archive
+from blumfeld_sink_spark.spark.run.driver import archive
 
 OURS = ("jvm", "python", "direct")
 SPARK = {"spark-zstd": "zstd", "spark-snappy": "snappy"}

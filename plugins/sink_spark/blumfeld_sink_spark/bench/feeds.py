@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.reading import captures
-from blumfeld_sink_spark.reading.topic_writer import Topic
+from blumfeld_sink_spark.reading.producing import captures
+from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 
 KINDS = {"depth": b"@depth", "trade": b"@trade", "bbo": b"@bookTicker"}
 TABLES = {"depth": "book_deltas", "trade": "trades", "bbo": "bbo"}

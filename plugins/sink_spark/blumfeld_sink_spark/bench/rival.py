@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from blumfeld_sink_spark.spark.readers import FILE_MANAGER
+from blumfeld_sink_spark.spark.run.readers import FILE_MANAGER
 
 NUMBER = "decimal(38,18)"
 BIG_FETCH = {

@@ -1,5 +1,7 @@
-"""``blumfeld archive``: one module a verb, each with a function ``command`` that imports what it needs when it
-is called.
+"""``blumfeld archive``: one module for each verb, found by the verb's name, so this package grows with the verbs.
+
+Each module has a function ``command``. It imports its dependencies when it is called: Arrow and Spark take seconds to
+import, and ``--help`` needs neither. ``common`` holds the code that verbs share.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from blumfeld_sink_spark.commands import options
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common import options
+from blumfeld_sink_spark.commands.common.edge import edge
 from blumfeld_sink_spark.settings import ArchiveSettings
 
 WHEN = "A time (2024-08-08, 2024-08-08T12:00Z), ms since the epoch, or offsets as JSON"
@@ -36,8 +36,8 @@ def command(
     it never takes what is there already.
     """
     from blumfeld_sink_spark import settings
-    from blumfeld_sink_spark.commands.live import run
-    from blumfeld_sink_spark.commands.times import position
+    from blumfeld_sink_spark.commands.common.live import run
+    from blumfeld_sink_spark.commands.common.times import position
 
     begin, end = position(start, "--from"), position(to, "--to")
     given = {

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.reading.bars import Covered
+    from blumfeld_sink_spark.reading.market.bars import Covered
 
 
 @edge
@@ -28,9 +28,9 @@ def command(
 
     Made again it is the same; a file is replaced whole.
     """
-    from blumfeld_sink_spark.reading import bars
     from blumfeld_sink_spark.reading.committed import Committed
-    from blumfeld_sink_spark.reading.intervals import interval_ns
+    from blumfeld_sink_spark.reading.market import bars
+    from blumfeld_sink_spark.reading.market.intervals import interval_ns
     from blumfeld_sink_spark.reading.times import iso_of, ns_of
 
     span = interval_ns(interval)
@@ -56,7 +56,7 @@ def command(
 def _print(made: list[Covered], interval: str) -> None:
     from rich.table import Table
 
-    from blumfeld_sink_spark.commands.shown import console as shown_on
+    from blumfeld_sink_spark.commands.common.shown import console as shown_on
     from blumfeld_sink_spark.reading.times import iso_of
 
     table = Table(title=f"bars of {interval}")

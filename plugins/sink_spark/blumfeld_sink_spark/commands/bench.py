@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 CONTESTANTS = "jvm,python,direct,spark-zstd,spark-snappy"
 REPEAT = {"depth": 10, "trade": 45, "bbo": 15}
@@ -40,7 +40,7 @@ def command(
     from blumfeld_sink_spark.bench import contest, feeds
     from blumfeld_sink_spark.bench.table import table
     from blumfeld_sink_spark.settings import load
-    from blumfeld_sink_spark.spark.session import connector_jars, open_session
+    from blumfeld_sink_spark.spark.runtime.session import connector_jars, open_session
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = contestants.split(",")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from decimal import Decimal
 
-    from blumfeld_sink_spark.reading.books import Standing
     from blumfeld_sink_spark.reading.committed import Committed
-    from blumfeld_sink_spark.reading.deltas import BookOf
+    from blumfeld_sink_spark.reading.market.books import Standing
+    from blumfeld_sink_spark.reading.market.deltas import BookOf
 
 BAR_CELLS = 24
 
@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Show the book at a time, rebuilt from the snapshot before it and the changes since."""
     from blumfeld_sink_spark.errors import SettingsError
-    from blumfeld_sink_spark.reading import deltas
     from blumfeld_sink_spark.reading.committed import Committed
+    from blumfeld_sink_spark.reading.market import deltas
     from blumfeld_sink_spark.reading.times import ns_of
 
     at_ns, start_ns, end_ns = (ns_of(text) for text in (at, start, end))
@@ -60,7 +60,7 @@ def command(
 
 
 def _show(archive: Committed, book: BookOf, at_ns: int, depth: int, as_json: bool) -> None:
-    from blumfeld_sink_spark.reading import books
+    from blumfeld_sink_spark.reading.market import books
 
     standing = books.at(archive, book, at_ns)
     if as_json:
@@ -155,8 +155,8 @@ def _write(
     from rich.console import Console
     from rich.table import Table
 
-    from blumfeld_sink_spark.reading import snapshots
-    from blumfeld_sink_spark.reading.intervals import interval_ns
+    from blumfeld_sink_spark.reading.market import snapshots
+    from blumfeld_sink_spark.reading.market.intervals import interval_ns
     from blumfeld_sink_spark.reading.times import iso_of
 
     start, end = ("" if ns is None else iso_of(ns)[:10] for ns in times)

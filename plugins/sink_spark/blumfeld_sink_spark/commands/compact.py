@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.settings import COMPACTION
 
@@ -139,7 +139,7 @@ def _facts(done: Done) -> dict[str, object]:
 def _print(found: Iterable[Done], dry_run: bool) -> None:
     from rich.table import Table
 
-    from blumfeld_sink_spark.commands.shown import console as shown_on
+    from blumfeld_sink_spark.commands.common.shown import console as shown_on
 
     shown = Table()
     for name in ("table", "date", "symbol", "topic"):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands import options
-from blumfeld_sink_spark.commands.edge import FAILED, edge
+from blumfeld_sink_spark.commands.common import options
+from blumfeld_sink_spark.commands.common.edge import FAILED, edge
 
 
 @edge

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 FORMATS = {"tardis": "tardis", "hftbacktest": "hftbacktest", "nautilus": "nautilus", "csv": "plain"}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def command(
 
 
 def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
-    from blumfeld_sink_spark.commands.shown import console as shown_on
+    from blumfeld_sink_spark.commands.common.shown import console as shown_on
 
     console = shown_on()
     if not rows.num_rows:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from blumfeld.feeds import RECV_HEADER
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.reading.load import Loaded, Spread
+    from blumfeld_sink_spark.reading.producing.load import Loaded, Spread
 
 
 @edge
@@ -37,9 +37,9 @@ def command(
     from rich.console import Console
 
     from blumfeld_sink_spark.errors import SettingsError
-    from blumfeld_sink_spark.reading.load import LoadPlan, load
-    from blumfeld_sink_spark.reading.pace import Pace, speed_of
-    from blumfeld_sink_spark.reading.topic_writer import Topic
+    from blumfeld_sink_spark.reading.producing.load import LoadPlan, load
+    from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
+    from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 
     if spread not in ("key", "stream", "repeat"):
         raise SettingsError(f"spread: {spread!r}; allowed: key, stream, repeat")

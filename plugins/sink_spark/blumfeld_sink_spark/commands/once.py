@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from blumfeld_sink_spark.commands import options
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common import options
+from blumfeld_sink_spark.commands.common.edge import edge
 
 
 @edge
@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Archive all that the topics have now, behind what is archived already, and end."""
     from blumfeld_sink_spark import settings
-    from blumfeld_sink_spark.commands.live import run
+    from blumfeld_sink_spark.commands.common.live import run
 
     given = {
         "bootstrap": bootstrap,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.reading.replay import Replayed
+    from blumfeld_sink_spark.reading.producing.replay import Replayed
 
 
 @edge
@@ -38,11 +38,11 @@ def command(
     from rich.console import Console
 
     from blumfeld_sink_spark.reading.committed import Committed
-    from blumfeld_sink_spark.reading.pace import Pace, speed_of
-    from blumfeld_sink_spark.reading.raw_rows import RawTopic
-    from blumfeld_sink_spark.reading.replay import ReplayPlan, replay
+    from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
+    from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
+    from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay
+    from blumfeld_sink_spark.reading.producing.topic_writer import Topic
     from blumfeld_sink_spark.reading.times import ns_of
-    from blumfeld_sink_spark.reading.topic_writer import Topic
 
     plan = ReplayPlan(
         start_ns=ns_of(start),

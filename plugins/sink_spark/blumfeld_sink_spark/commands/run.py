@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands import options
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common import options
+from blumfeld_sink_spark.commands.common.edge import edge
 
 
 @edge
@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Archive what the topics have and get, a batch each trigger, until SIGTERM or Ctrl-C."""
     from blumfeld_sink_spark import settings
-    from blumfeld_sink_spark.commands.live import run
+    from blumfeld_sink_spark.commands.common.live import run
 
     given = {
         "bootstrap": bootstrap,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +99,7 @@ def _print_table(columns: list[str], rows: Iterable[tuple[str | None, ...]], lim
     from rich.table import Table
     from rich.text import Text
 
-    from blumfeld_sink_spark.commands.shown import console
+    from blumfeld_sink_spark.commands.common.shown import console
 
     shown = list(islice(rows, limit + 1))
     table = Table()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
-from blumfeld_sink_spark.commands.shown import accounted
+from blumfeld_sink_spark.commands.common.edge import edge
+from blumfeld_sink_spark.commands.common.shown import accounted
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.ledger.status import Status
@@ -42,7 +42,7 @@ def _show(found: Status, as_json: bool, *, clear: bool) -> None:
 
         typer.echo(msgspec.json.encode(found).decode())
         return
-    from blumfeld_sink_spark.commands.shown import console as shown_on
+    from blumfeld_sink_spark.commands.common.shown import console as shown_on
 
     console = shown_on()
     if clear:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands.edge import edge
+from blumfeld_sink_spark.commands.common.edge import edge
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blumfeld_sink_spark.commands import options
-from blumfeld_sink_spark.commands.edge import edge
-from blumfeld_sink_spark.commands.shown import accounted
+from blumfeld_sink_spark.commands.common import options
+from blumfeld_sink_spark.commands.common.edge import edge
+from blumfeld_sink_spark.commands.common.shown import accounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +71,9 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
     from blumfeld_sink_spark.errors import ArchiveError, AwayError
     from blumfeld_sink_spark.ledger.again import compare
     from blumfeld_sink_spark.ledger.counting import TELLING
-    from blumfeld_sink_spark.spark.client import Topics
-    from blumfeld_sink_spark.spark.consume import consume_range
-    from blumfeld_sink_spark.spark.fetch import read_range
+    from blumfeld_sink_spark.spark.topics.client import Topics
+    from blumfeld_sink_spark.spark.topics.consume import consume_range
+    from blumfeld_sink_spark.spark.topics.fetch import read_range
 
     names = sorted({topic for topic, _ in found.covered})
     given = settings.load(config, {"bootstrap": bootstrap, "topics": names, "topic_pattern": ""})
@@ -107,7 +107,7 @@ def _compare(found: Found, bootstrap: str) -> list[str]:
     """Adds what is a problem to ``found``; returns the rest."""
     from blumfeld_sink_spark.ledger.verify import against_broker
     from blumfeld_sink_spark.settings import ArchiveSettings
-    from blumfeld_sink_spark.spark.client import Topics
+    from blumfeld_sink_spark.spark.topics.client import Topics
 
     names = tuple(sorted({topic for topic, _ in found.covered}))
     topics = Topics(ArchiveSettings(bootstrap=bootstrap, topics=names))

@@ -16,8 +16,8 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange, Seam
-from blumfeld_sink_spark.spark import planning
-from blumfeld_sink_spark.spark.planning import Offsets
+from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics.planning import Offsets
 
 IDENTITY = "archive.json"
 

@@ -15,12 +15,10 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark import planning
-from blumfeld_sink_spark.spark.client import Topics, TopicState
-from blumfeld_sink_spark.spark.driver import archive
-from blumfeld_sink_spark.spark.java import find_java
-from blumfeld_sink_spark.spark.readers import Reader, choose
-from blumfeld_sink_spark.spark.session import (
+from blumfeld_sink_spark.spark.run.driver import archive
+from blumfeld_sink_spark.spark.run.readers import Reader, choose
+from blumfeld_sink_spark.spark.runtime.java import find_java
+from blumfeld_sink_spark.spark.runtime.session import (
     Session,
     check_pyspark,
     class_archive,
@@ -28,6 +26,8 @@ from blumfeld_sink_spark.spark.session import (
     make_class_archive,
     open_session,
 )
+from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics.client import Topics, TopicState
 from blumfeld_sink_spark.stores.opening import open_store
 
 Grade = Literal["ok", "note", "failed"]

@@ -26,8 +26,8 @@ from blumfeld_sink_spark.fetching.connection import FRAME_BYTES_MAX
 from blumfeld_sink_spark.fetching.session import PARTITION_MAX_BYTES, RangeReader
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark import fetch
-from blumfeld_sink_spark.spark.consume import consume_range
+from blumfeld_sink_spark.spark.topics import fetch
+from blumfeld_sink_spark.spark.topics.consume import consume_range
 from blumfeld_sink_spark.tally import Skips
 from tests.plugins.sink_spark.fetching.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
 from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
@@ -179,7 +179,7 @@ def test_what_is_too_old_is_left_to_librdkafka(
         asked.append(wanted)
         yield from ()
 
-    monkeypatch.setattr("blumfeld_sink_spark.spark.consume.consume_range", consumed)
+    monkeypatch.setattr("blumfeld_sink_spark.spark.topics.consume.consume_range", consumed)
     answers = [of(batch(0, 2)), of(data)]
     with scripted(lambda nth: answers[nth], versions) as broker:
         settings = ArchiveSettings(bootstrap=broker.bootstrap, topics=(TOPIC,))
@@ -202,7 +202,7 @@ def test_settings_that_only_librdkafka_knows_choose_it() -> None:
 
 def test_a_run_says_why_its_ranges_are_not_its_own_fetches() -> None:
     pytest.importorskip("pyspark")
-    from blumfeld_sink_spark.spark.readers import choose
+    from blumfeld_sink_spark.spark.run.readers import choose
 
     told = choose(ArchiveSettings(reader="direct", kafka={"client.rack": "a"}), "once").why
     assert told == "asked for; through librdkafka, as archive.kafka has client.rack"

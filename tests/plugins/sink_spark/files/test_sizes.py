@@ -9,7 +9,7 @@ import pytest
 
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.files.writer import TaskWriter
-from blumfeld_sink_spark.reading.captures import messages
+from blumfeld_sink_spark.reading.producing.captures import messages
 from blumfeld_sink_spark.records import StagedFile
 from blumfeld_sink_spark.rows import RAW_ROWS
 from tests.plugins.sink_spark.files import tools

@@ -22,8 +22,8 @@ from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.publish import publish
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.fetch import read_range
-from blumfeld_sink_spark.spark.task import TaskWork
+from blumfeld_sink_spark.spark.tasks.task import TaskWork
+from blumfeld_sink_spark.spark.topics.fetch import read_range
 from blumfeld_sink_spark.stores.opening import open_store
 from blumfeld_sink_spark.tally import Skips
 from tests.plugins.sink_spark.test_accounting import rows_at, tallied

@@ -1,0 +1,1 @@
+"""Code that several verbs share: options, error handling, printing."""

@@ -1,0 +1,196 @@
+"""An archive at work in a terminal: signals stop it between batches, batches are shown as they are done."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event as StopEvent
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import msgspec
+import typer
+
+from blumfeld_sink_spark.spark.run.progress import Back, BatchDone, Notice, Step, Waiting
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from blumfeld_sink_spark.settings import ArchiveSettings
+    from blumfeld_sink_spark.spark.run.driver import Mode
+    from blumfeld_sink_spark.spark.run.progress import Event, Totals
+
+SHOWN_PARTITIONS = 12
+
+
+def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
+    """Archives, shows progress, and says at the end what it came to. Stopped by SIGTERM it ends well, by Ctrl-C with
+    :class:`KeyboardInterrupt` after the batch at hand.
+    """
+    with _signals() as (stop, caught):
+        view = _JsonView() if as_json else (_LiveView() if sys.stderr.isatty() else _LineView())
+        with view:
+            view.show(Step(text="loading PySpark and Arrow"))
+            from blumfeld_sink_spark.spark.run.driver import archive  # takes most of a second
+
+            totals = archive(settings, mode, stop, view.show)
+        view.end(totals)  # behind what is drawn, which goes with the view
+    if signal.SIGINT in caught:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals() -> Iterator[tuple[StopEvent, list[int]]]:
+    stop, caught = StopEvent(), list[int]()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if number in caught and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked for twice: the batch at hand is run again at the next start
+        caught.append(number)
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop, caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _JsonView:
+    """JSON lines on stdout, for scripts: steps, notices, outages, batches, totals."""
+
+    _away = False
+
+    def __enter__(self) -> _JsonView:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        if self._begins(event) or not isinstance(event, Waiting):
+            typer.echo(msgspec.json.encode({type(event).__name__.lower(): event}))
+
+    def _begins(self, event: Event) -> bool:
+        """Whether an outage begins with this event: the driver tells of it again and again, a log needs it once."""
+        begins = isinstance(event, Waiting) and not self._away
+        self._away = isinstance(event, Waiting) or (self._away and not isinstance(event, Back))
+        return begins
+
+    def end(self, totals: Totals) -> None:
+        typer.echo(msgspec.json.encode({"totals": totals}))
+
+
+class _LineView(_JsonView):
+    """A line each, for logs."""
+
+    def show(self, event: Event) -> None:
+        if self._begins(event) or not isinstance(event, Waiting):
+            typer.echo(line_of(event), err=True)
+
+    def end(self, totals: Totals) -> None:
+        typer.echo(summary(totals))
+
+
+class _LiveView(_LineView):
+    """A table that is drawn anew while batches come in."""
+
+    def __enter__(self) -> _LiveView:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True)
+        self._live = Live("", console=self._console, refresh_per_second=4, transient=True)
+        self._live.start()
+        self._since = time.monotonic()
+        self._messages = self._bytes = self._out = self._files = self._gaps = self._quarantined = 0
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def show(self, event: Event) -> None:
+        from rich.text import Text
+
+        begins = self._begins(event)
+        if isinstance(event, Step | Waiting):
+            self._live.update(Text(line_of(event)))
+        if begins or isinstance(event, Notice | Back):
+            self._console.print(line_of(event), highlight=False, markup=False)
+        if not isinstance(event, BatchDone):
+            return
+        self._messages += event.messages
+        self._bytes += event.bytes_in
+        self._out += event.bytes_out
+        self._files += event.files
+        self._gaps += event.gaps
+        self._quarantined += event.quarantined
+        self._live.update(self._table(event))
+
+    def _table(self, done: BatchDone) -> Table:
+        from rich.table import Table
+
+        table = Table(
+            "", "this batch", "all", title=f"{done.query}, batch {done.batch}", title_justify="left"
+        )
+        seconds = max(1e-3, time.monotonic() - self._since)
+        table.add_row("messages", f"{done.messages:,}", f"{self._messages:,}")
+        table.add_row("messages/s", f"{done.messages_per_s:,.0f}", f"{self._messages / seconds:,.0f}")
+        batch_rate = done.bytes_in / done.seconds / 1e6 if done.seconds else 0.0
+        table.add_row("MB/s", f"{batch_rate:.1f}", f"{self._bytes / seconds / 1e6:.1f}")
+        table.add_row("files", f"{done.files:,}", f"{self._files:,}")
+        table.add_row("ratio", f"{done.ratio:.1f}", f"{self._bytes / self._out:.1f}" if self._out else "")
+        table.add_row("gaps", str(done.gaps), str(self._gaps))
+        table.add_row("quarantine", str(done.quarantined), str(self._quarantined))
+        for place, behind in lags(done)[:SHOWN_PARTITIONS]:
+            table.add_row(f"lag {place}", f"{behind:,}", "")
+        return table
+
+
+def lags(done: BatchDone) -> list[tuple[str, int]]:
+    """Partitions by how far they are behind, the furthest first."""
+    found = [
+        (f"{topic}-{partition}", behind)
+        for topic, partitions in done.lag.items()
+        for partition, behind in partitions.items()
+    ]
+    return sorted(found, key=lambda each: (-each[1], each[0]))
+
+
+def line_of(event: Event) -> str:
+    """A notice, or a batch in one line."""
+    if isinstance(event, Notice):
+        return event.text
+    if isinstance(event, Step):
+        return f"{event.text}…"
+    if isinstance(event, Back):
+        return f"it works again, after {event.away_s:,.0f} s"
+    if isinstance(event, Waiting):
+        if not event.next_s:
+            return f"waiting: {event.text}"
+        return f"waiting, away for {event.away_s:,.0f} s, asking again in {event.next_s:.0f} s: {event.text}"
+    behind = sum(each for _, each in lags(event))
+    rate = event.bytes_in / event.seconds / 1e6 if event.seconds else 0.0
+    line = (
+        f"batch {event.batch}: {event.messages:,} messages in {event.seconds:.1f} s "
+        f"({event.messages_per_s:,.0f}/s, {rate:.1f} MB/s), {event.files} files, ratio {event.ratio:.1f}, "
+        f"lag {behind:,}"
+    )
+    if event.gaps or event.quarantined:
+        line += f", {event.gaps} gaps, {event.quarantined} in quarantine"
+    return line
+
+
+def summary(totals: Totals) -> str:
+    """What a run came to, in a line."""
+    rows = ", ".join(f"{count:,} {table}" for table, count in sorted(totals.rows.items())) or "no rows"
+    ratio = f", {totals.bytes_in / totals.bytes_out:.1f}x smaller" if totals.bytes_out else ""
+    return (
+        f"{totals.messages:,} messages in {totals.batches} batches and {totals.seconds:.1f} s: {rows}; "
+        f"{totals.files} files of {totals.bytes_out:,} bytes{ratio}; {totals.gaps} gaps, "
+        f"{totals.quarantined} in quarantine"
+    )

@@ -1,0 +1,1 @@
+"""Order books, book snapshots and bars, rebuilt from an archive's tables."""

@@ -1,0 +1,218 @@
+"""Bars out of trades: open, high, low, close, volume, VWAP, in exact decimals.
+
+A bar is made of the trades with ``ts <= ts_event < ts + interval``, in the order of time, then of their trade
+ids, then of their offsets. A trade that is archived twice (same venue and trade id) counts once; trades off
+the market (insurance fund, ADL) don't count. Aggregates count only where a date and symbol has no single trades.
+Intervals without a trade have no bar.
+
+A file holds all bars of one interval, date and symbol, and follows from the committed trades alone: made
+again it is the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET
+from blumfeld_sink_spark.files.naming import folder_of
+from blumfeld_sink_spark.files.parquet import open_writer
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.market.intervals import DAY_NS, name_of
+from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.tables import AGG_TRADES, BARS, BUY, TRADES, tables
+
+COLUMNS = ("ts_event", "venue", "symbol", "trade_id", "side", "price", "size", "flags", "k_offset")
+NO_ID = -(2**63)
+
+
+@attrs.frozen
+class Covered:
+    """What one file of bars was made of."""
+
+    date: str
+    symbol: str
+    path: str
+    bars: int
+    trades: int
+    until_ns: int
+    """Bars end here or before: what is behind it may still change."""
+    whole: bool
+    """Whether that is the end of the date."""
+
+
+def closed_until(archive: Committed) -> dict[str, int]:
+    """For each topic with trades: the time up to which its input is complete, which is that of the latest event
+    in the partition that is furthest behind.
+    """
+    latest: dict[tuple[str, int], int] = {}
+    for name in (TRADES, AGG_TRADES, "bbo", "book_deltas"):
+        for entry in archive.files(name):
+            place = (entry.topic, entry.partition)
+            latest[place] = max(latest.get(place, entry.ts_max), entry.ts_max)
+    found: dict[str, int] = {}
+    for (topic, partition), ts in latest.items():
+        if partition >= 0 or topic not in found:
+            found[topic] = min(found.get(topic, ts), ts)
+    return found
+
+
+def make(
+    archive: Committed,
+    interval_ns: int,
+    *,
+    symbols: Sequence[str] = (),
+    start: str = "",
+    end: str = "",
+    through: bool = False,
+) -> Iterator[Covered]:
+    """Writes the bars of each date (from ``start`` to ``end``, both inside) and symbol, in order.
+
+    :param through: also bars that may still change, because their input isn't closed
+    :raises ArchiveError: nothing of a symbol is archived
+    """
+    archive.expect(symbols)
+    horizon = closed_until(archive)
+
+    def wanted(entry: FileEntry) -> bool:
+        dated = start <= entry.date and (not end or entry.date <= end)
+        return dated and (not symbols or entry.symbol in symbols)
+
+    groups = _by_place(filter(wanted, archive.files(AGG_TRADES)))
+    groups |= _by_place(filter(wanted, archive.files(TRADES)))
+    for (date, symbol), entries in sorted(groups.items()):
+        rows = pa.concat_tables(_read(archive, entry) for entry in entries)
+        made = bars_of(rows, interval_ns)
+        until = midnight = _midnight_ns(date) + DAY_NS
+        if not through:
+            until = min(midnight, *(horizon[entry.topic] for entry in entries))
+            made = made.filter(pc.less_equal(pc.add(made.column("ts"), interval_ns), until))
+        path = f"{folder_of(BARS, date, symbol)}/{name_of(interval_ns)}.parquet"
+        archive.store.put(path, as_parquet(made))
+        yield Covered(date, symbol, path, made.num_rows, rows.num_rows, until, until == midnight)
+
+
+def _by_place(entries: Iterable[FileEntry]) -> dict[tuple[str, str], list[FileEntry]]:
+    """By date and symbol."""
+    found: dict[tuple[str, str], list[FileEntry]] = {}
+    for entry in entries:
+        found.setdefault((entry.date, entry.symbol), []).append(entry)
+    return found
+
+
+def _midnight_ns(date: str) -> int:
+    return int(np.datetime64(date, "ns").astype(np.int64))
+
+
+def _read(archive: Committed, entry: FileEntry) -> pa.Table:
+    with archive.open_file(entry) as file:
+        return pq.read_table(file, columns=list(COLUMNS))
+
+
+def as_parquet(bars: pa.Table) -> bytes:
+    """The file, in the archive's encodings."""
+    table = tables(*_price_type(bars))[BARS]
+    sink = io.BytesIO()
+    writer = open_writer(sink, table, "zstd:3")
+    writer.write_table(bars.cast(table.schema))
+    writer.close()
+    return sink.getvalue()
+
+
+def _price_type(bars: pa.Table) -> tuple[int, int]:
+    number = bars.schema.field("open").type
+    return number.precision, number.scale
+
+
+def bars_of(trades: pa.Table, interval_ns: int) -> pa.Table:
+    """Bars of trades in any order, sorted by venue, symbol and time."""
+    number = trades.schema.field("price").type
+    schema = tables(number.precision, number.scale)[BARS].schema
+    trades = _countable(trades)
+    if not trades.num_rows:
+        return schema.empty_table()
+    starts_of = trades.column("ts_event").to_numpy() // interval_ns * interval_ns
+    starts = _edges([starts_of, *_codes(trades)])
+    ends = np.append(starts[1:], trades.num_rows) - 1
+    bar = pa.array(np.repeat(np.arange(len(starts)), np.diff(np.append(starts, trades.num_rows))))
+    size = trades.column("size")
+    none = pa.scalar(Decimal(0), number)
+    bought = pc.if_else(pc.equal(trades.column("side"), BUY), size, none)
+    sums = _sums(bar, trades.column("price"), size, bought)
+    prices = trades.column("price")
+    columns = {
+        "ts": pa.array(starts_of[starts]),
+        "interval_ns": pa.repeat(interval_ns, len(starts)),
+        "venue": trades.column("venue").take(starts),
+        "symbol": trades.column("symbol").take(starts),
+        "open": prices.take(starts),
+        "high": sums.column("price_max"),
+        "low": sums.column("price_min"),
+        "close": prices.take(ends),
+        "volume": sums.column("size_sum").cast(number),
+        "buy_volume": sums.column("bought_sum").cast(number),
+        "vwap": pa.array(_vwap(prices, size, starts)),
+        "trades": pa.array(ends - starts + 1),
+    }
+    return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def _edges(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.intp]:
+    """Where any of them differs from the row before."""
+    changed = np.zeros(len(columns[0]), dtype=bool)
+    changed[0] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.nonzero(changed)[0]
+
+
+def _countable(trades: pa.Table) -> pa.Table:
+    """Each trade of the market once, sorted."""
+    flags = pc.fill_null(trades.column("flags"), 0).to_numpy()
+    counts = (flags & NOT_MARKET) == 0
+    # Before `agg_trades` was a table, Binance's aggregates lay among the trades. Other venues flag trades of theirs so.
+    old = ((flags & AGGREGATE) > 0) & pc.starts_with(trades.column("venue"), "binance").to_numpy()
+    if old.any() and not old.all():
+        counts &= ~old
+    trades = trades.filter(pa.array(counts))
+    trades = trades.sort_by(
+        [(name, "ascending") for name in ("venue", "symbol", "ts_event", "trade_id", "k_offset")]
+    )
+    if not trades.num_rows:
+        return trades
+    ids = pc.fill_null(trades.column("trade_id"), NO_ID).to_numpy()
+    first = np.zeros(len(ids), dtype=bool)
+    first[_edges([ids, trades.column("ts_event").to_numpy(), *_codes(trades)])] = True
+    first |= ids == NO_ID
+    return trades if first.all() else trades.filter(pa.array(first))
+
+
+def _codes(trades: pa.Table) -> list[NDArray[np.int64]]:
+    names = ("venue", "symbol")
+    return [trades.column(name).combine_chunks().dictionary_encode().indices.to_numpy() for name in names]
+
+
+def _sums(bar: pa.Array, price: pa.ChunkedArray, size: pa.ChunkedArray, bought: pa.ChunkedArray) -> pa.Table:
+    rows = pa.table({"bar": bar, "price": price, "size": size, "bought": bought})
+    found = rows.group_by("bar", use_threads=False).aggregate(
+        [("price", "max"), ("price", "min"), ("size", "sum"), ("bought", "sum")]
+    )
+    return found.sort_by("bar")
+
+
+def _vwap(price: pa.ChunkedArray, size: pa.ChunkedArray, starts: NDArray[np.intp]) -> NDArray[np.float64]:
+    """In float64. The mean price where nothing has a size."""
+    prices, sizes = (column.cast(pa.float64()).to_numpy() for column in (price, size))
+    turnover, volume = np.add.reduceat(prices * sizes, starts), np.add.reduceat(sizes, starts)
+    counts = np.diff(np.append(starts, len(prices)))
+    mean = np.add.reduceat(prices, starts) / counts
+    made: NDArray[np.float64] = np.divide(turnover, volume, out=mean, where=volume > 0)
+    return made

@@ -1,0 +1,188 @@
+"""The book as it stood at a time, from the nearest snapshot before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blumfeld_sink_spark.book.ladder import Ladder
+from blumfeld_sink_spark.book.sync import RECENT, Change, Sync
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.market import deltas
+from blumfeld_sink_spark.reading.market.deltas import BookOf, Group
+from blumfeld_sink_spark.reading.times import iso_of
+from blumfeld_sink_spark.records import FileEntry
+from blumfeld_sink_spark.tables import BOOK_SNAPSHOTS
+
+FULL = "full"
+"""In the name of a file of snapshots that hold all levels: a book can go on from them."""
+
+
+@attrs.frozen
+class Standing:
+    """A book at a time."""
+
+    ladder: Ladder
+    sync: Sync
+    venue: str
+    ts_event: int
+    """Of the last message in it."""
+    last_id: int | None
+    offset: int | None
+    """Of that message; None where it is a stored snapshot alone."""
+    snapshot: str
+    """What it was started from."""
+
+
+@attrs.define
+class Start:
+    """Where to begin: a snapshot in the feed, or one stored by ``book --write-snapshots``."""
+
+    groups: list[Group]
+    offset: int
+    """Rows from here on."""
+    ts: int
+    stored: pa.Table | None = None
+
+
+def nearest(archive: Committed, book: BookOf, at_ns: int) -> Start:
+    """The last snapshot at or before a time, and the row groups from it up to there.
+
+    :raises ArchiveError: there is none
+    """
+    files = [entry for entry in deltas.entries(archive, book) if entry.ts_min <= at_ns]
+    taken: list[Group] = []
+    for date in sorted({entry.date for entry in files}, reverse=True):
+        found = deltas.groups(archive, (entry for entry in files if entry.date == date))
+        taken = sorted(
+            [*found, *taken], key=lambda one: (one.first_offset, one.last_offset, one.entry.path, one.number)
+        )
+        place = _last_snapshot(archive, book, found, at_ns)
+        stored = _stored(archive, book, date, at_ns)
+        if stored is not None and (place is None or stored.column("ts")[0].as_py() >= place[0]):
+            return _from_stored(stored, taken)
+        if place is not None:
+            first = max(0, place[1] - RECENT)
+            taken = _with_day_before(archive, files, date, taken, first)
+            return Start([one for one in taken if one.last_offset >= first], first, place[0])
+    raise ArchiveError(
+        f"{book.topic} has no snapshot of {book.symbol} at or before {iso_of(at_ns)}: archive one (a REST answer as it "
+        "came, or the venue's own) with the changes"
+    )
+
+
+def _with_day_before(
+    archive: Committed, files: list[FileEntry], date: str, taken: list[Group], first: int
+) -> list[Group]:
+    """A snapshot asked for right after midnight needs the changes before it."""
+    before = max((entry.date for entry in files if entry.date < date), default="")
+    if not before or taken[0].first_offset <= first:
+        return taken
+    found = deltas.groups(archive, (entry for entry in files if entry.date == before))
+    return sorted([*found, *taken], key=Group.order)
+
+
+def _last_snapshot(
+    archive: Committed, book: BookOf, found: list[Group], at_ns: int
+) -> tuple[int, int] | None:
+    """Time and offset."""
+    best: tuple[int, int] | None = None
+    for group in found:
+        if not group.snapshots or group.ts_min > at_ns or (best and group.last_offset < best[1]):
+            continue
+        with archive.open_file(group.entry) as file:
+            columns = ["is_snapshot", "ts_event", "k_offset", "venue"]
+            rows = pq.ParquetFile(file).read_row_group(group.number, columns=columns)
+        wanted = pc.and_(rows.column("is_snapshot"), pc.less_equal(rows.column("ts_event"), at_ns))
+        if book.venue:
+            wanted = pc.and_(wanted, pc.equal(rows.column("venue"), book.venue))
+        rows = rows.filter(wanted)
+        if rows.num_rows:
+            at = int(np.argmax(rows.column("k_offset").to_numpy()))
+            place = (rows.column("ts_event")[at].as_py(), rows.column("k_offset")[at].as_py())
+            best = place if best is None or place[1] > best[1] else best
+    return best
+
+
+def _stored(archive: Committed, book: BookOf, date: str, at_ns: int) -> pa.Table | None:
+    """The last full snapshot of a date that was stored."""
+    found: pa.Table | None = None
+    for entry in archive.files(BOOK_SNAPSHOTS):
+        name = entry.path.rpartition("/")[2].removesuffix(".parquet").split("+")
+        if (entry.date, entry.symbol) != (date, book.symbol) or name[0] != book.topic or name[-1] != FULL:
+            continue
+        with archive.open_file(entry) as file:
+            rows = pq.read_table(file, filters=pc.field("ts") <= at_ns)
+        rows = rows.filter(pc.equal(rows.column("venue"), book.venue)) if book.venue else rows
+        if rows.num_rows:
+            latest = rows.filter(pc.equal(rows.column("ts"), pc.max(rows.column("ts"))))
+            if found is None or latest.column("ts")[0].as_py() > found.column("ts")[0].as_py():
+                found = latest
+    return found
+
+
+def _from_stored(stored: pa.Table, taken: list[Group]) -> Start:
+    ts = stored.column("ts")[0].as_py()
+    return Start([one for one in taken if one.ts_max > ts], 0, ts, stored)
+
+
+def changes(archive: Committed, book: BookOf, start: Start, sync: Sync) -> Iterator[Change]:
+    """What makes the book, from there on; ``sync`` follows it."""
+    if start.stored is not None:
+        sync.id = start.stored.column("last_id")[0].as_py()
+        sync.synced = sync.fresh = True
+        yield Change(_as_deltas(start.stored), True, sync.id)
+    for rows in deltas.read(archive, book, start.groups, start.offset):
+        if start.stored is not None:
+            rows = rows.filter(pc.greater(rows.column("ts_event"), start.ts))
+        yield from sync.feed(rows)
+
+
+def _as_deltas(stored: pa.Table) -> pa.Table:
+    columns = {name: stored.column(name) for name in ("venue", "last_id", "side", "price", "size")}
+    return pa.table({"ts_event": stored.column("ts"), **columns})
+
+
+def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
+    """The book after all messages with ``ts_event`` at or before a time (in the order of the offsets, up to the first
+    change that is later).
+
+    :raises ArchiveError: no snapshot before it
+    """
+    start = nearest(archive, book, at_ns)
+    start.groups = [one for one in start.groups if one.ts_min <= at_ns]
+    sync, ladder = Sync(), Ladder()
+    last: pa.Table | None = None
+    for rows in _upto(archive, book, start, sync, at_ns):
+        ladder.take([rows])
+        last = rows.rows.slice(rows.rows.num_rows - 1) if rows.rows.num_rows else last
+    if last is None:
+        raise ArchiveError(f"{book.topic}: the snapshot of {book.symbol} before {iso_of(at_ns)} is empty")
+    row = last.to_pylist()[0]
+    origin = f"the snapshot at offset {sync.snapshot_offset}"
+    if sync.snapshot_offset is None:
+        origin = f"the snapshot stored for {iso_of(start.ts)}"
+    return Standing(ladder, sync, row["venue"], row["ts_event"], row["last_id"], row.get("k_offset"), origin)
+
+
+def _upto(archive: Committed, book: BookOf, start: Start, sync: Sync, at_ns: int) -> Iterator[Change]:
+    """Changes up to the time; only what is before it goes through ``sync``."""
+    if start.stored is not None:
+        yield from changes(archive, book, Start([], 0, start.ts, start.stored), sync)
+    for rows in deltas.read(archive, book, start.groups, start.offset):
+        late = pc.greater(rows.column("ts_event"), at_ns)
+        early = pc.invert(pc.and_(late, rows.column("is_snapshot")))  # stamped by another clock perhaps
+        rows, late = rows.filter(early), late.filter(early)
+        if start.stored is not None:
+            kept = pc.greater(rows.column("ts_event"), start.ts)
+            rows, late = rows.filter(kept), late.filter(kept)
+        first = pc.index(late, True).as_py()
+        yield from sync.feed(rows if first < 0 else rows.slice(0, first))
+        if first >= 0:
+            return

@@ -1,0 +1,1 @@
+"""Records written to a topic: an archive replayed, or captured files loaded."""

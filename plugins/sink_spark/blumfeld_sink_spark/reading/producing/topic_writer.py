@@ -1,0 +1,187 @@
+"""Writing to a topic through librdkafka: the topic made if need be, every record acknowledged before the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.producing.pace import LONGEST_WAIT_S, Pace
+
+ANSWER_S = 10.0
+FLUSH_S = 120.0
+KEEP_FOREVER = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
+"""Market data has its event times: a week of retention would delete last year's at once."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def _library() -> Any:
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise ArchiveError(
+            "confluent-kafka isn't installed; pip install blumfeld-archive brings it"
+        ) from error
+    return confluent_kafka
+
+
+def _client_config(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
+    # librdkafka would print each failed connection; what matters comes back as an error
+    return {"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "blumfeld-archive", **kafka}
+
+
+class Topic:
+    """A topic of a running broker, looked at and made through an admin client.
+
+    :param answer_s: a broker that says nothing for so long isn't there
+    :raises ArchiveError: (every method) nobody answers at ``bootstrap``, or it refuses
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        name: str,
+        kafka: Mapping[str, str] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self.name = name
+        self.bootstrap = bootstrap
+        self._answer_s = answer_s
+        self._kafka = dict(kafka or {})
+        self._lib = _library()
+        self._admin = self._lib.admin.AdminClient(_client_config(bootstrap, self._kafka))
+
+    def partitions(self) -> int:
+        """How many it has; 0 if there is no such topic."""
+        try:
+            known = self._admin.list_topics(
+                timeout=self._answer_s
+            ).topics  # of all: asking for one could create it
+        except self._lib.KafkaException as error:
+            raise ArchiveError(f"no broker answers at {self.bootstrap} ({error.args[0].str()})") from error
+        return len(known[self.name].partitions) if self.name in known else 0
+
+    def make(self, partitions: int, config: Mapping[str, str] = KEEP_FOREVER) -> None:
+        """Create it, and wait until the broker names it."""
+        new = self._lib.admin.NewTopic(self.name, num_partitions=partitions, config=dict(config))
+        try:
+            self._admin.create_topics([new])[self.name].result(timeout=self._answer_s)
+        except self._lib.KafkaException as error:
+            raise ArchiveError(f"topic {self.name} can't be created: {error.args[0].str()}") from error
+        deadline = time.monotonic() + self._answer_s
+        while self.partitions() < partitions:
+            if time.monotonic() > deadline:
+                raise ArchiveError(f"topic {self.name} was created, but {self.bootstrap} doesn't name it")
+            time.sleep(0.05)
+
+    def ends(self) -> dict[int, tuple[int, int]]:
+        """(log start, log end) of each partition."""
+        count = self.partitions()
+        spec, lib = self._lib.admin.OffsetSpec, self._lib
+        places = [lib.TopicPartition(self.name, partition) for partition in range(count)]
+        found = []
+        for which in (spec.earliest(), spec.latest()):
+            asked = self._admin.list_offsets(dict.fromkeys(places, which), request_timeout=self._answer_s)
+            try:
+                found.append({place.partition: future.result().offset for place, future in asked.items()})
+            except lib.KafkaException as error:
+                raise ArchiveError(f"topic {self.name}: {error.args[0].str()}") from error
+        return {partition: (found[0][partition], found[1][partition]) for partition in range(count)}
+
+    def writer(self, compression: str = "none", pace: Pace | None = None) -> TopicWriter:
+        """A producer for it."""
+        config = {
+            **_client_config(self.bootstrap, self._kafka),
+            "enable.idempotence": True,
+            "compression.type": compression,
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "delivery.report.only.error": True,  # a callback for each record would halve the rate
+            "delivery.timeout.ms": int(FLUSH_S * 1000),
+        }
+        try:
+            producer = self._lib.Producer(config)
+        except self._lib.KafkaException as error:
+            raise ArchiveError(f"client configuration: {error.args[0].str()}") from error
+        return TopicWriter(producer, self.name, pace or Pace())
+
+
+class TopicWriter:
+    """Sends records; each partition keeps their order, none is sent twice (an idempotent producer)."""
+
+    def __init__(self, producer: Any, topic: str, pace: Pace) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._pace = pace
+        self._failed: str = ""
+        self.records = 0
+        self.bytes = 0
+
+    def send(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int,
+        partition: int = -1,
+        headers: Headers | None = None,
+    ) -> None:
+        """Hand over one record, when its time has come; -1 lets the key choose the partition.
+
+        :raises ArchiveError: one before it was refused
+        """
+        self._wait(timestamp_ms)
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value,
+                    key,
+                    partition,
+                    on_delivery=self._delivered,
+                    timestamp=timestamp_ms,
+                    headers=headers or None,
+                )
+                break
+            except BufferError:  # the queue is full
+                self._producer.poll(LONGEST_WAIT_S)
+                self._check()
+        self.records += 1
+        self.bytes += len(value or b"") + len(key or b"")
+        self._pace.sent()
+        if self.records % 1000 == 0:
+            self._producer.poll(0)
+            self._check()
+
+    def flush(self) -> None:
+        """Come back when everything is acknowledged.
+
+        :raises ArchiveError: not all of it was
+        """
+        left = self._producer.flush(FLUSH_S)
+        self._check()
+        if left:
+            raise ArchiveError(
+                f"{left} of {self.records} records to {self._topic} weren't acknowledged in {FLUSH_S:g} s"
+            )
+
+    def _wait(self, timestamp_ms: int) -> None:
+        if self._pace.is_flat_out:
+            return
+        while (left := self._pace.wait_s(timestamp_ms)) > 0:
+            self._producer.poll(min(left, LONGEST_WAIT_S))
+            self._check()
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        if error is not None and not self._failed:
+            self._failed = error.str()
+
+    def _check(self) -> None:
+        if self._failed:
+            raise ArchiveError(f"a record to {self._topic} was refused: {self._failed}")

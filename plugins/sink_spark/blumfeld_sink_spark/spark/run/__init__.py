@@ -1,0 +1,1 @@
+"""One run of an archive: where it begins, which reader it takes, its progress, and its wait for a lost broker."""

@@ -1,0 +1,167 @@
+"""What an archive tells while it works: one value a batch, kept as a line of ``_progress/<name>.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blumfeld_sink_spark.records import CommitRecord
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.topics import planning
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """A thing that a person should know; the archive goes on."""
+
+    text: str
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may take seconds begins. The next event ends it."""
+
+    text: str
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker is away; what is published stays, and the archive goes on behind it when it is back. Told again and
+    again until :class:`Back` is.
+    """
+
+    text: str
+    """What was asked in vain."""
+    away_s: float
+    """So far."""
+    next_s: float
+    """Until the broker is asked again; 0 while the query at work asks without a pause."""
+
+
+class Back(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker answers again: the end of an outage."""
+
+    away_s: float
+
+
+class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that is published."""
+
+    query: str
+    batch: int
+    at_ms: int
+    """Wall clock."""
+    seconds: float
+    """From the trigger to the published record."""
+    messages: int
+    bytes_in: int
+    rows: dict[str, int]
+    """By table, sorted."""
+    files: int
+    bytes_out: int
+    gaps: int
+    quarantined: int
+    ends: dict[str, dict[str, int]]
+    lag: dict[str, dict[str, int]]
+    """Offsets behind each partition's end as it was when the batch was planned or done, whichever Spark says."""
+
+    @property
+    def messages_per_s(self) -> float:
+        """Of this batch."""
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Bytes of keys and values for each byte of file; 0 where nothing was written."""
+        return self.bytes_in / self.bytes_out if self.bytes_out else 0.0
+
+
+Event = Notice | Step | Waiting | Back | BatchDone
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """What a run came to."""
+
+    query: str = ""
+    reader: str = ""
+    batches: int = 0
+    messages: int = 0
+    bytes_in: int = 0
+    rows: dict[str, int] = {}
+    files: int = 0
+    bytes_out: int = 0
+    gaps: int = 0
+    quarantined: int = 0
+    seconds: float = 0.0
+    """All of it, with Spark's start."""
+    ends: dict[str, dict[str, int]] = {}
+    """The next offset of each partition."""
+    lag: dict[str, dict[str, int]] = {}
+
+    def add(self, done: BatchDone) -> None:
+        """Counts a batch in."""
+        self.batches += 1
+        self.messages += done.messages
+        self.bytes_in += done.bytes_in
+        for table, rows in done.rows.items():
+            self.rows[table] = self.rows.get(table, 0) + rows
+        self.files += done.files
+        self.bytes_out += done.bytes_out
+        self.gaps += done.gaps
+        self.quarantined += done.quarantined
+        self.ends, self.lag = done.ends, done.lag
+
+
+def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
+    """A batch as its record and Spark's progress of the same batch say it."""
+    rows: dict[str, int] = {}
+    for file in record.files:
+        rows[file.table] = rows.get(file.table, 0) + file.rows
+    source = spark["sources"][0] if spark.get("sources") else {}
+    ends = planning.from_json(offsets_of(source.get("endOffset")))
+    latest = planning.from_json(offsets_of(source.get("latestOffset")))
+    return BatchDone(
+        query=record.query,
+        batch=record.batch,
+        at_ms=record.committed_ms,
+        seconds=(spark.get("durationMs") or {}).get("triggerExecution", 0) / 1000 or record.seconds,
+        messages=record.messages,
+        bytes_in=record.bytes_in,
+        rows=dict(sorted(rows.items())),
+        files=len(record.files),
+        bytes_out=sum(file.bytes for file in record.files),
+        gaps=record.gaps,
+        quarantined=record.quarantined,
+        ends=planning.to_json(ends),
+        lag=planning.to_json(planning.lag(ends, latest)),
+    )
+
+
+def offsets_of(value: Any) -> dict[str, dict[str, int]]:
+    """Offsets of Spark's progress, which gives them as a document or as the text of one."""
+    if isinstance(value, str):
+        value = msgspec.json.decode(value)
+    return value if isinstance(value, dict) else {}
+
+
+class ProgressFile:
+    """Appends batches to the archive's progress file. Only for people: never synced, and a full disk is no error."""
+
+    def __init__(self, settings: ArchiveSettings) -> None:
+        self.path = progress_path(settings)
+
+    def add(self, done: BatchDone) -> None:
+        """A line more."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(msgspec.json.encode(done) + b"\n")
+        except OSError:
+            pass
+
+
+def progress_path(settings: ArchiveSettings) -> Path:
+    """Where progress is kept: under the root, or beside the checkpoint where the root is an object store."""
+    if "://" in settings.root and not settings.root.startswith("file://"):
+        return Path(settings.checkpoint_location) / "progress.jsonl"
+    return Path(settings.root.removeprefix("file://")) / "_progress" / f"{settings.name}.jsonl"

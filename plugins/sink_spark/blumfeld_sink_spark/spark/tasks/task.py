@@ -1,0 +1,176 @@
+"""A task's work, whoever reads: rows of partitions in, staged files and results out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark import apply
+from blumfeld_sink_spark.files.writer import TaskWriter
+from blumfeld_sink_spark.quality import Summariser, continuity_of
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.tasks.account import taken_off
+from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.tables import QUARANTINE
+from blumfeld_sink_spark.tally import Skips, Tally
+
+BATCH_BYTES = 4 << 20
+"""Of rows that are decoded at once: fewer, and what a batch costs is felt; more, and the columns on the way from step
+to step don't stay in the processor's cache. Small batches are put together, big ones are cut."""
+
+
+class PartitionWork:
+    """The rows of one partition's range, batch after batch, in the order of the offsets."""
+
+    def __init__(self, settings: ArchiveSettings, topic: str, partition: int) -> None:
+        self._settings = settings
+        self._topic, self._partition = topic, partition
+        self._decoders = apply.decoders_for(topic, settings)
+        self._summariser = Summariser(topic, partition, continuity_of(self._decoders), settings.skew_ms)
+        self._writer = TaskWriter(open_store(settings.root), settings, topic, partition)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._tally = Tally(topic, partition)
+        self._messages = self._bytes_in = self._quarantined = 0
+        self._first = self._last = -1
+        self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Takes a batch; decodes and writes what waits as soon as it is worth it. Of what was decoded nothing is kept
+        but what the files and checks need.
+        """
+        if not rows.num_rows:
+            return
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= BATCH_BYTES:
+            self._work()
+
+    def _work(self) -> None:
+        """Decodes and writes what waits."""
+        rows, size = together(self._waiting), self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+        for part in cut(rows, size):
+            self._decode(part)
+
+    def _decode(self, rows: pa.RecordBatch) -> None:
+        applied = apply.decode_rows(self._decoders, rows, self._settings)
+        made = {name: table.num_rows for name, table in applied.tables.items()}
+        self._tally.add(rows, applied.has_row, made, applied.fates)
+        self._summariser.add(applied.sequences, applied.tables)
+        self._writer.write(applied.tables)
+        offsets = rows.column("offset")
+        if self._first < 0:
+            self._first = offsets[0].as_py()
+        self._last = offsets[-1].as_py()
+        self._messages += rows.num_rows
+        self._bytes_in += _bytes(rows.column("key")) + _bytes(rows.column("value"))
+        quarantine = applied.tables.get(QUARANTINE)
+        self._quarantined += quarantine.num_rows if quarantine is not None else 0
+
+    def finish(self, wanted: OffsetRange | None = None, skips: Skips | None = None) -> TaskResult:
+        """Works what waits, and closes the files; they are synced and staged.
+
+        :param wanted: the range that was to be read, where the task knows it
+        :param skips: what the fetch said of offsets without a message, where the task has it
+        """
+        if self._waiting:
+            self._work()
+        return TaskResult(
+            topic=self._topic,
+            partition=self._partition,
+            messages=self._messages,
+            first_offset=self._first,
+            last_offset=self._last,
+            bytes_in=self._bytes_in,
+            files=self._writer.close(),
+            sequences=self._summariser.result(),
+            quarantined=self._quarantined,
+            decoders=self._versions,
+            count=self._tally.count(wanted, skips),
+        )
+
+    def abort(self) -> None:
+        """Removes what was staged."""
+        self._waiting.clear()
+        self._writer.abort()
+
+
+@attrs.define
+class TaskWork:
+    """Everything of one task. A task has one partition; should Spark hand it several, each is kept apart."""
+
+    settings: ArchiveSettings
+    _parts: dict[tuple[str, int], PartitionWork] = attrs.field(factory=dict, init=False)
+    _told: dict[tuple[str, int], tuple[OffsetRange, Skips]] = attrs.field(factory=dict, init=False)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """A batch as Spark gives it."""
+        for topic, partition, part in by_partition(rows):
+            messages, account = taken_off(part)
+            self._part(topic, partition).add(messages)
+            if account is not None:
+                self.tell(account.wanted, Skips(account.spans))
+
+    def tell(self, wanted: OffsetRange, skips: Skips) -> None:
+        """What the fetch of a range found beside messages. Such a range has a result even if no message came."""
+        self._part(wanted.topic, wanted.partition)
+        self._told[wanted.topic, wanted.partition] = wanted, skips
+
+    def finish(self) -> list[TaskResult]:
+        """A result for each partition that had rows or was told of.
+
+        :raises ArchiveError: messages and skipped offsets don't add up to the range
+        """
+        return [self._parts[key].finish(*self._told.get(key, (None, None))) for key in sorted(self._parts)]
+
+    def _part(self, topic: str, partition: int) -> PartitionWork:
+        if (topic, partition) not in self._parts:
+            self._parts[topic, partition] = PartitionWork(self.settings, topic, partition)
+        return self._parts[topic, partition]
+
+    def abort(self) -> None:
+        """Removes what was staged."""
+        for work in self._parts.values():
+            work.abort()
+
+
+def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """A batch cut where topic or partition change, in the archive's schema of raw rows."""
+    schema = RAW_ROWS_WITH_HEADERS if "headers" in rows.schema.names else RAW_ROWS
+    if rows.schema != schema:
+        rows = pa.RecordBatch.from_arrays(
+            [rows.column(field.name).cast(field.type) for field in schema], schema=schema
+        )
+    if not rows.num_rows:
+        return
+    topics, partitions = rows.column("topic"), rows.column("partition")
+    changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(partitions[1:], partitions[:-1]))
+    cuts = [0, *(place + 1 for place in pc.indices_nonzero(changes).to_pylist()), rows.num_rows]
+    for start, end in pairwise(cuts):
+        yield topics[start].as_py(), partitions[start].as_py(), rows.slice(start, end - start)
+
+
+def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several of one schema."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def cut(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Parts of about ``BATCH_BYTES`` of a batch of so many bytes."""
+    parts = max(1, round(size_bytes / BATCH_BYTES))
+    step = -(-rows.num_rows // parts)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _bytes(column: pa.Array) -> int:
+    return pc.sum(pc.binary_length(column)).as_py() or 0

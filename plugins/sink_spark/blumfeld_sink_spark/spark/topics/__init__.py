@@ -1,0 +1,1 @@
+"""The topics of an archive: their offsets, and the records of a range of offsets."""

@@ -1,0 +1,231 @@
+"""The topics, asked through librdkafka: partitions, earliest and latest offsets, offsets of a time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from blumfeld.wire.errors import is_retriable
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, SettingsError
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics.planning import Offsets, Place, Position
+
+START_PATIENCE_S = 15.0
+"""How long a broker may be away when an archive starts."""
+
+RETRY_S = 0.2
+"""Pause before the same is asked again."""
+
+JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
+"""Settings that librdkafka doesn't have, and those that are ours."""
+
+_JAAS = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
+
+
+def patience_s(settings: ArchiveSettings) -> float:
+    """How long a broker may be away while an archive runs: Kafka's ``default.api.timeout.ms``."""
+    return int(settings.kafka.get("default.api.timeout.ms", "60000")) / 1000
+
+
+def client_config(settings: ArchiveSettings) -> dict[str, Any]:
+    """librdkafka's configuration. Java's own names are taken where there is the same thing under another."""
+    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
+    for key, value in settings.kafka.items():
+        if key == "sasl.jaas.config":
+            config.update({f"sasl.{name}": found for name, found in _JAAS.findall(value)})
+        elif key not in JAVA_ONLY:
+            config[key] = value
+    return config
+
+
+@attrs.frozen
+class TopicState:
+    """What a broker says of the topics at one time."""
+
+    earliest: Offsets
+    latest: Offsets
+    """The last stable offset where only committed records are read."""
+
+
+class Topics:
+    """The topics of an archive. One client, kept open; every answer is fresh.
+
+    Each call waits ``patience_s`` at most. :raises AwayError: the broker doesn't answer; :raises ArchiveError: it
+    refuses, or a topic is missing.
+    """
+
+    def __init__(self, settings: ArchiveSettings, patience_s: float = START_PATIENCE_S) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        self._patience_s = patience_s
+        try:
+            # librdkafka's own bound is 10 s: an archive would go on that much later than the broker.
+            self._admin = AdminClient({"reconnect.backoff.max.ms": 1000, **client_config(settings)})
+        except KafkaException as error:
+            raise SettingsError(f"archive.kafka: {error.args[0].str()}") from error
+
+    def places(self) -> list[Place]:
+        """All partitions of the topics, sorted. A topic by name must be there; a pattern may match none."""
+        listed = self._patiently(self._listed)
+        names = self._settings.topics or _matching(self._settings.topic_pattern, listed.topics)
+        missing = [name for name in names if name not in listed.topics or listed.topics[name].error]
+        if missing:
+            raise ArchiveError(
+                f"{self._settings.bootstrap} has no topic {', '.join(missing)}; "
+                f"create it, or mend archive.topics"
+            )
+        return sorted((name, partition) for name in names for partition in listed.topics[name].partitions)
+
+    def earliest(self, places: Sequence[Place]) -> Offsets:
+        """The first offset that each still has."""
+        return self._offsets(dict.fromkeys(places, planning.EARLIEST))
+
+    def latest(self, places: Sequence[Place]) -> Offsets:
+        """The end of each, as the isolation level sees it."""
+        return self._offsets(dict.fromkeys(places, planning.LATEST))
+
+    def at_time(self, places: Sequence[Place], timestamp_ms: int) -> Offsets:
+        """The first offset whose record is of this time or later; the end where there is none."""
+        found = self._offsets(dict.fromkeys(places, timestamp_ms))
+        late = [place for place, offset in found.items() if offset < 0]
+        return {**found, **(self.latest(late) if late else {})}
+
+    def state(self) -> TopicState:
+        """Both ends of all partitions."""
+        places = self.places()
+        return TopicState(earliest=self.earliest(places), latest=self.latest(places))
+
+    def resolve(self, position: Position) -> Offsets:
+        """The offset of every partition at this position.
+
+        :raises SettingsError: offsets are given, and some of a partition that isn't there, or not of all
+        """
+        places = self.places()
+        if position.kind == "timestamp":
+            return self.at_time(places, position.timestamp_ms)
+        if position.kind != "offsets":
+            return self.earliest(places) if position.kind == "earliest" else self.latest(places)
+        if set(position.offsets) != set(places):
+            wrong = sorted(set(position.offsets) ^ set(places))
+            told = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
+            raise SettingsError(
+                f"archive.starting: offsets must name every partition of the topics once; not so: {told}"
+            )
+        return self._given(position.offsets)
+
+    def _given(self, offsets: Mapping[Place, int]) -> Offsets:
+        ends = {planning.EARLIEST: self.earliest(list(offsets)), planning.LATEST: self.latest(list(offsets))}
+        return {place: ends[offset][place] if offset in ends else offset for place, offset in offsets.items()}
+
+    def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
+        """The offset at each of these times, which may be ``EARLIEST`` or ``LATEST``."""
+        from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
+
+        committed = self._settings.isolation == "read_committed"
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        if not asked:
+            return {}
+
+        def ask(left: float) -> Offsets:
+            futures = self._admin.list_offsets(
+                {TopicPartition(*place): _spec(time_ms) for place, time_ms in asked.items()},
+                isolation_level=isolation,
+                request_timeout=left,
+            )
+            found = {
+                (place.topic, place.partition): future.result().offset for place, future in futures.items()
+            }
+            unanswered = [place for place, offset in found.items() if offset == OFFSET_INVALID]
+            if unanswered:  # librdkafka lost the connection, and gives this offset in place of an error
+                told = ", ".join(f"{topic}-{partition}" for topic, partition in unanswered)
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer for {told}"))
+            return found
+
+        return dict(sorted(self._patiently(ask).items()))
+
+    def _listed(self, left: float) -> Any:
+        """The topics of the cluster. A topic of ours that has no leader yet is an error; one that is missing is not."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        listed = self._admin.list_topics(timeout=left)
+        for name in self._settings.topics:
+            error = listed.topics[name].error if name in listed.topics else None
+            if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART and passing(error):
+                raise KafkaException(error)
+        return listed
+
+    def _patiently(self, ask: Any) -> Any:
+        """The answer, asked for again while the broker is away or has no leader."""
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + self._patience_s
+        while True:
+            left = until - time.monotonic()
+            try:
+                return ask(max(0.5, min(5.0, left)))
+            except KafkaException as error:
+                if time.monotonic() + RETRY_S < until and passing(error.args[0]):
+                    time.sleep(RETRY_S)
+                    if error.args[0].code() > 0:
+                        self._refresh(until)
+                    continue
+                raise self._told(error.args[0]) from error
+
+    def _refresh(self, until: float) -> None:
+        """Ask for leaders and their epochs anew: librdkafka goes by those that it knows for 10 s and more."""
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self._admin.list_topics(timeout=max(0.1, min(1.0, until - time.monotonic())))
+
+    def _told(self, error: Any) -> ArchiveError:
+        if passing(error):
+            return AwayError(
+                f"{self._settings.bootstrap} doesn't answer ({error.str()}); waited {self._patience_s:g} s. "
+                "Is the broker up, and is this its address?"
+            )
+        return ArchiveError(f"{self._settings.bootstrap}: {error.str()}")
+
+
+def _spec(time_ms: int) -> Any:
+    from confluent_kafka import admin
+
+    spec: Any = getattr(admin, "OffsetSpec")  # noqa: B009 — untyped
+    if time_ms == planning.EARLIEST:
+        return spec.earliest()
+    return spec.latest() if time_ms == planning.LATEST else spec.for_timestamp(time_ms)
+
+
+def _matching(pattern: str, names: Mapping[str, Any]) -> list[str]:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise SettingsError(f"archive.topic_pattern: {pattern!r}: {error}") from error
+    return [name for name in names if wanted.fullmatch(name) and not name.startswith("__")]
+
+
+def passing(error: Any) -> bool:
+    """Whether the same question may get an answer later: Kafka's table says so, or librdkafka had no broker to ask.
+
+    :param error: a ``KafkaError``, of the protocol (a code above 0) or of librdkafka itself (below 0)
+    """
+    from confluent_kafka import KafkaError
+
+    if error.code() > 0:
+        return is_retriable(error.code())
+    return error.retriable() or error.code() in {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._NOENT,  # "No leaders found": all brokers are away, or the partition has no leader
+    }

@@ -1,0 +1,29 @@
+"""What is to be read and isn't there any more."""
+
+from __future__ import annotations
+
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.records import OffsetRange
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.topics.client import Topics
+
+
+def first_left(settings: ArchiveSettings, wanted: OffsetRange, position: int) -> int:
+    """Where the partition begins now, for a position that it doesn't have.
+
+    :raises ArchiveError: records of the range are gone, and that is not allowed
+    """
+    place, name = (wanted.topic, wanted.partition), f"{wanted.topic}-{wanted.partition}"
+    topics = Topics(settings)
+    first, last = topics.earliest([place])[place], topics.latest([place])[place]
+    if last < wanted.end:
+        raise ArchiveError(
+            f"{name} ends at offset {last}, and offsets up to {wanted.end} were there: the topic "
+            "was made anew, or its log was cut. Nothing was published; archive it under another name"
+        )
+    if settings.fail_on_data_loss:
+        raise ArchiveError(
+            f"{name} begins at offset {first} now: {position} to {min(first, wanted.end)} are "
+            "lost (retention?). To go on without them set archive.fail_on_data_loss = false"
+        )
+    return first

@@ -1,0 +1,230 @@
+"""Bars are what a slow reader of the same trades makes, and follow from the committed trades alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET
+from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.market import bars
+from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
+from blumfeld_sink_spark.tables import TRADES, tables
+
+from ..archive_tools import archive, captured, write_capture
+
+pytestmark = pytest.mark.archive
+
+SECOND = 10**9
+
+
+def trades(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows of the table, what isn't said filled in."""
+    filled = [
+        {
+            "ts_recv": 0,
+            "venue": "test",
+            "symbol": "BTCUSDT",
+            "trade_id": None,
+            "side": 1,
+            "price": Decimal(1),
+            "size": Decimal(1),
+            "flags": None,
+            "k_partition": 0,
+            "k_offset": at,
+            **row,
+        }
+        for at, row in enumerate(rows)
+    ]
+    return pa.Table.from_pylist(filled, schema=tables()[TRADES].schema)
+
+
+def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
+    """One trade after the other."""
+    made: dict[tuple[str, int], dict[str, Any]] = {}
+    turnover: dict[tuple[str, int], Decimal] = {}
+    order = sorted(rows.to_pylist(), key=lambda row: (row["ts_event"], row["trade_id"], row["k_offset"]))
+    seen = set()
+    for row in order:
+        if (row["venue"], row["trade_id"]) in seen:
+            continue
+        seen.add((row["venue"], row["trade_id"]))
+        key = (row["venue"], row["ts_event"] // interval * interval)
+        price, size = row["price"], row["size"]
+        bar = made.setdefault(
+            key,
+            {
+                "ts": key[1],
+                "interval_ns": interval,
+                "venue": row["venue"],
+                "symbol": row["symbol"],
+                "open": price,
+                "high": price,
+                "low": price,
+                "volume": Decimal(0),
+                "buy_volume": Decimal(0),
+                "trades": 0,
+            },
+        )
+        bar["high"], bar["low"], bar["close"] = max(bar["high"], price), min(bar["low"], price), price
+        bar["volume"] += size
+        bar["buy_volume"] += size if row["side"] > 0 else 0
+        bar["trades"] += 1
+        turnover[key] = turnover.get(key, Decimal(0)) + price * size
+        bar["vwap"] = float(turnover[key] / bar["volume"])
+    return [made[key] for key in sorted(made)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "ts_event": st.integers(0, 20),
+                "venue": st.sampled_from(["a", "b"]),
+                "side": st.sampled_from([1, -1, 0]),
+                "price": st.decimals("0.000000000000000001", 10**9, places=18, allow_nan=False),
+                "size": st.decimals("0.000000000000000001", 10**9, places=18, allow_nan=False),
+            }
+        ),
+        max_size=40,
+    ),
+    st.integers(1, 30),
+    st.randoms(),
+)
+def test_bars_are_those_of_a_slow_reader(rows: list[dict[str, Any]], interval: int, shuffled: Any) -> None:
+    """To the last digit (the VWAP as far as a float goes), with doubled trades, whatever the order of the rows."""
+    rows = [{**row, "trade_id": nth} for nth, row in enumerate(sorted(rows, key=lambda row: row["ts_event"]))]
+    rows += rows[:3]
+    shuffled.shuffle(rows)
+    table = trades(rows)
+    made = bars.bars_of(table, interval).to_pylist()
+    with localcontext(prec=80):
+        wanted = slow(table, interval)
+    assert [bar.pop("vwap") for bar in made] == pytest.approx([bar.pop("vwap") for bar in wanted])
+    assert made == wanted
+
+
+def test_what_is_off_the_market_makes_no_bar() -> None:
+    """Nor do Binance's aggregates among single trades, as older archives have them; alone they do. Trades without ids
+    all count, and so do other venues' trades that stand for several.
+    """
+    one = {"ts_event": 5, "venue": "binance-usdm"}
+    table = trades(
+        [one, one, {**one, "flags": NOT_MARKET, "price": 0}, {**one, "flags": AGGREGATE, "size": 2}]
+    )
+    assert bars.bars_of(table, SECOND).column("trades").to_pylist() == [2]
+    assert bars.bars_of(table.slice(3), SECOND).column("volume").to_pylist() == [Decimal(2)]
+    assert bars.bars_of(table.slice(2, 1), SECOND).num_rows == 0
+    several = trades([{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}])
+    assert bars.bars_of(several, SECOND).column("trades").to_pylist() == [2]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty seconds over midnight."""
+    tmp_path = tmp_path_factory.mktemp("bars")
+    rows = captured([write_capture(tmp_path / "feed.gz")], "feed")
+    archive(tmp_path / "archive", rows, batch_rows=60, decoders=("binance-usdm",))
+    return tmp_path / "archive"
+
+
+def asked(query: str) -> list[Any]:
+    """What DuckDB answers."""
+    with duckdb.connect() as connection:
+        rows: list[Any] = connection.sql(query).fetchall()
+        return rows
+
+
+def run(*words: str) -> Any:
+    """The command's result."""
+    return CliRunner().invoke(app, list(words))
+
+
+def test_bars_equal_what_duckdb_says(root: Path) -> None:
+    """Of every table's file, on both dates."""
+    done = run("bars", "--root", str(root), "--interval", "10s", "--through")
+    assert done.exit_code == 0, done.output
+    assert "the end of the date" in done.output
+    ours = asked(
+        f"SELECT ts, open, high, low, close, volume, buy_volume, trades FROM '{root}/bars/*/*/10s.parquet' ORDER BY ts"
+    )
+    theirs = asked(f"""
+        SELECT ts_event // {10 * SECOND} * {10 * SECOND} AS ts, arg_min(price, trade_id), max(price), min(price),
+               arg_max(price, trade_id), sum(size), coalesce(sum(size) FILTER (side = 1), 0), count(*)
+        FROM '{root}/trades/*/*/*.parquet' GROUP BY 1 ORDER BY 1""")
+    assert len(ours) == 4
+    assert ours == theirs
+
+
+def test_made_again_the_files_are_the_same(root: Path) -> None:
+    """Byte for byte; and only what is asked for is made."""
+    found = [
+        list(bars.make(Committed.open(str(root)), interval_ns("1s"), symbols=["BTCUSDT"])) for _ in range(2)
+    ]
+    first = {path: path.read_bytes() for path in sorted(root.glob("bars/*/*/1s.parquet"))}
+    assert found[0] == found[1]
+    list(bars.make(Committed.open(str(root)), interval_ns("1s")))
+    assert {path: path.read_bytes() for path in sorted(root.glob("bars/*/*/1s.parquet"))} == first
+    assert [one.date for one in bars.make(Committed.open(str(root)), SECOND, start="2024-08-09")] == [
+        "2024-08-09"
+    ]
+    assert [one.date for one in bars.make(Committed.open(str(root)), SECOND, end="2024-08-08")] == [
+        "2024-08-08"
+    ]
+
+
+def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
+    """The last event is 19.2 s after midnight: bars of 10 s are closed up to 10 s, the day before whole."""
+    made = list(bars.make(Committed.open(str(root)), interval_ns("10s")))
+    assert [(one.date, one.bars, one.whole) for one in made] == [
+        ("2024-08-08", 2, True),
+        ("2024-08-09", 1, False),
+    ]
+    assert made[1].trades == 20
+    last = pq.read_table(root / made[1].path).column("ts").to_pylist()
+    assert last == [1_723_161_600 * SECOND]
+
+
+@pytest.mark.parametrize("span", ["1ms", "250ms", "1s", "7m", "1w", "0s", "", "2d", "m"])
+def test_intervals_divide_a_day(span: str) -> None:
+    """Those that do have a name that reads back."""
+    if span in ("1ms", "250ms", "1s"):
+        assert name_of(interval_ns(span)) == span
+        return
+    with pytest.raises(SettingsError, match="allowed: what divides a day"):
+        interval_ns(span)
+
+
+def test_intervals_are_named_in_the_greatest_unit() -> None:
+    """So that one interval has one file."""
+    assert [name_of(interval_ns(span)) for span in ("60s", "1440m", "24h", "90s")] == [
+        "1m",
+        "1d",
+        "1d",
+        "90s",
+    ]
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, root: Path) -> None:
+    """In a line; exit status 2 for a wrong option, 1 for no archive."""
+    wrong = run("bars", "--root", str(root), "--interval", "7m")
+    assert (wrong.exit_code, "allowed: what divides a day" in wrong.output) == (2, True)
+    none = run("bars", "--root", str(tmp_path / "none"))
+    assert (none.exit_code, "no archive is there" in none.output) == (1, True)
+    assert '"bars":2' in run("bars", "--root", str(root), "--interval", "10s", "--json").output
+    nobody = run("bars", "--root", str(root), "--symbol", "OTHER")
+    assert (nobody.exit_code, "symbols: BTCUSDT" in nobody.output) == (1, True)
+    nothing = run("bars", "--root", str(root), "--from", "2030-01-01")
+    assert "no trades are archived for that" in nothing.output

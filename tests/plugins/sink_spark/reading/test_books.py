@@ -1,0 +1,200 @@
+"""The book at a time, and its periodic snapshots, out of an archive's files."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.market import books, deltas, snapshots
+from blumfeld_sink_spark.reading.producing.captures import messages
+
+from ..archive_tools import MIDNIGHT_S, archive, captured, write_capture
+
+pytestmark = pytest.mark.archive
+
+SECOND = 10**9
+MIDNIGHT = MIDNIGHT_S * SECOND
+FIRST = MIDNIGHT - 20 * SECOND
+"""The feed's snapshot; the change of each second comes 140 ms after the second."""
+
+
+def run(*words: str) -> Any:
+    """The command's result."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["book", *words])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty seconds over midnight, in batches that cut anywhere."""
+    folder = tmp_path_factory.mktemp("books")
+    rows = captured([write_capture(folder / "feed.gz")], "feed")
+    archive(folder / "archive", rows, batch_rows=13, decoders=("binance-usdm",))
+    return folder / "archive"
+
+
+def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
+    """Bids and asks out of the capture itself."""
+    sides: dict[str, dict[Decimal, Decimal]] = {"b": {}, "a": {}}
+    for message in messages(folder / "feed.gz"):
+        data = json.loads(message.value)
+        body = data.get("data", data)
+        if body["T"] * 10**6 > upto_ns:
+            break
+        if "lastUpdateId" in body:
+            sides = {"b": {}, "a": {}}
+            body = {"b": body["bids"], "a": body["asks"]}
+        if "B" in body or "p" in body:
+            continue
+        for name in ("b", "a"):
+            for price, size in body[name]:
+                sides[name][Decimal(price)] = Decimal(size)
+    bids, asks = ({price: size for price, size in sides[name].items() if size} for name in ("b", "a"))
+    return bids, asks
+
+
+def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
+    """Bids and asks of a rebuilt book."""
+    bids, asks = (
+        {row["price"]: row["size"] for row in standing.ladder.side(side).to_pylist()} for side in (1, -1)
+    )
+    return bids, asks
+
+
+@pytest.mark.parametrize(
+    "at", [FIRST, FIRST + 140_000_000, FIRST + 7 * SECOND, MIDNIGHT, MIDNIGHT + 99 * SECOND]
+)
+def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> None:
+    """From the snapshot alone, within a batch, at midnight, behind the end."""
+    found = Committed.open(str(root))
+    standing = books.at(found, deltas.find(found, "BTCUSDT"), at)
+    assert levels(standing) == slow(root.parent, at)
+    assert (standing.sync.breaks, standing.venue) == (0, "binance-usdm")
+    assert standing.ts_event <= at
+
+
+def test_before_the_first_snapshot_there_is_no_book(root: Path) -> None:
+    """And the message says what is needed."""
+    done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", str(FIRST - 1))
+    assert (done.exit_code, "has no snapshot of BTCUSDT" in done.output) == (1, True)
+
+
+def test_the_ladder_is_shown(root: Path) -> None:
+    """Asks above bids, the spread, and where the book comes from."""
+    done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", "2024-08-09T00:00:05", "--depth", "3")
+    assert done.exit_code == 0, done.output
+    assert "from the snapshot at offset 2" in done.output
+    assert done.output.count(" ask ") == done.output.count(" bid ") == 3
+    assert "don't follow" not in done.output
+    told = json.loads(run("--root", str(root), "--symbol", "BTCUSDT", "--at", str(MIDNIGHT), "--json").output)
+    best = max(slow(root.parent, MIDNIGHT)[0].items())
+    assert [Decimal(text) for text in told["bids"][0]] == list(best)
+    assert (told["breaks"], told["last_id"], len(told["asks"])) == (0, 1060, 10)
+
+
+def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
+    """The book is shown all the same; snapshots behind the hole are left out unless they are asked for."""
+    lines = (json_line for json_line in messages(root.parent / "feed.gz"))
+    kept = [
+        f"{one.received_ns} {one.value.decode()}\n" for at, one in enumerate(lines) if at != 43
+    ]  # a depth
+    (tmp_path / "holed").write_text("".join(kept))
+    archive(tmp_path / "archive", captured([tmp_path / "holed"], "feed"), decoders=("binance-usdm",))
+    words = ("--root", str(tmp_path / "archive"), "--symbol", "BTCUSDT")
+    assert "1 changes since that snapshot don't follow" in run(*words, "--at", str(MIDNIGHT)).output
+    whole, broken = (
+        [json.loads(line) for line in run(*words, "--write-snapshots", "--json", *more).output.splitlines()]
+        for more in ((), ("--broken",))
+    )
+    assert [(one["snapshots"], one["left_out"]) for one in whole] == [(2, 0), (0, 2)]
+    assert [(one["snapshots"], one["left_out"]) for one in broken] == [(2, 0), (2, 0)]
+
+
+def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
+    """Top of five every four seconds; midnight has one, by which the next date can be read alone."""
+    found = Committed.open(str(root))
+    book = deltas.find(found, "BTCUSDT")
+    written = list(snapshots.write(found, book, 4 * SECOND, 5))
+    assert [(one.date, one.snapshots, one.rows, one.left_out) for one in written] == [
+        ("2024-08-08", 5, 50, 0),
+        ("2024-08-09", 5, 50, 0),
+    ]
+    rows = pa.concat_tables(pq.read_table(root / one.path) for one in written).to_pylist()
+    times = sorted({row["ts"] for row in rows})
+    assert times == [FIRST + nth * 4 * SECOND for nth in range(10)]
+    for ts in times:
+        bids, asks = slow(root.parent, ts)
+        for side, wanted in ((1, sorted(bids.items())[::-1]), (-1, sorted(asks.items()))):
+            here = [row for row in rows if (row["ts"], row["side"]) == (ts, side)]
+            assert [row["level"] for row in here] == list(range(5))
+            assert [(row["price"], row["size"]) for row in here] == wanted[:5]
+    before = [(root / one.path).read_bytes() for one in written]
+    assert [(root / one.path).read_bytes() for one in snapshots.write(found, book, 4 * SECOND, 5)] == before
+
+
+def test_a_silence_has_no_snapshots(root: Path) -> None:
+    """A second in which nothing changed has none: the changes of the feed come every second."""
+    found = Committed.open(str(root))
+    written = list(snapshots.write(found, deltas.find(found, "BTCUSDT"), SECOND // 4, 1, end="2024-08-08"))
+    assert [(one.date, one.snapshots) for one in written] == [
+        ("2024-08-08", 21)
+    ]  # the snapshot and 20 changes
+
+
+def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
+    """The nearest one that is stored; it leads to the same book."""
+    found = Committed.open(str(root))
+    book = deltas.find(found, "BTCUSDT")
+    at = MIDNIGHT + 7 * SECOND
+    plain = books.at(found, book, at)
+    list(snapshots.write(found, book, 5 * SECOND, 0))
+    stored = books.at(found, book, at)
+    assert (plain.snapshot, stored.snapshot) == (
+        "the snapshot at offset 2",
+        "the snapshot stored for 2024-08-09T00:00:05.000000000Z",
+    )
+    assert levels(stored) == levels(plain) == slow(root.parent, at)
+    assert (stored.last_id, stored.offset, stored.sync.breaks) == (plain.last_id, plain.offset, 0)
+    exact = books.at(found, book, MIDNIGHT + 5 * SECOND)
+    assert levels(exact) == slow(root.parent, MIDNIGHT + 5 * SECOND)
+    again = list(snapshots.write(found, book, 5 * SECOND, 3, start="2024-08-09"))
+    assert [(one.date, one.snapshots) for one in again] == [("2024-08-09", 4)]
+
+
+def test_what_is_wrong_is_said(root: Path) -> None:
+    """No such symbol or topic, both things at once, a time that is none."""
+    words = ("--root", str(root), "--symbol")
+    assert "there are: BTCUSDT" in run(*words, "ETHUSDT", "--at", str(MIDNIGHT)).output
+    assert "of the topic other" in run(*words, "BTCUSDT", "--topic", "other", "--at", str(MIDNIGHT)).output
+    both = run(*words, "BTCUSDT", "--at", str(MIDNIGHT), "--write-snapshots")
+    assert (both.exit_code, "allowed: one of them" in both.output) == (2, True)
+    assert run(*words, "BTCUSDT").exit_code == 2
+    assert run(*words, "BTCUSDT", "--at", "noon").exit_code == 2
+    assert run(*words, "BTCUSDT", "--write-snapshots", "--every", "7s").exit_code == 2
+
+
+def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:
+    """And of one partition: there is no order among several."""
+    rows = captured([root.parent / "feed.gz"], "one")
+    other = rows.set_column(2, "topic", pa.repeat("two", len(rows)))
+    archive(tmp_path / "topics", pa.concat_tables([rows, other]), decoders=("binance-usdm",))
+    found = Committed.open(str(tmp_path / "topics"))
+    with pytest.raises(
+        ArchiveError, match="several topics have a book of BTCUSDT: one, two; name one with --topic"
+    ):
+        deltas.find(found, "BTCUSDT")
+    assert deltas.find(found, "BTCUSDT", "two").topic == "two"
+    partition = pa.array([at % 2 for at in range(len(rows))], pa.int32())
+    archive(tmp_path / "split", rows.set_column(3, "partition", partition), decoders=("binance-usdm",))
+    found = Committed.open(str(tmp_path / "split"))
+    with pytest.raises(ArchiveError, match="several partitions"):
+        books.at(found, deltas.find(found, "BTCUSDT"), MIDNIGHT)

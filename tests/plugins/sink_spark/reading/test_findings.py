@@ -1,0 +1,89 @@
+"""What is wrong with a feed, read back from its archive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.reading.producing.captures import messages
+
+from ..archive_tools import archive, captured, write_capture
+
+pytestmark = pytest.mark.archive
+
+
+def run(*words: str) -> Any:
+    """The command's result."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["gaps", *words])
+
+
+def archived(folder: Path, order: list[int]) -> Path:
+    """An archive of a made-up feed's messages, in this order, in batches of 37."""
+    feed = list(messages(write_capture(folder / "feed")))
+    lines = [f"{one.received_ns} {one.value.decode()}\n" for one in feed]
+    (folder / "planted").write_text("".join(lines[at] if at >= 0 else lines[at + len(feed)] for at in order))
+    rows = captured([folder / "planted"], "feed")
+    archive(folder / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
+    return folder / "archive"
+
+
+def test_a_whole_feed_has_none(tmp_path: Path) -> None:
+    """And says so; --fail is content."""
+    root = archived(tmp_path, list(range(161)))
+    done = run("--root", str(root), "--fail")
+    assert (done.exit_code, "no gaps" in done.output) == (0, True)
+
+
+def test_planted_faults_are_named(tmp_path: Path) -> None:
+    """A dropped trade, a doubled depth message, two quotes swapped: with their offsets, by date."""
+    # the feed: bbo bbo (snapshot) depth trade | bbo bbo depth trade | …, a second each
+    order = list(range(161))
+    order.remove(8)  # the trade of the second 1
+    order.insert(order.index(15), 15)  # the depth of the second 3, twice
+    at = order.index(101)
+    order[at], order[at + 1] = order[at + 1], order[at]  # both quotes of a second after midnight
+    root = archived(tmp_path, order)
+    rows = [json.loads(line) for line in run("--root", str(root), "--json").output.splitlines()]
+    trade, depth, quote = (order.index(12), order.index(15) + 1, at + 1)
+    assert [(row["stream"], row["kind"], row["k_offset"]) for row in rows] == [
+        ("trade", "gap", trade),
+        ("depth", "duplicate", depth),
+        ("bookTicker", "out_of_order", quote),
+    ]
+    assert (rows[0]["expected"], rows[0]["got"], rows[0]["missing"]) == (2, 3, 1)
+    told = run("--root", str(root)).output
+    assert [word in told for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
+    assert (
+        "1 gaps, 0 of them closed by messages that came late; 1 numbered messages are still missing" in told
+    )
+    only = run("--root", str(root), "--kind", "gap", "--symbol", "BTCUSDT", "--json", "--fail")
+    assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
+    assert len(run("--root", str(root), "--from", "2024-08-09", "--json").output.splitlines()) == 1
+    assert len(run("--root", str(root), "--to", "2024-08-09", "--json").output.splitlines()) == 2
+    assert run("--root", str(root), "--kind", "reset", "--json").output == ""
+    assert "1 of 3 rows" in run("--root", str(root), "--limit", "1").output
+    assert "feed-0" not in run("--root", str(root), "--limit", "0").output
+    wrong = run("--root", str(root), "--kind", "hole")
+    assert (wrong.exit_code, "allowed: gap, gap_end, duplicate" in wrong.output) == (2, True)
+
+
+def test_a_symbol_that_nobody_archived_is_no_feed_without_gaps(tmp_path: Path) -> None:
+    root = archived(tmp_path, list(range(161)))
+    done = run("--root", str(root), "--symbol", "BTCUSD", "--fail")
+    assert (done.exit_code, "symbols: BTCUSDT" in done.stderr) == (1, True)
+
+
+def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
+    """Two trades change places: a gap and a late message, and nothing is missing any more."""
+    order = list(range(161))
+    order[8], order[12] = order[12], order[8]
+    told = run("--root", str(archived(tmp_path, order))).output
+    assert (
+        "1 gaps, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
+    )
+    assert "gap_end" in told

@@ -1,0 +1,214 @@
+"""The raw table back into a topic, and archived again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from blumfeld.testing import EmbeddedBroker
+from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.reading.committed import Committed
+from blumfeld_sink_spark.reading.producing.pace import Pace
+from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
+from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay
+from blumfeld_sink_spark.reading.producing.topic_writer import Topic
+from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, rows_of, write_capture
+from tests.plugins.sink_spark.topic_tools import read_topic
+
+pytestmark = pytest.mark.archive
+
+NS = 10**9
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> pa.Table:
+    """Two partitions over midnight, with headers."""
+    one = captured([write_capture(tmp_path / "one.gz")], "ticks", recv_header="ns")
+    two = captured(
+        [write_capture(tmp_path / "two.gz", seconds=25, symbol="ETHUSDT")], "ticks", recv_header="ns"
+    )
+    partition = pa.repeat(pa.scalar(1, pa.int32()), two.num_rows)
+    return pa.concat_tables([one, two.set_column(3, "partition", partition)])
+
+
+def raw_hashes(root: Path) -> dict[str, str]:
+    """Of the raw files, by path."""
+    return {entry.path: entry.sha256 for entry in Committed.open(str(root)).files("raw")}
+
+
+def archived(root: Path, rows: pa.Table, batch_rows: int = 30) -> RawTopic:
+    """The raw table of these rows."""
+    archive(root, rows, decoders=("raw",), headers=True, batch_rows=batch_rows)
+    return RawTopic.find(Committed.open(str(root)))
+
+
+def test_records_come_back_by_offset_though_midnight_splits_their_files(
+    tmp_path: Path, rows: pa.Table
+) -> None:
+    found = list(archived(tmp_path / "archive", rows).records())
+    assert [(one.partition, one.offset) for one in found] == [(0, n) for n in range(161)] + [
+        (1, n) for n in range(101)
+    ]
+    assert [one.value for one in found] == rows["value"].to_pylist()
+    assert [one.key for one in found] == rows["key"].to_pylist()
+    assert [one.timestamp_ms * 1000 for one in found] == rows["timestamp"].cast(pa.int64()).to_pylist()
+    headers = [[(pair["key"], pair["value"]) for pair in pairs] for pairs in rows["headers"].to_pylist()]
+    assert [one.headers for one in found] == headers
+
+
+def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_midnight(
+    tmp_path: Path,
+) -> None:
+    """Stamps of two dates in turn: each file has every other offset."""
+    plain = captured([write_capture(tmp_path / "feed.gz", seconds=5)], "ticks")
+    stamps = [(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)]
+    rows = plain.set_column(5, "timestamp", pa.array(stamps, plain.schema.field("timestamp").type))
+    source = archived(tmp_path / "archive", rows, batch_rows=8)
+    assert len(Committed.open(str(tmp_path / "archive")).files("raw")) == 2 * 3
+    assert [one.offset for one in source.records()] == list(range(plain.num_rows))
+
+
+def test_by_time_partitions_go_side_by_side_and_each_keeps_its_order(tmp_path: Path, rows: pa.Table) -> None:
+    found = list(archived(tmp_path / "archive", rows).records(by_time=True))
+    assert sorted(one.timestamp_ms for one in found) == [one.timestamp_ms for one in found]
+    for partition, size in ((0, 161), (1, 101)):
+        assert [one.offset for one in found if one.partition == partition] == list(range(size))
+    assert [one.partition for one in found[:120]].count(1) > 20
+
+
+def test_from_and_to_choose_by_the_records_stamp(tmp_path: Path, rows: pa.Table) -> None:
+    source = archived(tmp_path / "archive", rows)
+    found = list(source.records(MIDNIGHT_S * NS, (MIDNIGHT_S + 2) * NS))
+    assert {one.timestamp_ms // 1000 for one in found} == {MIDNIGHT_S, MIDNIGHT_S + 1}
+    assert len(found) == 2 * 2 * 4
+
+
+def test_a_replay_archived_again_gives_the_same_files(tmp_path: Path, rows: pa.Table) -> None:
+    source = archived(tmp_path / "archive", rows)
+    with EmbeddedBroker() as broker:
+        target = Topic(broker.bootstrap_servers, "ticks-2")
+        done = replay(source, target, ReplayPlan(compression="lz4"))
+        sent = read_topic(broker.bootstrap_servers, "ticks-2", {0: 161, 1: 101})
+        assert (done.records, done.partitions, done.same_offsets) == (262, 2, True)
+        with pytest.raises(ArchiveError, match=r"ticks-2 isn't empty \(partition 0 ends at 161\)"):
+            replay(source, target, ReplayPlan())
+        replay(source, target, ReplayPlan(append=True))
+        assert target.ends() == {0: (0, 322), 1: (0, 202)}
+    again = pa.concat_tables(
+        rows_of([one for one in sent if one.partition == part], "ticks", part, headers=True)
+        for part in (0, 1)
+    )
+    archived(tmp_path / "again", again)
+    assert raw_hashes(tmp_path / "again") == raw_hashes(tmp_path / "archive")
+    assert len(raw_hashes(tmp_path / "again")) > 4
+
+
+def test_an_archive_without_a_raw_table_says_what_is_missing(tmp_path: Path) -> None:
+    archive(
+        tmp_path / "a",
+        captured([write_capture(tmp_path / "feed.gz", 3)], "ticks"),
+        decoders=("binance-usdm",),
+    )
+    with pytest.raises(ArchiveError, match=r"no raw table.*--decoder raw"):
+        RawTopic.find(Committed.open(str(tmp_path / "a")))
+
+
+def test_of_several_topics_one_must_be_named(tmp_path: Path) -> None:
+    feed = write_capture(tmp_path / "feed.gz", 3)
+    rows = pa.concat_tables([captured([feed], "a"), captured([feed], "b")])
+    archive(tmp_path / "archive", rows, decoders=("raw",))
+    found = Committed.open(str(tmp_path / "archive"))
+    with pytest.raises(SettingsError, match="a, b"):
+        RawTopic.find(found)
+    with pytest.raises(ArchiveError, match="nothing of c; it has a, b"):
+        RawTopic.find(found, "c")
+    assert RawTopic.find(found, "b").rows == {0: 13}
+
+
+@pytest.mark.parametrize(
+    ("start", "skipped", "why"),
+    [
+        (7, range(0), "partition 0, offsets 0 to 6: before the archive begins"),
+        (0, range(5, 8), "partition 0, offsets 0 to 160: 3 have no record"),
+    ],
+)
+def test_holes_are_refused_unless_offsets_may_differ(
+    tmp_path: Path, rows: pa.Table, start: int, skipped: range, why: str
+) -> None:
+    one = rows.slice(0, 161)
+    offsets = pa.array(range(start, start + 161), pa.int64())
+    one = one.set_column(4, "offset", offsets).filter(pa.array([nth not in skipped for nth in range(161)]))
+    source = archived(tmp_path / "archive", one, batch_rows=500)
+    with EmbeddedBroker() as broker:
+        target = Topic(broker.bootstrap_servers, "again")
+        with pytest.raises(ArchiveError, match=why):
+            replay(source, target, ReplayPlan())
+        assert target.partitions() == 0  # nothing was made
+        done = replay(source, target, ReplayPlan(renumber=True))
+        assert target.ends() == {0: (0, 161 - len(skipped))}
+    assert not done.same_offsets
+
+
+def test_a_topic_with_fewer_partitions_is_refused(tmp_path: Path, rows: pa.Table) -> None:
+    source = archived(tmp_path / "archive", rows)
+    with EmbeddedBroker() as broker:
+        target = Topic(broker.bootstrap_servers, "narrow")
+        target.make(1)
+        with pytest.raises(ArchiveError, match="has 1 partitions and ticks had 2"):
+            replay(source, target, ReplayPlan())
+        with pytest.raises(SettingsError, match="2 or more"):
+            replay(source, Topic(broker.bootstrap_servers, "other"), ReplayPlan(partitions=1))
+
+
+def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> None:
+    """Forty seconds of records at a hundred times their pace."""
+    source = archived(tmp_path / "archive", rows)
+    with EmbeddedBroker() as broker:
+        done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))
+    assert done.records == 262
+    assert 0.39 < done.seconds < 20
+
+
+def test_a_compacted_archive_replays_the_same_records(tmp_path: Path, rows: pa.Table) -> None:
+    before = list(archived(tmp_path / "archive", rows).records())
+    result = CliRunner().invoke(app, ["compact", "--root", str(tmp_path / "archive")])
+    assert result.exit_code == 0, result.output
+    found = Committed.open(str(tmp_path / "archive"))
+    after = RawTopic.find(found)
+    assert len(found.files("raw")) < 7
+    assert list(after.records()) == before
+    assert after.holes() == []
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path, rows: pa.Table) -> None:
+    source = archived(tmp_path / "archive", rows)
+    entry = source.archive.files("raw")[0]
+    (tmp_path / "archive" / entry.path).unlink()
+    with pytest.raises(ArchiveError, match="is gone"):
+        list(source.records())
+
+
+def test_the_command_replays_and_refuses_with_a_status(tmp_path: Path, rows: pa.Table) -> None:
+    archived(tmp_path / "archive", rows)
+    with EmbeddedBroker() as broker:
+
+        def run(*arguments: str) -> Result:
+            where = ["--root", str(tmp_path / "archive"), "--bootstrap", broker.bootstrap_servers]
+            return CliRunner().invoke(app, ["replay", "--to-topic", "again", *where, *arguments])
+
+        done = run("--speed", "max", "--json")
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
+        assert run("--speed", "max").exit_code == 1
+        assert run("--speed", "fast").exit_code == 2
+        assert (
+            run("--append", "--speed", "max", "--from", "2024-08-09", "--to", "2024-08-09T00:00:02").exit_code
+            == 0
+        )
+        assert Topic(broker.bootstrap_servers, "again").ends() == {0: (0, 169), 1: (0, 109)}

@@ -1,0 +1,81 @@
+"""What a failed query's message comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
+from blumfeld_sink_spark.spark.run.failures import as_archive_error, java_exception
+from tests.kafka_facts import error_codes
+
+WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "fetch.py", line 9, in read
+    raise ArchiveError(text)
+{line}
+
+	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:600)
+Caused by: something.Else: of no interest
+"""
+
+
+def test_our_own_refusal_is_told_in_its_own_words() -> None:
+    line = "blumfeld_sink_spark.errors.ArchiveError: t-0 begins at offset 5 now: 0 to 5 are lost"
+    found = as_archive_error(WORKER.format(line=line))
+    assert (type(found), str(found)) == (ArchiveError, "t-0 begins at offset 5 now: 0 to 5 are lost")
+
+
+def test_a_conflict_stays_one() -> None:
+    line = "blumfeld_sink_spark.errors.LedgerConflictError: another writer"
+    assert isinstance(as_archive_error(WORKER.format(line=line)), LedgerConflictError)
+
+
+def test_a_refusal_of_the_store_is_ours_too() -> None:
+    line = "blumfeld_sink_spark.stores.contract.StoreError: /a: writing x: no space left"
+    assert str(as_archive_error(WORKER.format(line=line))) == "/a: writing x: no space left"
+
+
+@pytest.mark.parametrize(
+    ("sign", "told"),
+    [
+        ("java.lang.NoSuchMethodError: x", "don't fit this pyspark"),
+        (
+            "java.util.concurrent.ExecutionException: UnknownTopicOrPartitionException: z",
+            "a topic is missing",
+        ),
+    ],
+)
+def test_the_connectors_failures_are_explained(sign: str, told: str) -> None:
+    assert told in str(as_archive_error(f"[STREAM_FAILED] q\n{sign}\n\tat a.b.C\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "blumfeld_sink_spark.errors.AwayError: 127.0.0.1:9 doesn't answer",
+        "org.apache.kafka.common.errors.TimeoutException: y",
+        "java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 3000 milliseconds",
+    ],
+)
+def test_what_can_pass_is_told_from_what_cant(line: str) -> None:
+    assert isinstance(as_archive_error(WORKER.format(line=line)), AwayError)
+
+
+@pytest.mark.parametrize("fact", error_codes(), ids=lambda fact: fact["name"])
+def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
+    """The reader jvm: its exceptions are named in the query's message, and pass where Kafka's table says so."""
+    if fact["exception"] is None:
+        return
+    name = f"org.apache.kafka.common.errors.{fact['exception']}"
+    assert isinstance(as_archive_error(WORKER.format(line=f"{name}: x")), AwayError) == fact["retriable"]
+    if fact["retriable"]:
+        assert java_exception(ErrorCode(fact["code"])) == name
+
+
+def test_another_failure_is_its_last_cause_in_one_line() -> None:
+    text = "[STREAM_FAILED] q\norg.apache.spark.SparkException: Job\nCaused by: java.io.IOException: disk\n\tat x"
+    assert str(as_archive_error(text)) == "the query failed: IOException: disk"
+    assert str(as_archive_error("")) == "the query failed: Spark gave no reason"

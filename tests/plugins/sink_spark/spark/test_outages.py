@@ -1,0 +1,187 @@
+"""What an archive tells of an outage and of a JVM that died, with a query that a test scripts in place of Spark's."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld_sink_spark.errors import ArchiveError, AwayError
+from blumfeld_sink_spark.spark.run import driver
+from blumfeld_sink_spark.spark.run.driver import archive
+from blumfeld_sink_spark.spark.run.progress import Back, Event, Notice, Step, Waiting
+from blumfeld_sink_spark.spark.run.watchman import Watchman
+from blumfeld_sink_spark.spark.runtime import session as session_module
+from blumfeld_sink_spark.spark.runtime.session import Session, _not_py4j
+from tests.plugins.sink_spark.spark_tools import make_topic, produce
+
+
+class _Query:
+    """A query at work that never comes to a batch."""
+
+    isActive = True  # noqa: N815 — Spark's names
+    recentProgress: tuple[dict[str, Any], ...] = ()  # noqa: N815
+    lastProgress: None = None  # noqa: N815
+    status: dict[str, bool] = {"isTriggerActive": False}  # noqa: RUF012
+
+    def __init__(self, fails: Callable[[], None] = lambda: None) -> None:
+        self._fails = fails
+
+    def exception(self) -> None:
+        self._fails()
+
+    def stop(self) -> None:
+        pass
+
+
+def _session(status: str = "") -> Any:
+    return SimpleNamespace(spark=None, said=list, ended=lambda: status, stop=lambda: None)
+
+
+def test_an_outage_is_told_while_the_query_waits_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The query's own patience is a minute: the archive would be silent for it."""
+    stop, events, away = threading.Event(), list[Event](), threading.Event()
+
+    def follow(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Waiting):
+            away.clear()
+        elif isinstance(event, Back):
+            stop.set()
+
+    def ask(self: Any) -> None:
+        if away.is_set():
+            raise AwayError("b:1 doesn't answer")
+
+    monkeypatch.setattr(driver, "POLL_S", 0.01)
+    monkeypatch.setattr(driver, "Watchman", lambda ask: Watchman(ask, 0.01))
+    monkeypatch.setattr(driver._Run, "_ask", ask)
+    monkeypatch.setattr(driver._Run, "_start", lambda self, spark: _Query())
+    with EmbeddedBroker() as broker:
+        settings = make_topic(broker.bootstrap_servers, "away", root=tmp_path)
+        away.set()
+        archive(settings, "run", stop, follow, _session())
+    told = [event for event in events if isinstance(event, Waiting | Back)]
+    assert isinstance(told[0], Waiting)
+    assert told[0].text == "b:1 doesn't answer"
+    assert [type(event) for event in told].count(Back) == 1
+
+
+def test_a_jvm_that_died_is_one_line_whatever_py4j_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from py4j.protocol import Py4JError
+
+    class Dead(_Query):
+        def __getattribute__(self, name: str) -> Any:
+            raise Py4JError("An error occurred while calling None.None")
+
+    monkeypatch.setattr(driver._Run, "_start", lambda self, spark: Dead())
+    with EmbeddedBroker() as broker:
+        settings = make_topic(broker.bootstrap_servers, "dead", root=tmp_path)
+        with pytest.raises(ArchiveError) as caught:
+            archive(settings, "run", session=_session("Spark's JVM (process 7) ended by signal SIGKILL"))
+    assert str(caught.value) == (
+        "Spark's JVM (process 7) ended by signal SIGKILL. Nothing is lost: start again, and it goes on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("import os; os.kill(os.getpid(), 9)", "by signal SIGKILL"), ("raise SystemExit(3)", "with status 3")],
+)
+def test_a_session_says_how_its_jvm_ended(code: str, words: str) -> None:
+    session = object.__new__(Session)
+    session._process = subprocess.Popen([sys.executable, "-c", code])
+    session._tail = lambda: "To adjust logging level use sc.setLogLevel"  # type: ignore[method-assign]
+    session._process.wait(30)
+    assert session.ended() == f"Spark's JVM (process {session._process.pid}) ended {words}"
+
+
+def test_a_jvm_that_runs_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "DEAD_S", 0.01)
+    session = object.__new__(Session)
+    session._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert session.ended() == ""
+    session._process.communicate(b"\n", timeout=30)
+
+
+def test_tracebacks_of_py4j_stay_out_of_the_root_log_and_no_others() -> None:
+    def record(path: str) -> logging.LogRecord:
+        return logging.LogRecord("root", logging.ERROR, path, 1, "while sending", None, None)
+
+    assert not _not_py4j(record("/lib/py4j/java_gateway.py"))
+    assert _not_py4j(record("/home/py4j-user/decoder.py"))
+
+
+@pytest.mark.parametrize("mode", ["once", "backfill"])
+def test_nothing_new_ends_without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Any) -> None:
+    """And what is being waited for is told before each step that takes long."""
+    events: list[Event] = []
+
+    def no_spark(*given: Any) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(driver, "open_session", no_spark)
+    with EmbeddedBroker() as broker:
+        settings = make_topic(broker.bootstrap_servers, "empty", partitions=2, root=tmp_path)
+        assert archive(settings, mode, on_progress=events.append).batches == 0
+        assert [event.text for event in events if isinstance(event, Notice)][-1] == (
+            "nothing is new behind what is archived: ended without Spark"
+        )
+        assert any("asking" in event.text for event in events if isinstance(event, Step))
+        produce(broker.bootstrap_servers, "empty", 1)
+        if mode == "once":  # a backfill ends where it ended when it began
+            with pytest.raises(AssertionError, match="Spark is started"):
+                archive(settings, mode)
+
+
+def test_a_batch_that_is_planned_and_not_published_needs_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Though the topic has nothing behind it: a run before this one was killed in the middle of it."""
+    monkeypatch.setattr(driver, "open_session", lambda *given: pytest.fail("Spark is started"))
+    with EmbeddedBroker() as broker:
+        settings = make_topic(broker.bootstrap_servers, "killed", root=tmp_path)
+        archive(settings)
+        offsets = Path(settings.checkpoint_location) / "offsets"
+        offsets.mkdir()
+        (offsets / "0").write_text('v1\n{}\n{"killed":{"0":1}}\n')
+        produce(broker.bootstrap_servers, "killed", 1)
+        with pytest.raises(pytest.fail.Exception, match="Spark is started"):
+            archive(settings)
+
+
+def test_a_watchman_knows_an_outage_from_a_refusal() -> None:
+    answers: list[Exception | None] = [
+        AwayError("away"),
+        None,
+        ArchiveError("refused"),
+        AwayError("away again"),
+    ]
+    asked = threading.Event()
+
+    def ask() -> None:
+        if not answers:
+            asked.set()
+            raise AwayError("last")
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    with Watchman(ask, 0.001) as watchman:
+        assert asked.wait(30)
+    assert watchman.failed >= 3
+    assert watchman.trouble == "last"

@@ -1,0 +1,67 @@
+"""A task's work: how Spark cuts its batches makes no difference to what comes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from blumfeld_sink_spark.records import TaskResult
+from blumfeld_sink_spark.rows import RAW_ROWS
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.tasks import task
+
+MESSAGES = 400
+STAMP_US = 1_723_161_256_000_000
+
+
+def trades() -> pa.RecordBatch:
+    """Trades of one partition, ids without a hole."""
+    values = [
+        b'{"e":"trade","E":1723161256322,"T":1723161256322,"s":"BTCUSDT","t":%d,"p":"61800.%d0","q":"0.%03d",'
+        b'"X":"MARKET","m":%s}' % (nth, nth % 10, nth, b"true" if nth % 3 else b"false")
+        for nth in range(MESSAGES)
+    ]
+    columns = {
+        "key": [b"BTCUSDT"] * MESSAGES,
+        "value": values,
+        "topic": ["t"] * MESSAGES,
+        "partition": [0] * MESSAGES,
+        "offset": list(range(MESSAGES)),
+        "timestamp": [STAMP_US] * MESSAGES,
+        "timestampType": [0] * MESSAGES,
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=RAW_ROWS)
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 2_000, 10_000, task.BATCH_BYTES])
+@pytest.mark.parametrize("given", [7, MESSAGES])
+def test_results_depend_on_the_rows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, batch_bytes: int
+) -> None:
+    """Batches are put together and cut before they are decoded: files, counts and findings stay the same."""
+    rows = trades()
+    expected = _result(tmp_path / "whole", [rows])
+    monkeypatch.setattr(task, "BATCH_BYTES", batch_bytes)
+    found = _result(tmp_path / "cut", [rows.slice(start, given) for start in range(0, MESSAGES, given)])
+    assert (found.messages, found.first_offset, found.last_offset) == (MESSAGES, 0, MESSAGES - 1)
+    assert [file.sha256 for file in found.files] == [file.sha256 for file in expected.files]
+    assert (found.bytes_in, found.sequences) == (expected.bytes_in, expected.sequences)
+
+
+def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
+    """What waited is given up too."""
+    work = task.TaskWork(ArchiveSettings(root=str(tmp_path), decoders=("binance-usdm",), topics=("t",)))
+    work.add(trades())
+    work.abort()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not any(one.files for one in work.finish())
+
+
+def _result(root: Path, batches: list[pa.RecordBatch]) -> TaskResult:
+    work = task.TaskWork(ArchiveSettings(root=str(root), decoders=("binance-usdm",), topics=("t",)))
+    for rows in batches:
+        work.add(rows)
+    [result] = work.finish()
+    return result
