@@ -21,8 +21,7 @@ from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import bars
 from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
 from blumfeld_sink_spark.tables import TRADES, tables
-
-from ..archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 
 pytestmark = pytest.mark.archive
 

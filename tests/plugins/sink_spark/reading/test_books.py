@@ -17,8 +17,7 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import books, deltas, snapshots
 from blumfeld_sink_spark.reading.producing.captures import messages
-
-from ..archive_tools import MIDNIGHT_S, archive, captured, write_capture
+from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 
 pytestmark = pytest.mark.archive
 

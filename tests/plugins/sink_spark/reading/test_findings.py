@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.reading.producing.captures import messages
-
-from ..archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 
 pytestmark = pytest.mark.archive
 
