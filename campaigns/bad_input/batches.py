@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.compression import Codec, compress
 from blumfeld.wire.errors import ErrorCode
@@ -22,6 +21,7 @@ from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from blumfeld.wire.records import Record
 from campaigns.bad_input.case import Case
 from campaigns.bad_input.target import CLOSED, Target, good_batch, name_of
+from campaigns.raw_connection import ConnectionEnded
 
 BOMB_BYTES = 200 * 1024 * 1024
 """Beyond our bound of 100 MiB, and still less than 1 MiB when lz4 has packed it."""

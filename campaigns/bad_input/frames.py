@@ -6,13 +6,13 @@ import random
 import struct
 from collections.abc import Sequence
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.headers import put_request_header
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from campaigns.bad_input.case import Case
 from campaigns.bad_input.target import CLOSED, Target, name_of
+from campaigns.raw_connection import ConnectionEnded
 
 HALF_FRAMES = 50
 UNKNOWN_KEY = 999

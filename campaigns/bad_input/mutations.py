@@ -9,7 +9,6 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.api import request_class
 from blumfeld.wire.codec import encode
 from blumfeld.wire.headers import put_request_header
@@ -17,6 +16,7 @@ from blumfeld.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, 
 from blumfeld.wire.primitives import EncodeError
 from campaigns.bad_input.case import Case
 from campaigns.bad_input.target import Target, good_batch
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 REQUESTS = 300
 WAIT_S = 0.1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TypeVar, cast
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
@@ -27,6 +26,7 @@ from blumfeld.wire.messages.produce import (
 from blumfeld.wire.record_batch import split_batches
 from blumfeld.wire.records import Record, records
 from blumfeld.wire.schema import Message
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 R = TypeVar("R", bound=Message)
 

@@ -12,7 +12,6 @@ from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.offset_commit import (
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 TOPIC = "group-load"
 OFFSETS_TOPIC = "__consumer_offsets"

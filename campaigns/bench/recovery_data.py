@@ -13,7 +13,6 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.client.errors import error_name
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.batch_builder import build_batch
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
 )
 from blumfeld.wire.records import Record
+from campaigns.raw_connection import RawConnection
 
 TOPIC = "recovery"
 PRODUCE_VERSION = 8

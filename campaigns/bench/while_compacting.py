@@ -23,8 +23,8 @@ from rich.table import Table
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.testing.brokers.process import BrokerProcess
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.records import Record
+from campaigns.raw_connection import RawConnection
 
 MIB = 1 << 20
 NEVER, AT_ONCE = "1.0", "0.0"

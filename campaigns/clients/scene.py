@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -25,6 +24,7 @@ from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResp
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.record_batch import RecordBatch, split_batches
 from campaigns.clients.client import CheckFailed
+from campaigns.raw_connection import RawConnection
 
 POLL_S = 0.05
 FETCH_BYTES_MAX = 32 * 1024 * 1024

@@ -14,7 +14,6 @@ import threading
 import time
 from typing import cast
 
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.produce import (
@@ -26,6 +25,7 @@ from blumfeld.wire.messages.produce import (
 from blumfeld.wire.record_batch import split_batches
 from blumfeld.wire.records import records
 from campaigns.bad_input.target import FETCH_VERSION, PRODUCE_VERSION, good_batch
+from campaigns.raw_connection import RawConnection
 
 PAUSE_BETWEEN_S = 0.005
 """Between two records of a topic."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -27,6 +26,7 @@ from campaigns.connection_faults.frames import (
     reset,
     source_of,
 )
+from campaigns.raw_connection import RawConnection
 
 FD_LIMIT = 200
 CROWD = 400

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -14,6 +13,7 @@ from blumfeld.wire.messages.consumer_group_describe import (
 )
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from campaigns.group_kills.ledger import Epochs, Place
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 PATIENCE_S = 60.0
 PAUSE_S = 0.02

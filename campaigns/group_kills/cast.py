@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,6 +17,7 @@ from campaigns.clients.members import Member, MemberSpec, Protocol, member_modul
 from campaigns.clients.verdicts import CheckFailed
 from campaigns.group_kills.asking import SOON
 from campaigns.group_kills.ledger import GroupLedger, Place
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 TOPIC = "group-kills"
 PARTITIONS = 6

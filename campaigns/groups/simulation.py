@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.groups.node import GroupsNode, ModelCluster
+from blumfeld.testing.groups.model import ModelCluster
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from campaigns.groups.members import (
@@ -27,6 +27,7 @@ from campaigns.groups.members import (
     Topic,
     View,
 )
+from campaigns.groups.node import GroupsNode
 from campaigns.groups.oracle import Oracle, ViolationError
 from campaigns.groups.settled import Settled
 from campaigns.groups.wires import Client, Wires

@@ -14,7 +14,6 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -23,6 +22,7 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.stalls import batches, largest
 from campaigns.stalls.largest import Case
 from campaigns.stalls.measured import Measured, Probe, measure

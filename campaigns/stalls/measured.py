@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.stalls.servers import Server
 
 ANSWER_S = 45.0

@@ -11,8 +11,8 @@ import select
 import sys
 import time
 
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from campaigns.raw_connection import RawConnection
 
 PAUSE_S = 0.001
 TIMEOUT_S = 120.0

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld.testing.brokers.process import free_port
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 START_S = 60.0
 STOP_S = 20.0

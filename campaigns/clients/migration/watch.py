@@ -6,7 +6,6 @@ import threading
 import time
 from typing import Any
 
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -15,6 +14,7 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from campaigns.clients.members import Commitment, TopicPartition
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 LOOK_S = 0.1
 

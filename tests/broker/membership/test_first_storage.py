@@ -29,7 +29,6 @@ from blumfeld.spi.storage import (
     several_directories,
 )
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.testing.storage_memory.small_files import MemoryAux
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -39,6 +38,7 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
 )
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from blumfeld.wire.record_batch import RecordBatch
+from campaigns.raw_connection import RawConnection
 
 TWELVE = {
     LogStorage: {"promise", "start", "log_dirs", "open_log", "stop"},

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.brokers.process import BrokerProcess
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -27,6 +26,7 @@ from blumfeld.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from campaigns.raw_connection import RawConnection
 from tests.kafka_peer import kafka_on, peer_script, tool
 
 TOPIC = "spread"

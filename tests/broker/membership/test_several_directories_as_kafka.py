@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.api import response_class
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,6 +25,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from blumfeld.wire.schema import Message
+from campaigns.raw_connection import RawConnection
 from tests.broker.membership.test_several_directories import TOPIC, Node, OurNode, wait_until
 from tests.kafka_peer import kafka_on, peer_script
 

@@ -17,7 +17,6 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.transport import Connection
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.api import API_BY_KEY, response_class
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import ErrorCode
@@ -33,6 +32,7 @@ from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, Find
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.schema import Message
+from campaigns.raw_connection import RawConnection
 from campaigns.stalls import largest
 from tests.broker.harness import BrokerHarness
 

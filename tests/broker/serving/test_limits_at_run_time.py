@@ -8,13 +8,13 @@ import time
 
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from campaigns.raw_connection import RawConnection
 
 PATIENCE_S = 20.0
 

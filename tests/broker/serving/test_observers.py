@@ -18,7 +18,6 @@ from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.observing import Observer, RequestSeen
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.brokers.raw_connection import ConnectionEnded, RawConnection
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -27,6 +26,7 @@ from blumfeld.wire.messages.create_topics import (
 from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from blumfeld.wire.messages.list_offsets import ListOffsetsPartition as OffsetsPartition
 from blumfeld.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 SEEN: list[RequestSeen] = []
 LIFE: list[str] = []

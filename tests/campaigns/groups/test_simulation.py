@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from blumfeld.coordinator.groups.offsets import CommittedOffset, offset_record
-from blumfeld.testing.groups.node import GroupsNode, compacted
+from blumfeld.testing.groups.model import compacted
 from campaigns.groups.__main__ import TYPES_OF_MODE, main, protocols_of
 from campaigns.groups.members import ClassicMember, ConsumerMember, Member, MemberSettings, Topic
+from campaigns.groups.node import GroupsNode
 from campaigns.groups.oracle import Oracle, ViolationError
 from campaigns.groups.simulation import MODES, Simulation
 

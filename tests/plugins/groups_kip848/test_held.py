@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from blumfeld.client.classic_group import partitions_of, subscription_bytes
-from blumfeld.testing.groups.node import ModelCluster
+from blumfeld.testing.groups.model import ModelCluster
 from blumfeld_groups_kip848.classic.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import (

@@ -11,7 +11,6 @@ import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.testing.fakes.disk import Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import Node, make_batch
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld_storage_local.storage import LocalStorage
+from campaigns.raw_connection import RawConnection
 from tests.plugins.storage_local.test_log import Events
 
 SEGMENT_BYTES = 2 << 20

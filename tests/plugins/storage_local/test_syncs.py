@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.brokers.process import BrokerProcess
-from blumfeld.testing.brokers.raw_connection import RawConnection
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.messages.produce import ProduceResponse
+from campaigns.raw_connection import RawConnection
 from tests.broker.batches import batch, produce
 from tests.traced_calls import SYNCS, WRITES, Call, Trace
 

@@ -24,7 +24,7 @@ import pytest
 from blumfeld.coordinator.groups.offsets import OFFSET_RECORD_TYPES
 from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.spi.groups import CommitCheck, CoordinatorRecord, Decision, GroupProtocol, GroupShard
-from blumfeld.testing.groups.node import ModelContext, compacted
+from blumfeld.testing.groups.model import ModelContext, compacted
 from blumfeld.testing.groups.states import difference, state_of
 from blumfeld.testing.groups.under_test import GroupUnderTest
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class

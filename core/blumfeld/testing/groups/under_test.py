@@ -9,7 +9,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import CoordinatorRecord, Decision, GroupProtocol, GroupShard
-from blumfeld.testing.groups.node import ModelCluster, ModelContext
+from blumfeld.testing.groups.model import ModelCluster, ModelContext
 from blumfeld.wire.api import request_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError
