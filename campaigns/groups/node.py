@@ -32,6 +32,7 @@ class ModelLog:
 
     def __init__(self, runtime: FakeRuntime, placed: Callable[[Sequence[LogItem]], None]) -> None:
         """``placed`` sees each batch before anyone replays it."""
+        self.epoch = 1
         self.items: list[LogItem] = []
         self.commit_delay_ms: Callable[[], float] = lambda: 0
         self.refuse: ErrorCode | None = None

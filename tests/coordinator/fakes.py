@@ -20,6 +20,7 @@ class FakeLog:
     """``CoordinatorLog``: a list. With ``hold`` the test says when what was appended is committed."""
 
     def __init__(self, items: Sequence[LogItem] = (), *, hold: bool = False) -> None:
+        self.epoch = 1
         self.items: list[Any] = list(items)
         """``LogItem``s; where no transactions are, plain records."""
         self.batches: list[list[CoordinatorRecord]] = []

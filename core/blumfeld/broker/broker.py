@@ -15,7 +15,7 @@ from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.following import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
-from blumfeld.broker.ports import BrokerComposition, Ports
+from blumfeld.broker.ports import BrokerComposition, CoordinatorKind, Ports
 from blumfeld.broker.produce.looking_inside import LookingInside
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
@@ -29,9 +29,11 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Metric
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler
+from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from blumfeld.broker.coordination.groups import GroupCoordination
@@ -115,9 +117,20 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             looking_inside=LookingInside(composition.runtime),
             groups=lambda: self.groups,
+            coordinators=self._coordinators,
             features=composition.features,
             advertised=self.advertised,
         )
+
+    def _coordinators(self) -> dict[int, CoordinatorKind]:
+        composition = self.composition
+        kinds = []
+        if composition.group_protocols:
+            kinds.append(CoordinatorKind(0, OFFSETS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        if composition.transactions is not None:
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            kinds.append(CoordinatorKind(1, TRANSACTIONS_TOPIC, "TransactionalId", refusal))
+        return {kind.key_type: kind for kind in kinds}
 
     # What is served
 
@@ -149,7 +162,7 @@ class Broker:
         from blumfeld.broker.handlers import own_handlers
         from blumfeld.broker.produce.straight import FastProduce
 
-        self.register(own_handlers(self.ports, bool(self.composition.group_protocols)))
+        self.register(own_handlers(self.ports))
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
         if self.composition.observers:

@@ -6,7 +6,7 @@ tested, and read, without a broker around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from blumfeld.spi.hooks import Composition
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from blumfeld.spi.replication import Replication
     from blumfeld.spi.runtime import Runtime
     from blumfeld.spi.storage import LogStorage, TopicPartition
+    from blumfeld.wire.errors import ErrorCode
     from blumfeld.wire.schema import Message
 
 
@@ -164,6 +165,18 @@ class TransactionsEnded(Protocol):
         ...
 
 
+class CoordinatorKind(NamedTuple):
+    """A coordinator of this build, for FindCoordinator: a key belongs to the leader of one partition of ``topic``."""
+
+    key_type: int
+    """Key type of FindCoordinator: 0 group, 1 transactional id, 2 share group's partition."""
+    topic: str
+    resource_type: str
+    """A client needs the permission to describe a resource of this type, named by the key."""
+    refusal: ErrorCode
+    """The error without that permission."""
+
+
 class Ports(NamedTuple):
     """The ports that every handler is handed."""
 
@@ -179,6 +192,8 @@ class Ports(NamedTuple):
     looking_inside: LookingInside
     groups: Callable[[], TransactionsEnded | None]
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
+    coordinators: Callable[[], Mapping[int, CoordinatorKind]]
+    """Returns key type → coordinator, of those that this composition has."""
     features: tuple[Feature, ...]
     """Feature levels that plug-ins bring, beside the broker's own."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]

@@ -51,11 +51,16 @@ class TimerOrder(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct):
-    """What a command came to, in this order: append ``records``, replay them, set ``timers``, and reply when
-    they are committed.
+    """The outcome of a command. The runtime appends ``records``, replays them and sets ``timers`` at once. When
+    everything that was placed so far is committed, it performs the effects and sends the replies.
 
     ``reply`` is the response message, or ``None`` with ``deferred`` set: the shard answers later, by the
     ``answers`` of another decision.
+
+    The log may refuse ``records`` before any of them is placed: one is too large, or too few replicas are in sync. Then
+    the requests of the decision get an error, nothing is replayed, no timer is set, no effect is performed, and a
+    timer's command comes again. So a decision changes nothing but by its records, or it says with ``if_refused`` or
+    ``stands_without_records`` how its other changes are mended.
     """
 
     records: Sequence[CoordinatorRecord] = ()
@@ -67,12 +72,17 @@ class Decision(msgspec.Struct):
     """(token, reply) of requests that waited until now."""
     producer: Producer | None = None
     """The records are this producer's transactional batch: replayed as pending, until a marker ends its transaction."""
-    refusable: bool = False
-    """Whether only the records tell of it. Then, if one of them is larger than a batch may be, this request and those
-    in ``answers`` get UNKNOWN_SERVER_ERROR, a timer's command comes again, and nothing else happens, as with Kafka. Of
-    other decisions the shard is dropped, and replayed."""
+    after_commit: Sequence[Any] = ()
+    """Effects beyond the shard, for example "send the markers of this transaction". The runtime hands each to the
+    coordinator's ``perform`` once everything that was placed so far is committed, in the order of the decisions, before
+    the replies of this decision. A shard that is dropped first performs none: ``loaded`` orders them anew, from the
+    state that the log tells."""
     if_refused: Any = None
-    """A command to be decided when that has happened."""
+    """A command that is decided at once if the log refuses the records: it takes back what the decision changed in
+    memory."""
+    stands_without_records: bool = False
+    """Whether the decision holds although the log refuses its records. The log tells an older state then, which a
+    later leader can mend (an empty group that the log shows with members: their sessions expire)."""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):

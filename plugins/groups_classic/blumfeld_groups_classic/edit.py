@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from blumfeld.coordinator.groups.records import record
+from blumfeld.coordinator.groups.shard import TypeCommand
 from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataKey, GroupMetadataValue
 
@@ -35,10 +36,39 @@ class JoinExpired(msgspec.Struct, frozen=True):
 
 
 class AssignmentRefused(msgspec.Struct, frozen=True):
-    """What the leader dealt in this generation is too large for the log."""
+    """The log refused the assignment that the leader made in this generation."""
 
     group_id: str
     generation: int
+
+
+class ReplacementRefused(msgspec.Struct, frozen=True):
+    """The log refused that a new member id takes the place of a static member: the former member stays.
+
+    Without this the log knows only the former id, and the next coordinator would fence the new one for good.
+    """
+
+    group_id: str
+    member_id: str
+    former: FormerMember
+
+
+class FormerMember(msgspec.Struct, frozen=True):
+    """The part of a static member that a replacement changes."""
+
+    member_id: str
+    led: bool
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    client_id: str
+    client_host: str
+
+
+class ImportRefused(msgspec.Struct, frozen=True):
+    """The log refused to make a group of another type a classic one."""
+
+    group_id: str
 
 
 class SyncExpired(msgspec.Struct, frozen=True):
@@ -56,8 +86,9 @@ class Edit:
         self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerOrder] = []
         self.answers: list[tuple[Hashable, Any]] = []
-        self.if_too_large: AssignmentRefused | None = None
-        """For decisions of which nothing but their record tells, and what is to be done without it."""
+        self.if_refused: AssignmentRefused | ReplacementRefused | TypeCommand | None = None
+        """The command that mends the group in memory if the log refuses the record."""
+        self.stands_without_records = False
 
     def write(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Keep the group as it is to be, or (``None``) forget it."""
@@ -107,6 +138,6 @@ class Edit:
             timers=timers,
             deferred=token,
             answers=self.answers,
-            refusable=self.if_too_large is not None,
-            if_refused=self.if_too_large,
+            if_refused=self.if_refused,
+            stands_without_records=self.stands_without_records,
         )

@@ -15,7 +15,7 @@ from blumfeld.spi.groups import Decision
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from blumfeld_groups_classic import rebalance
-from blumfeld_groups_classic.edit import Edit
+from blumfeld_groups_classic.edit import Edit, FormerMember, ReplacementRefused
 from blumfeld_groups_classic.group import Group, Member, State, Token
 
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4
@@ -146,6 +146,15 @@ class Joining:
         rebalance.refuse(former, edit, ErrorCode.FENCED_INSTANCE_ID)
         edit.end_session(group.group_id, former.member_id)
         led = group.leader_id == former.member_id
+        before = FormerMember(
+            member_id=former.member_id,
+            led=led,
+            protocols=former.protocols,
+            session_timeout_ms=former.session_timeout_ms,
+            rebalance_timeout_ms=former.rebalance_timeout_ms,
+            client_id=former.client_id,
+            client_host=former.client_host,
+        )
         former_id, former.member_id = former.member_id, member_id
         group.members = {m.member_id: m for m in group.members.values()}
         group.instances[former.instance_id or ""] = member_id
@@ -155,6 +164,7 @@ class Joining:
         if group.state is not State.STABLE or group.vote() != group.protocol_name:
             return self._park(former)
         edit.write(group.group_id, group.as_record(edit.now_ms))
+        edit.if_refused = ReplacementRefused(group.group_id, member_id, before)
         edit.session(group.group_id, member_id, former.session_timeout_ms)
         reply = rebalance.join_response(group, former)
         if led and self.context.api_version >= SKIP_ASSIGNMENT_SINCE_VERSION:
@@ -195,6 +205,22 @@ class Joining:
     def _rebalance_timeout_ms(self) -> int:
         asked = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if asked < 0 else asked
+
+
+def put_back(group: Group, refused: ReplacementRefused, edit: Edit) -> None:
+    """Give a static member its former id and subscription back. Its session starts again."""
+    former, member = refused.former, group.members[refused.member_id]
+    member.member_id = former.member_id
+    group.members = {m.member_id: m for m in group.members.values()}
+    group.instances[member.instance_id or ""] = former.member_id
+    if former.led:
+        group.leader_id = former.member_id
+    group.set_protocols(member, former.protocols)
+    member.session_timeout_ms = former.session_timeout_ms
+    member.rebalance_timeout_ms = former.rebalance_timeout_ms
+    member.client_id = former.client_id
+    member.client_host = former.client_host
+    edit.session(group.group_id, former.member_id, former.session_timeout_ms)
 
 
 def check_instance(group: Group, member_id: str, instance_id: str | None) -> None:

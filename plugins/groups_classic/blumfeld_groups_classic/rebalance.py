@@ -78,11 +78,16 @@ def complete_join(group: Group, edit: Edit) -> None:
 
 
 def become_empty(group: Group, edit: Edit) -> None:
-    """The last member has gone: the group stays, with its generation."""
+    """The last member has gone: the group stays, with its generation.
+
+    The group is empty in memory even if the log refuses the record, as with Kafka. A later coordinator loads the
+    members that the log shows, and their sessions expire.
+    """
     group.state = State.EMPTY
     group.protocol_name = None
     group.leader_id = None
     edit.write(group.group_id, group.as_record(edit.now_ms))
+    edit.stands_without_records = True
 
 
 def remove_members(group: Group, members: Sequence[Member], edit: Edit, initial_delay_ms: int) -> None:

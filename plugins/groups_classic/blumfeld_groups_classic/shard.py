@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from blumfeld.coordinator.groups.shard import TypeCommand
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import (
     SINCE_COMMIT,
@@ -28,11 +29,13 @@ from blumfeld.wire.messages.leave_group import (
 )
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
-from blumfeld_groups_classic import rebalance
+from blumfeld_groups_classic import join, rebalance
 from blumfeld_groups_classic.edit import (
     AssignmentRefused,
     Edit,
+    ImportRefused,
     JoinExpired,
+    ReplacementRefused,
     SessionExpired,
     SyncExpired,
 )
@@ -110,6 +113,14 @@ class ClassicGroups:
                 waits = group and group.state in (State.COMPLETING, State.STABLE)
                 if group and waits and group.generation == request.generation:
                     rebalance.sync_expired(group, edit, self._limits.initial_rebalance_delay_ms)
+            case ReplacementRefused():
+                group = self.groups.get(request.group_id)
+                if group is not None and request.member_id in group.members:
+                    join.put_back(group, request, edit)
+            case ImportRefused():
+                group = self.groups.pop(request.group_id, None)
+                for member_id in () if group is None else group.members:
+                    edit.end_session(request.group_id, member_id)
             case AssignmentRefused():
                 group = self.groups.get(request.group_id)
                 if group and group.state is State.COMPLETING and group.generation == request.generation:
@@ -159,10 +170,10 @@ class ClassicGroups:
         return edit.decision(token=token)
 
     def _assign(self, group: Group, request: SyncGroupRequest, edit: Edit) -> None:
-        """The leader's word: kept, and told to all who wait. Replaying the record makes the group stable. If it is too
-        large to be kept, all who wait are refused, and the group rebalances, as Kafka's.
+        """Write the leader's assignment, and answer the members that wait for it. Replaying the record makes the group
+        stable. If the log refuses the record, waiting members get an error and the group rebalances, as with Kafka.
         """
-        edit.if_too_large = AssignmentRefused(group.group_id, group.generation)
+        edit.if_refused = AssignmentRefused(group.group_id, group.generation)
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
         edit.write(group.group_id, group.as_record(edit.now_ms, given))
         for key, member in group.members.items():
@@ -357,6 +368,7 @@ class ClassicGroups:
         no record has.
         """
         edit = Edit(now_ms)
+        edit.if_refused = TypeCommand(NAME, ImportRefused(group.group_id))
         imported = self.groups[group.group_id] = taken(group)
         edit.write(group.group_id, imported.as_record(now_ms))
         for member in imported.members.values():

@@ -30,12 +30,10 @@ class Edit:
         self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerOrder] = []
         self.answers: list[tuple[Hashable, Any]] = []
-        self.refusable = True
-        """Whether only its records tell of it: no other group type has taken anything over yet."""
         self.unsettled = False
         """Whether the group comes from another type in the middle of a rebalance: a target must be computed anew."""
         self.if_refused: Any = None
-        """A command that is decided if a record is too large for the log."""
+        """A command that is decided if the log refuses the records."""
         self._is_draft = False
 
     @property
@@ -144,7 +142,6 @@ class Edit:
             timers=self.timers,
             deferred=token,
             answers=self.answers,
-            refusable=self.refusable,
             if_refused=self.if_refused,
         )
 

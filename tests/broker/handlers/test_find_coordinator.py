@@ -8,7 +8,10 @@ from typing import cast
 import pytest
 
 from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator, failed, handlers
+from blumfeld.broker.ports import CoordinatorKind
 from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, SHARE_GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,7 +35,9 @@ def broker() -> BrokerHarness:
 
 
 def ask(broker: BrokerHarness, request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-    return FindCoordinator(broker.broker.ports).handle(request, cast("RequestContext", Context(version)))
+    kinds = {0: CoordinatorKind(0, OFFSETS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    ports = broker.broker.ports._replace(coordinators=lambda: kinds)
+    return FindCoordinator(ports).handle(request, cast("RequestContext", Context(version)))
 
 
 def test_it_is_not_served_without_a_group_protocol(broker: BrokerHarness) -> None:
@@ -70,6 +75,30 @@ def test_several_keys_at_once(broker: BrokerHarness) -> None:
 )
 def test_other_coordinators_are_refused(broker: BrokerHarness, key_type: int, code: ErrorCode) -> None:
     assert ask(broker, FindCoordinatorRequest(key="k", key_type=key_type), 1).error_code == code
+
+
+def test_any_coordinator_is_found_by_its_key_type(broker: BrokerHarness) -> None:
+    kind = CoordinatorKind(
+        2, SHARE_GROUPS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED
+    )  # a coordinator that this build doesn't have
+    broker.create_topic(SHARE_GROUPS_TOPIC, 3)
+    find = FindCoordinator(broker.broker.ports._replace(coordinators=lambda: {2: kind}))
+    context = cast("RequestContext", Context(6))
+    found = find.handle(FindCoordinatorRequest(coordinator_keys=["g:t:0", "secret"], key_type=2), context)
+    assert [(c.error_code, c.node_id) for c in found.coordinators] == [
+        (0, 1),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, -1),
+    ]
+    refused = find.handle(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0), context)
+    assert refused.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_composition_has_the_coordinators_of_its_parts(broker: BrokerHarness) -> None:
+    assert broker.broker.ports.coordinators() == {}
+    broker.broker.composition.group_protocols = (cast("GroupProtocol", object()),)
+    broker.broker.composition.transactions = cast("TransactionCoordinator", object())
+    kinds = broker.broker.ports.coordinators()
+    assert {key: kind.topic for key, kind in kinds.items()} == {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 
 
 def test_an_error_takes_both_forms() -> None:

@@ -104,10 +104,22 @@ def test_a_commit_that_fails_is_not_there_afterwards() -> None:
     """NOT_COORDINATOR: the client looks for the coordinator and tries again."""
     groups = Groups()
     commit(groups, offset=1)
-    groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    groups.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     assert commit(groups, offset=2) is ErrorCode.NOT_COORDINATOR
     groups.runtime.advance(1_000)
     assert fetch(groups) == {("t", 0): (1, 3, "m")}
+
+
+def test_a_commit_that_too_few_replicas_would_have_is_refused() -> None:
+    """COORDINATOR_NOT_AVAILABLE: the client tries again here, and nothing was loaded anew meanwhile."""
+    groups = Groups()
+    commit(groups, offset=1)
+    groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert commit(groups, offset=2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert fetch(groups) == {("t", 0): (1, 3, "m")}
+    assert commit(groups, offset=2) is ErrorCode.NONE
+    counts = groups.coordinator.counts
+    assert (counts.writes_refused, counts.shards_dropped) == (1, 0)
 
 
 def test_deciding_on_a_commit_changes_nothing() -> None:

@@ -180,7 +180,7 @@ def test_the_log_gives_the_same_state_again(seed: int) -> None:
         elif what == "delete":
             groups.ask(DeleteGroupsRequest(groups_names=[group_id]))
         else:
-            groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+            groups.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
             commit(groups, group_id=group_id)
             groups.runtime.advance(RELOAD_DELAY_MS)
     live = groups.shard

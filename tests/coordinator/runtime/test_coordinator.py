@@ -11,6 +11,7 @@ from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MAX_MS, RELOAD
 from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
 from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.groups import Decision
 from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -31,7 +32,14 @@ class Stage:
         self.events = Events()
         self.partitions = PARTITIONS
         self.built: list[int] = []
-        self.coordinator = Coordinator(self.runtime, self.events, self._new_shard, lambda: self.partitions)
+        self.performed: list[tuple[int, int, Any]] = []
+        self.coordinator = Coordinator(
+            self.runtime,
+            self.events,
+            self._new_shard,
+            lambda: self.partitions,
+            lambda *performed: self.performed.append(performed),
+        )
 
     def _new_shard(self, partition: int) -> Notes:
         self.built.append(partition)
@@ -49,6 +57,34 @@ def test_a_key_goes_to_the_shard_of_its_partition() -> None:
     assert code_of(stage.submit(1, read)) is ErrorCode.NOT_COORDINATOR
 
 
+def test_an_effect_names_partition_and_epoch_and_its_outcome_comes_back_to_that_shard() -> None:
+    """The outcome of an order that a former leadership gave changes nothing: its transaction may be another by now."""
+    stage = Stage()
+    log = FakeLog()
+    stage.coordinator.elected(1, log)
+    stage.submit(1, lambda _: Decision(records=[entry("a")], reply=1, after_commit=["send a"]))
+    assert stage.performed == [(1, 1, "send a")]
+    assert stage.coordinator.submit_in_epoch(1, 1, note("sent")).result() == "noted sent"
+    assert code_of(stage.coordinator.submit_in_epoch(0, 1, note("sent"))) is ErrorCode.NOT_COORDINATOR
+    log.epoch = 2
+    stage.coordinator.elected(1, log)
+    assert code_of(stage.coordinator.submit_in_epoch(1, 1, note("late"))) is ErrorCode.NOT_COORDINATOR
+    assert stage.coordinator.submit_in_epoch(1, 2, note("new")).result() == "noted new"
+    assert stage.submit(1, read).result() == ["a", "sent", "new"]
+
+
+def test_an_effect_that_the_coordinator_does_not_perform_is_a_defect() -> None:
+    """It fails the request before anything is placed: a marker that nobody sends would leave its transaction open."""
+    runtime, log = FakeRuntime(), FakeLog()
+    coordinator = Coordinator(runtime, Events(), lambda _: Notes(), lambda: PARTITIONS)
+    coordinator.elected(0, log)
+    asked = coordinator.submit(
+        KEY[0], lambda _: Decision(records=[entry("a")], reply=1, after_commit=["x"]), None
+    )
+    assert code_of(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.batches == []
+
+
 def test_without_the_internal_topic_nobody_is_coordinator() -> None:
     """It is made when the first client looks for one."""
     stage = Stage()
@@ -62,7 +98,7 @@ def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
     log = FakeLog()
     stage.coordinator.elected(0, log)
     stage.submit(0, note("kept"))
-    log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     assert code_of(stage.submit(0, note("lost"))) is ErrorCode.NOT_COORDINATOR
     stage.runtime.advance(RELOAD_DELAY_MS - 1)
     assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
@@ -104,7 +140,7 @@ def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
     log.broken = None
     stage.runtime.advance(RELOAD_DELAY_MAX_MS)
     assert stage.submit(0, read).result() == ["a"]
-    log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     stage.submit(0, note("lost"))
     stage.runtime.advance(RELOAD_DELAY_MS)
     assert stage.submit(0, read).result() == ["a"]

@@ -112,9 +112,19 @@ class Stage:
             self.shard,
             self.dropped.append,
             undecided=lambda _, defect: self.undecided.append(defect),
+            perform=self._perform,
         )
+        self.effects: list[Any] = []
         if load:
-            Loads(self.runtime).begin(self.host)
+            self.load()
+
+    def load(self) -> None:
+        Loads(self.runtime).begin(self.host)
+
+    def _perform(self, effect: Any) -> None:
+        if effect.startswith("defect"):
+            raise ZeroDivisionError
+        self.effects.append(effect)
 
     def submit(self, command: Command) -> Completion[Any]:
         return self.host.submit(command, None)
@@ -258,7 +268,7 @@ def test_a_failed_append_drops_the_shard(how: str) -> None:
     stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
     held = stage.submit(note("a"))
     if how == "append":
-        stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
         assert code_of(stage.submit(note("b"))) is ErrorCode.NOT_COORDINATOR
     else:
         stage.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -287,6 +297,121 @@ def test_what_was_decided_with_a_failed_append_is_void() -> None:
     assert [code_of(parked), code_of(asked)] == [ErrorCode.NOT_COORDINATOR] * 2
     stage.runtime.advance(10)
     assert stage.shard.notes == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_records_that_the_log_refuses_fail_only_their_decision(refused: ErrorCode, told: ErrorCode) -> None:
+    """Its requests get the error, its timers and effects are void, and the shard and other requests stay."""
+    stage = Stage()
+    other, parked = stage.submit(park("other")), stage.submit(park("t"))
+    stage.log.refuse = refused
+    asked = stage.submit(
+        lambda _: Decision(
+            records=[entry("a")],
+            deferred="u",
+            timers=[TimerOrder(("x",), 5, note("timer"))],
+            answers=[("t", 1)],
+            after_commit=["effect"],
+            if_refused=note("mended"),
+        )
+    )
+    assert [code_of(parked), code_of(asked)] == [told] * 2
+    assert stage.shard.notes == ["mended"]
+    stage.runtime.advance(10)
+    stage.log.commit()
+    assert stage.shard.notes == ["mended"]
+    assert stage.effects == []
+    assert not other.done
+    assert stage.host.state is HostState.ACTIVE
+
+
+def test_a_decision_may_stand_without_its_records() -> None:
+    """Its reply, timers and effects are as if the log had taken the records; nothing is replayed."""
+    stage = Stage()
+    stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    asked = stage.submit(
+        lambda _: Decision(
+            records=[entry("a")],
+            reply=1,
+            timers=[TimerOrder(("x",), 5, note("timer"))],
+            stands_without_records=True,
+        )
+    )
+    assert asked.result() == 1
+    stage.runtime.advance(10)
+    assert stage.shard.notes == ["timer"]
+
+
+def test_a_timer_whose_records_are_refused_comes_again() -> None:
+    """After the pause, when enough replicas are in sync again."""
+    stage = Stage()
+    stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
+    stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.runtime.advance(5)
+    assert stage.shard.notes == []
+    stage.runtime.advance(RETRY_MS)
+    assert stage.shard.notes == ["timer"]
+
+
+def effect(name: str) -> Command:
+    """Write the name, order an effect of that name, and answer with it."""
+    return lambda _: Decision(records=[entry(name)], reply=name, after_commit=[name])
+
+
+def test_an_effect_waits_for_its_commit_and_goes_before_its_reply() -> None:
+    """A marker that left before PrepareCommit is committed could end a transaction that is still open for a
+    successor.
+    """
+    stage = Stage()
+    for name in ("a", "b"):
+        stage.submit(effect(name)).when_done(lambda done: stage.effects.append(f"reply {done.result()}"))
+    assert stage.effects == []
+    stage.log.commit(1)
+    assert stage.effects == ["a", "reply a"]
+    stage.log.commit()
+    assert stage.effects == ["a", "reply a", "b", "reply b"]
+
+
+@pytest.mark.parametrize("end", ["fail", "stop"])
+def test_a_shard_that_ends_before_the_commit_performs_nothing(end: str) -> None:
+    """Another leader may decide otherwise."""
+    stage = Stage()
+    asked = stage.submit(effect("a"))
+    if end == "fail":
+        stage.log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    else:
+        stage.host.stop()
+    stage.log.commit()
+    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    assert stage.effects == []
+
+
+def test_a_loaded_shard_performs_what_its_log_still_orders() -> None:
+    """But not before that log is committed: the former leader may not have replicated the end of it."""
+    log = FakeLog([entry("a")], hold=True)
+    log.ahead = Completion()
+    stage = Stage(log, load=False)
+    stage.shard.begin = Decision(after_commit=["a"])
+    stage.load()
+    assert stage.effects == []
+    log.ahead.complete(None)
+    assert stage.effects == ["a"]
+
+
+def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else() -> None:
+    """The decision is committed, so the shard agrees with its log."""
+    stage = Stage()
+    asked = stage.submit(effect("defect in the effect"))
+    stage.log.commit()
+    assert asked.result() == "defect in the effect"
+    assert [type(defect) for defect in stage.undecided] == [ZeroDivisionError]
+    assert stage.host.state is HostState.ACTIVE
 
 
 def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:

@@ -207,6 +207,23 @@ def test_a_migration_that_can_not_be_written_did_not_happen(line: str) -> None:
     assert script.run("describe")[0] == was[0]
 
 
+@pytest.mark.parametrize("line", ["hb m", "hb m epoch=-1"], ids=["upgrade", "downgrade"])
+def test_a_refused_migration_leaves_the_group_to_its_type(line: str) -> None:
+    """Too few replicas are in sync: nobody loses a group, and the same request migrates it a moment later."""
+    script = MigrationScript()
+    for before in ("join a", "join a", "sync a assign=a:t0+t1+t2+t3"):
+        script.run(before)
+    if "epoch" in line:
+        script.run("hb m")
+    was = script.run("describe")
+    script.run("starve")
+    assert script.run(line)[-1].endswith("COORDINATOR_NOT_AVAILABLE")
+    assert script.run("describe") == was
+    migrated = script.run(line)
+    assert not migrated[-1].endswith(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"))
+    assert script.run("describe") != was
+
+
 def test_an_assignment_leaves_out_topics_that_are_gone() -> None:
     """And says the rest in ascending order, in the version that is asked for."""
     image = FakeImage({"u": 1, "t": 4})

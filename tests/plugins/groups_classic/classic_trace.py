@@ -98,6 +98,10 @@ class Script:
 
     def do_fail(self, names: list[str], options: dict[str, str]) -> None:
         """The next append fails."""
+        self.groups.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def do_starve(self, names: list[str], options: dict[str, str]) -> None:
+        """Too few replicas are in sync for the next append, which places nothing."""
         self.groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
 
     def do_limit(self, names: list[str], options: dict[str, str]) -> None:

@@ -276,13 +276,14 @@ def test_members_come_together_once_nothing_happens_any_more(seed: int) -> None:
     assert {member.generation for member in world.members} == {world.group.generation}
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_failing_appends_lose_no_request(seed: int) -> None:
-    """Whoever waited gets NOT_COORDINATOR, and members come together again after the reload."""
+@pytest.mark.parametrize("code", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS])
+@pytest.mark.parametrize("seed", range(4))
+def test_failing_appends_lose_no_request(seed: int, code: ErrorCode) -> None:
+    """Waiting members get an error, and come together again: after the reload, or without one if nothing was placed."""
     world = World(seed)
     for n in range(STEPS):
         if n % 40 == 39:
-            world.groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+            world.groups.log.refuse = code
         member = world.random.choice(world.members)
         world.random.choice([world.go_on, world.beat, world.wait, world.commit, world.rejoin])(member)
     world.groups.log.refuse = None
@@ -292,6 +293,8 @@ def test_failing_appends_lose_no_request(seed: int) -> None:
         world.groups.runtime.advance(LONGEST_WAIT_MS)
         world.groups.log.commit()
     assert all(sent.done for sent in world.sent)
+    dropped = world.groups.coordinator.counts.shards_dropped
+    assert bool(dropped) is (code is ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_the_leaders_word_counts_when_it_is_replayed_and_no_sooner() -> None:

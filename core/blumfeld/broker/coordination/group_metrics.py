@@ -22,6 +22,11 @@ _COUNTERS: tuple[tuple[str, str, Callable[[CoordinatorCounts], float]], ...] = (
         "Group requests and timers that failed by a defect of the broker",
         lambda c: c.commands_undecided,
     ),
+    (
+        "writes_refused",
+        "Group decisions whose records were too large, or had too few replicas in sync",
+        lambda c: c.writes_refused,
+    ),
     ("rebalances", "Rebalances that ended in a new assignment", lambda c: c.rebalances_completed),
     ("offset_commits", "Offsets that were committed", lambda c: c.offset_commits),
     ("offsets_expired", "Offsets that were forgotten after their retention", lambda c: c.offsets_expired),

@@ -7,6 +7,7 @@ use it on ``__transaction_state``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from blumfeld.broker.coordination.partition_log import PartitionCoordinatorLog
 from blumfeld.broker.replicas.hosting import PartitionManager
@@ -32,10 +33,12 @@ class LedTopic:
         partitions: PartitionManager,
         image: Callable[[], ClusterImage],
         codec: Codec = Codec.NONE,
+        perform: Callable[[int, int, Any], None] | None = None,
     ) -> None:
         """
         :param new_shard: makes the shard of a partition, by its index
         :param codec: compresses the batches that shards write
+        :param perform: as of :class:`~blumfeld.coordinator.runtime.coordinator.Coordinator`
         """
         self._topic = topic
         self._runtime = runtime
@@ -43,7 +46,7 @@ class LedTopic:
         self._codec = codec
         self._epochs: dict[int, int] = {}
         """Partition → the leader epoch in which its shard was built."""
-        self.coordinator = Coordinator(runtime, events, new_shard, self._partition_count)
+        self.coordinator = Coordinator(runtime, events, new_shard, self._partition_count, perform)
         partitions.opened.append(self._changed)
         partitions.removed.append(self._removed)
 

@@ -38,8 +38,12 @@ class _Commit:
         self.committed: Completion[None] = Completion()
 
     def appended(self, code: ErrorCode) -> None:
-        """The batch is committed, or is not there."""
-        if code:
+        """The batch is committed, or isn't in the log.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND counts as committed: the high watermark has passed the batch, and only the ISR
+        is smaller than it should be by now. A coordinator waits for the high watermark alone (as Kafka's).
+        """
+        if code and code is not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self.committed.fail(BrokerError(code))
         else:
             self.committed.complete(None)
@@ -75,6 +79,7 @@ class PartitionCoordinatorLog:
         self._partition = partition
         self._runtime = runtime
         self._codec = codec
+        self.epoch = partition.leader_epoch
 
     def append(
         self, items: Sequence[CoordinatorRecord], producer: Producer | None = None

@@ -29,6 +29,8 @@ class Row(NamedTuple):
     max_version: int
     listeners: tuple[str, ...] = ("broker",)
     advertised_min: int | None = None
+    needs_coordinator: bool = False
+    """Only where a coordinator of any kind is composed."""
     needs_groups: bool = False
     """Only where a group protocol is composed."""
     needs_transactions: bool = False
@@ -47,7 +49,7 @@ TABLE = (
     Row("broker.api_03_metadata", 3, 0, 13),
     Row("groups.api_08_offset_commit", 8, 2, 10, needs_groups=True),
     Row("groups.api_09_offset_fetch", 9, 1, 10, needs_groups=True),
-    Row("broker.api_10_find_coordinator", 10, 0, 6, needs_groups=True),
+    Row("broker.api_10_find_coordinator", 10, 0, 6, needs_coordinator=True),
     Row("groups.api_15_describe_groups", 15, 0, 6, needs_groups=True),
     Row("groups.api_16_list_groups", 16, 0, 5, needs_groups=True),
     Row("broker.api_18_api_versions", 18, 0, 4, listeners=("broker", "controller")),
@@ -77,9 +79,10 @@ TABLE = (
 )
 
 
-def own_handlers(ports: Ports, has_groups: bool) -> list[ApiHandler]:
-    """Returns the handlers of the APIs that this composition can serve."""
-    rows = (row for row in TABLE if not row.on_groups and (has_groups or not row.needs_groups))
+def own_handlers(ports: Ports) -> list[ApiHandler]:
+    """Returns the handlers of the APIs that this composition can serve, without those on groups."""
+    coordinates = bool(ports.coordinators())
+    rows = (row for row in TABLE if not row.on_groups and (coordinates or not row.needs_coordinator))
     return [LazyHandler(ports, row).handler() for row in rows]
 
 

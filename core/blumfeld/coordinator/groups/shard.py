@@ -279,7 +279,7 @@ class GroupsShard:
         it."""
         if decision.timers:
             decision.timers = [_of_type(order.group_type or name, order) for order in decision.timers]
-        if decision.if_refused is not None:
+        if decision.if_refused is not None and not isinstance(decision.if_refused, TypeCommand):
             decision.if_refused = TypeCommand(name, decision.if_refused)
         return decision
 
@@ -289,9 +289,7 @@ class GroupsShard:
         if owner is not None:
             checked = self._wrapped(owner, checked)
         records, reply = self._offset_commands.commit(request, context.api_version, now_ms)
-        return Decision(
-            records=[*checked.records, *records], reply=reply, timers=checked.timers, refusable=True
-        )
+        return Decision(records=[*checked.records, *records], reply=reply, timers=checked.timers)
 
     def _fetch(self, command: FetchOffsets) -> OffsetFetchResponseGroup:
         owner = self.owner(command.group_id)

@@ -66,9 +66,7 @@ class TxnOffsetCommands:
                 )
             response.topics.append(answer)
         producer = Producer(request.producer_id, request.producer_epoch)
-        return Decision(
-            records=records, reply=response, producer=producer if records else None, refusable=True
-        )
+        return Decision(records=records, reply=response, producer=producer if records else None)
 
     def _check_member(self, request: TxnOffsetCommitRequest, version: int, now_ms: int) -> None:
         """Check that the committing member is in the group.

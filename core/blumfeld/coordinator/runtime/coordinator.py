@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from blumfeld.coordinator.runtime.counts import CoordinatorCounts
@@ -36,15 +37,19 @@ class Coordinator:
         events: EventLog,
         new_shard: Callable[[int], Shard],
         partition_count: Callable[[], int],
+        perform: Callable[[int, int, Any], None] | None = None,
     ) -> None:
         """:param new_shard: makes an empty shard for a partition
         :param partition_count: returns the number of partitions of the internal topic; 0 if there is no topic
+        :param perform: called with (partition, leader epoch, effect) for each effect of a committed decision; its
+            outcome comes back by :meth:`submit_in_epoch`
         """
         self._runtime = runtime
         self._events = events
         self._defects = RepeatedEvents(runtime)
         self._new_shard = new_shard
         self._partition_count = partition_count
+        self._perform = perform
         self.counts = CoordinatorCounts()
         self._hosts: dict[int, ShardHost] = {}
         self._loads = Loads(runtime)
@@ -75,9 +80,16 @@ class Coordinator:
         def undecided(command: Any, defect: Exception) -> None:
             self._undecided(partition, command, defect)
 
-        shard = self._new_shard(partition)
+        perform = None if self._perform is None else partial(self._perform, partition, log.epoch)
         host = ShardHost(
-            self._runtime, log, shard, dropped, lambda: self._when_loaded(partition), self.counts, undecided
+            self._runtime,
+            log,
+            self._new_shard(partition),
+            dropped,
+            lambda: self._when_loaded(partition),
+            self.counts,
+            undecided,
+            perform,
         )
         self._hosts[partition] = host
         # Replay reads what is written. Records that are only placed would be missing from the shard.
@@ -106,6 +118,19 @@ class Coordinator:
             completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
             return completion
         return host.submit(command, context)
+
+    def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
+        """Have the shard of a partition decide on the outcome of an effect that it ordered in this leader epoch.
+
+        Fails as :meth:`submit`, and with NOT_COORDINATOR if the partition's shard lives in another epoch: the order was
+        a former leadership's.
+        """
+        host = self._hosts.get(partition)
+        if host is None or host.epoch != epoch:
+            completion: Completion[Any] = Completion()
+            completion.fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+            return completion
+        return host.submit(command, None)
 
     def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
         """Have every shard on this node decide, in the order of their partitions."""

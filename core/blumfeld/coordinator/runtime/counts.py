@@ -18,6 +18,7 @@ class CoordinatorCounts:
         "records_appended",
         "records_replayed",
         "shards_dropped",
+        "writes_refused",
     )
 
     def __init__(self) -> None:
@@ -33,6 +34,8 @@ class CoordinatorCounts:
         """Shards dropped after a failed append or commit, or a defect during replay."""
         self.commands_undecided = 0
         """Commands that failed because of a defect while they were decided. Their shards were not dropped."""
+        self.writes_refused = 0
+        """Decisions whose records the log refused: a record was too large, or too few replicas were in sync."""
         self.offset_commits = 0
         """Offsets that were committed, not requests."""
         self.offsets_expired = 0

@@ -6,6 +6,10 @@ docs/design.md, rule 3. These rules keep clients from seeing state that is lost 
   holds for replies to reads, and for errors, too.
 * If an append fails or the leadership ends, the shard is dropped, and waiting requests get NOT_COORDINATOR. There is no
   partial rollback: the shard is rebuilt from the log.
+* If the log refuses records before any is placed (too large, too few replicas in sync), nothing was replayed, so the
+  shard stays. Only the requests of that decision fail.
+* An effect beyond the shard waits for the commit like a reply, and a dropped shard performs none. Otherwise a marker
+  could end a transaction whose decision is lost.
 * A defect while a command is decided fails only that request. Nothing was placed or replayed by then, so the state
   still agrees with the log. A defect during append or replay drops the shard.
 * A producer's transactional records are replayed as pending when they are placed. The marker that ends the transaction
@@ -37,8 +41,23 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 REPLAY_SLICE_RECORDS = 2_000
 """Records that are replayed before other requests get their turn."""
 RETRY_MS = 500
-"""Pause before a timer's command is tried again whose records were too large, or that met a defect (Kafka's
+"""Pause before a timer's command is tried again whose records were refused, or that met a defect (Kafka's
 ``retryBackoff``)."""
+_REFUSALS = {
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Error of an append that placed nothing, though this node leads → the error for clients, as Kafka maps it. Another
+coordinator would refuse a record that is too large, so the client must not be sent to look for one."""
+
+
+class _Effect:
+    """Stands in the queue of replies for an effect that waits for the commit."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class HostState(Enum):
@@ -61,10 +80,12 @@ class ShardHost:
         loaded: Callable[[], None] = lambda: None,
         counts: CoordinatorCounts | None = None,
         undecided: Callable[[Any, Exception], None] = lambda command, defect: None,
+        perform: Callable[[Any], None] | None = None,
     ) -> None:
         """:param dropped: called with the error when the host has given up by itself
         :param loaded: called when the host begins to take commands
-        :param undecided: called with a command and the defect that it met, for the log
+        :param undecided: called with a command or an effect and the defect that it met, for the log
+        :param perform: called with each effect of a decision after the commit; ``None`` if the shard has no effects
         """
         self.state = HostState.LOADING
         self.was_loaded = False
@@ -75,6 +96,9 @@ class ShardHost:
         self._on_dropped = dropped
         self._on_loaded = loaded
         self._on_undecided = undecided
+        self._perform = perform
+        self.epoch = log.epoch
+        """The leader epoch that the shard lives in."""
         self._counts = CoordinatorCounts() if counts is None else counts
         self._began_ms = runtime.monotonic_ms()
         self._replaying: Iterator[LogItem | Completion[Any]] | None = None
@@ -82,8 +106,9 @@ class ShardHost:
         """The cold read that a load waits for. Another slice is useless before it is done."""
         self._placed = 0
         self._committed = 0
-        self._held: deque[tuple[int, Completion[Any], Any, BrokerError | None]] = deque()
-        """(number of the last append before the decision, waiting request, reply, error), in the order of decisions."""
+        self._held: deque[tuple[int, Completion[Any] | _Effect, Any, BrokerError | None]] = deque()
+        """(number of the last append before the decision, waiting request or effect, reply, error), in the order of
+        decisions."""
         self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
@@ -186,7 +211,7 @@ class ShardHost:
 
     @property
     def pending(self) -> int:
-        """Number of requests that wait for a commit or for another decision."""
+        """Number of requests that wait for a commit or for another decision, and of effects that wait for a commit."""
         return len(self._held) + len(self._waiting)
 
     def stop(self) -> None:
@@ -195,8 +220,7 @@ class ShardHost:
             self._end()
 
     def _run(self, command: Any, context: RequestContext | None, completion: Completion[Any] | None) -> bool:
-        """Run a command. Returns False if a defect, or an append that is too large, stopped it: then a timer tries
-        again."""
+        """Run a command. Returns False if a defect or a refused append stopped it: then a timer tries again."""
         try:
             decision = self._decide(command, context, completion is not None)
         except BrokerError as error:
@@ -219,6 +243,8 @@ class ShardHost:
             self._log.check_producer(decision.producer)
         if is_request and decision.deferred is None and decision.reply is None:
             raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
+        if decision.after_commit and self._perform is None:
+            raise RuntimeError("a decision orders an effect, and this coordinator performs none")
         return decision
 
     def _fail(self, completion: Completion[Any] | None, error: BrokerError) -> None:
@@ -234,14 +260,18 @@ class ShardHost:
         if decision.records:
             code = self._append(decision)
             if code is not None and self.state is HostState.ACTIVE:
-                self._refuse(decision, completion, code)
-                return False
-            if code is not None:
+                self._counts.writes_refused += 1
+                if not decision.stands_without_records:
+                    self._refuse(decision, completion, code)
+                    return False
+            elif code is not None:
                 if completion is not None and not completion.done:
                     completion.fail(BrokerError(code))
                 return True
         for order in decision.timers:
             self._set_timer(order)
+        for effect in decision.after_commit:
+            self._held.append((self._placed, _Effect(effect), None, None))
         if completion is not None and decision.deferred is None:
             self._held.append((self._placed, completion, decision.reply, None))
         for token, reply in decision.answers:
@@ -267,19 +297,18 @@ class ShardHost:
             self._run(decision.if_refused, None, None)
 
     def _append(self, decision: Decision) -> ErrorCode | None:
-        """Place the records and replay them. Returns ``None``, or the error for the request.
-
-        A failure drops the shard, with one exception: a record is too large, and the decision is ``refusable``.
+        """Place the records and replay them. Returns ``None``, or the error for the request. The shard is dropped,
+        unless the log refused the records before it placed any.
         """
         records, producer = decision.records, decision.producer
         try:
             committed = self._log.append(records, producer)
         except BrokerError as error:
-            # Another coordinator would refuse it, too, so the client must not be sent to look for one.
-            too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
-            if not (too_large and decision.refusable):
-                self._drop(error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else ErrorCode.NOT_COORDINATOR
+            refused = _REFUSALS.get(error.code)
+            if refused is not None:
+                return refused
+            self._drop(error)
+            return ErrorCode.NOT_COORDINATOR
         if producer is None:
             for item in records:
                 self.shard.replay(item)
@@ -314,12 +343,22 @@ class ShardHost:
         try:
             while held and held[0][0] <= self._committed:
                 _, completion, reply, error = held.popleft()
-                if error is None:
+                if isinstance(completion, _Effect):
+                    self._perform_now(completion.value)
+                elif error is None:
                     completion.complete(reply)
                 else:
                     completion.fail(error)
         finally:
             self._releasing = False
+
+    def _perform_now(self, effect: Any) -> None:
+        """Perform one effect. A defect in it is logged: what it was ordered by is committed, so the shard is right."""
+        assert self._perform is not None
+        try:
+            self._perform(effect)
+        except Exception as defect:
+            self._on_undecided(effect, defect)
 
     def _set_timer(self, order: TimerOrder) -> None:
         old = self._timers.pop(order.key, None)
@@ -348,7 +387,8 @@ class ShardHost:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        waiters = [held[1] for held in self._held] + list(self._waiting.values())
+        held = [held[1] for held in self._held if not isinstance(held[1], _Effect)]
+        waiters = held + list(self._waiting.values())
         self._held.clear()
         self._waiting.clear()
         for completion in waiters:

@@ -32,7 +32,12 @@ LogItem: TypeAlias = CoordinatorRecord | RecordRun | TransactionalRecord | Trans
 
 
 class CoordinatorLog(Protocol):
-    """The log of an internal topic's partition, on its leader."""
+    """The log of an internal topic's partition, on its leader, in one leader epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch: the coordinator epoch that fences earlier coordinators of these keys."""
+        ...
 
     def append(
         self, records: Sequence[CoordinatorRecord], producer: Producer | None = None
@@ -43,7 +48,8 @@ class CoordinatorLog(Protocol):
         there.
 
         :param producer: makes the batch a transactional one of this producer
-        :raises BrokerError: nothing was placed; MESSAGE_TOO_LARGE if a single record exceeds the largest batch
+        :raises BrokerError: nothing was placed; MESSAGE_TOO_LARGE if a single record exceeds the largest batch,
+            NOT_ENOUGH_REPLICAS if the ISR is smaller than ``min.insync.replicas``
         """
         ...
 
@@ -100,5 +106,6 @@ class Shard(Protocol):
         ...
 
     def loaded(self, now_ms: int) -> Decision:
-        """Returns the first timers, when the replay has ended."""
+        """Returns the first timers, and the effects that the log says are still to be performed, when the replay has
+        ended."""
         ...

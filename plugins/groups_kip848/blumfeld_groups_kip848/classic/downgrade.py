@@ -50,10 +50,10 @@ def convert(
     """
     export = exported(edit.group, image, leaving, rebalances)
     edit.end_group()
-    edit.refusable = False
     imported = classic.import_group(export, edit.now_ms)
     edit.records += imported.records
     edit.timers += imported.timers
+    edit.if_refused = imported.if_refused
 
 
 def exported(

@@ -60,7 +60,7 @@ class AssignSlice:
 
 @attrs.frozen
 class AssignRefused:
-    """A command: what a job wrote was too large for the log."""
+    """A command: the log refused the records of a job."""
 
     group_id: str
 
@@ -147,7 +147,9 @@ class Targets:
             return
         try:
             if isinstance(command, AssignRefused):
-                raise AssignorError("A target assignment is larger than a record may be")
+                raise AssignorError(
+                    "the log refused the target assignment: it is too large, or too few replicas are in sync"
+                )
             if job is not None:
                 self._go_on(edit, job)
             else:

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10), v0-6: the broker that coordinates a group.
+"""FindCoordinator (key 10), v0-6: the broker that coordinates a key: the leader of one partition of an internal topic.
 
 v1  key types: 0 group, 1 transactional id.  v3 flexible.  v4 several keys.  v6 share groups (key type 2).
-Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client) and share groups
-(INVALID_REQUEST).
+A key type whose coordinator the composition lacks gets INVALID_REQUEST; a transactional id gets
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from blumfeld.broker.membership.leaders import leader_for
 from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
@@ -22,7 +21,7 @@ from blumfeld.wire.messages.find_coordinator import (
 )
 
 BATCH_FROM = 4
-GROUP, TRANSACTION = 0, 1
+TRANSACTION = 1
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -51,7 +50,7 @@ def _refused(key: str, code: int, message: str | None) -> Coordinator:
 
 
 class FindCoordinator:
-    """Finds the leader of the partition of ``__consumer_offsets`` that a group's id hashes to."""
+    """Finds the leader of the partition that a key hashes to, in the internal topic of the key type's coordinator."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -75,30 +74,31 @@ class FindCoordinator:
 
     def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
         try:
-            if key_type == TRANSACTION:
+            kind = self._ports.coordinators().get(key_type)
+            if kind is None and key_type == TRANSACTION:
                 raise BrokerError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
                 )
-            if key_type != GROUP:
+            if kind is None:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type} here")
-            if not context.authorize("Describe", "Group", key):
-                raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            return self._leader(key, context)
+            if not context.authorize("Describe", kind.resource_type, key):
+                raise BrokerError(kind.refusal)
+            return self._leader(kind.topic, key, context)
         except BrokerError as error:
             return _refused(key, int(error.code), error.message)
 
-    def _leader(self, group_id: str, context: RequestContext) -> Coordinator:
+    def _leader(self, topic_name: str, key: str, context: RequestContext) -> Coordinator:
         ports = self._ports
-        topic = ports.cluster.image.topics.get(OFFSETS_TOPIC)
+        topic = ports.cluster.image.topics.get(topic_name)
         if topic is None:
-            self._auto_create.create([OFFSETS_TOPIC])
+            self._auto_create.create([topic_name])
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = topic.partitions[partition_for(group_id, len(topic.partitions))]
+        partition = topic.partitions[partition_for(key, len(topic.partitions))]
         listener = context.listener.name
         code, leader = leader_for(ports.cluster, partition, listener)
         endpoint = None if code else ports.cluster.image.brokers[leader].endpoint(listener)
         if endpoint is None:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Coordinator(
-            key=group_id, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
+            key=key, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
         )
