@@ -1,4 +1,6 @@
-"""Promises of a contract that a run of its kit did not try: said at the end, so that green isn't read as proof."""
+"""Promises that a run of a contract kit did not test. The run lists them at its end, so that green isn't read as
+proof.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,21 @@ _BETWEEN = " | "
 
 
 def not_tried(contract: str, why: str) -> NoReturn:
-    """Leave the running test out, and have it listed."""
+    """Skip the running test, and have it listed at the end of the run."""
     pytest.skip(f"{PREFIX}{contract}{_BETWEEN}{why}")
 
 
 def said_by(reason: str) -> tuple[str, str] | None:
-    """(contract, why) of a test that was left out by :func:`not_tried`; ``None`` for any other skip."""
+    """Return (contract, reason) of a test that :func:`not_tried` skipped, or ``None`` for any other skip."""
     _, found, rest = reason.partition(PREFIX)
     contract, between, why = rest.partition(_BETWEEN)
     return (contract, why) if found and between else None
 
 
 def summary(left_out: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Lines for a person.
+    """Return the lines of the list at the end of a run.
 
-    :param left_out: (contract, why, the test's name) of each test
+    :param left_out: (contract, reason, name) of each skipped test
     """
     by_contract: dict[str, dict[str, list[str]]] = {}
     for contract, why, test in left_out:

@@ -23,7 +23,7 @@ MANY = 1000
 
 
 def seen(number: int = 0, **values: object) -> RequestSeen:
-    """A Produce request that was answered."""
+    """Return a Produce request that was answered."""
     fields: dict[str, object] = {
         "time_ms": 1_700_000_000_000 + number,
         "listener": "PLAINTEXT",
@@ -51,38 +51,40 @@ class ObserverContract:
 
     @pytest.fixture
     def runtime(self) -> FakeRuntime:
-        """The world."""
+        """A runtime on virtual time, with a directory ``/data``."""
         runtime = FakeRuntime(1)
         runtime.files.make_dirs("/data")
         return runtime
 
     @pytest.fixture
     def observer(self, runtime: FakeRuntime) -> Iterator[Observer]:
-        """A started one."""
+        """Your observer, started."""
         made = self.make_observer(runtime)
         runtime.run(made.start())
         yield made
         runtime.run(made.stop())
 
     def test_stop_is_legal_without_start(self, runtime: FakeRuntime) -> None:
-        """A node whose start failed stops what it made."""
+        """``stop`` before ``start`` does nothing: a node whose start failed stops every part that it made."""
         runtime.run(self.make_observer(runtime).stop())
 
     def test_it_blocks_nobody(self, runtime: FakeRuntime, observer: Observer) -> None:
-        """What it is told of it takes without touching a file: that is done off the loop, later."""
+        """``requests`` touches no file. An observer that writes does so later, off the loop."""
         before = dict(runtime.disk.operations)
         observer.requests([seen(n) for n in range(MANY)])
         assert runtime.disk.operations == before, "a file was used on the loop"
         runtime.advance(60_000)
 
     def test_it_takes_what_could_not_be_read(self, runtime: FakeRuntime, observer: Observer) -> None:
-        """A connection that was closed: no API, no client id."""
+        """A request that could not be parsed is reported with API key -1 and an empty client id. The observer takes
+        it.
+        """
         observer.requests([seen(api_key=-1, api_version=-1, client_id="", closed="too short")])
         observer.requests([seen(error_code=3, client_id='a "quoted"\nid \ud800'), seen(principal="User:x")])
         runtime.advance(60_000)
 
     def test_a_disk_that_fails_fails_nobody(self, runtime: FakeRuntime, observer: Observer) -> None:
-        """The broker serves on, and so does the observer: nothing escapes, neither now nor later."""
+        """When the disk fails, no error escapes from the observer, neither at once nor later, and it goes on."""
         for operation in WRITES:
             runtime.disk.inject(Fault(operation=operation, times=-1, error_number=errno.ENOSPC))
         for n in range(3):

@@ -1,6 +1,6 @@
-"""Loaded by pytest through its entry point: the fixture ``blumfeld``, and contract kits whose failures show values.
+"""The pytest plug-in: the fixture ``blumfeld``, and readable failures of contract kits.
 
-Every pytest run of every project in the environment loads this, so it imports nothing of the broker.
+Every pytest run of every project in the environment loads this module, so it imports nothing of the broker.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from blumfeld.testing.assignor_contract.specs import (
 
 LOOKED_AT_MAX = 1000
 SLICE_MS_MAX = 20.0
-"""Of CPU, best of three: what a heartbeat of another group may wait for one slice."""
+"""CPU time that one slice may take, best of three runs: a heartbeat of another group waits that long."""
 RUNS = 3
 
 
@@ -37,20 +37,20 @@ class AssignorContract:
     """The contract of ``blumfeld.spi.assignors.ConsumerAssignor`` as tests."""
 
     deals_all = True
-    """Every partition that a member subscribes to has a reader. False: it leaves some out, on purpose."""
+    """Every partition of a subscribed topic has a reader. Set False for an assignor that leaves some out on purpose."""
     settles = True
-    """A group that has what it dealt is dealt the same again. False: partitions move whenever anybody joins or leaves,
-    and maybe more of them than need be.
+    """A group that holds its assignment gets the same one again. Set False for an assignor that may move more
+    partitions than a change of the group demands.
     """
     examples = 50
-    """How many groups each rule is tried on."""
+    """Number of groups that each rule is tested with."""
 
     def make_assignor(self) -> ConsumerAssignor:
-        """A fresh one."""
+        """Return a new instance of your assignor."""
         raise NotImplementedError("override make_assignor")
 
     def every_group(self, rule: Callable[[AssignmentSpec], None]) -> None:
-        """Hold a rule for any group; a failure shows the smallest that was found."""
+        """Test a rule with many groups. A failure shows the smallest group that breaks it (hypothesis)."""
 
         @settings(max_examples=self.examples, deadline=None, suppress_health_check=list(HealthCheck))
         @given(spec=specs(racks=True))
@@ -62,19 +62,21 @@ class AssignorContract:
 
         hold()
 
-    # What it is
+    # Its name
 
     def test_it_has_a_name_that_a_client_can_say(self) -> None:
-        """``group.remote.assignor`` and ``group.consumer.assignors`` name it: no commas, no spaces."""
+        """The name has no comma and no space: ``group.remote.assignor`` and ``group.consumer.assignors`` name the
+        assignor.
+        """
         name = self.make_assignor().name
         assert name
         assert name == "".join(name.split())
         assert "," not in name
 
-    # What it deals
+    # The assignment
 
     def test_it_deals_what_there_is_to_members_that_subscribe_to_it(self) -> None:
-        """No other partitions, to nobody else."""
+        """A member gets only partitions that exist, of topics that it subscribes to."""
         assignor = self.make_assignor()
 
         def rule(spec: AssignmentSpec) -> None:
@@ -87,7 +89,7 @@ class AssignorContract:
         self.every_group(rule)
 
     def test_a_partition_has_one_reader(self) -> None:
-        """At most; one exactly where it ``deals_all``."""
+        """A partition has one reader at most. It has exactly one if the assignor ``deals_all``."""
         assignor = self.make_assignor()
 
         def rule(spec: AssignmentSpec) -> None:
@@ -100,7 +102,7 @@ class AssignorContract:
         self.every_group(rule)
 
     def test_partitions_come_as_frozen_sets(self) -> None:
-        """They are kept for as long as the target is: nobody may change them."""
+        """The coordinator keeps the sets as the target assignment, so they must be immutable."""
         assignor = self.make_assignor()
 
         def rule(spec: AssignmentSpec) -> None:
@@ -127,24 +129,26 @@ class AssignorContract:
         ],
     )
     def test_groups_at_the_edge(self, subscriptions: dict[str, set[int]], partitions: list[int]) -> None:
-        """They come up in the life of any group."""
+        """Groups without members, topics or partitions are assigned too: they occur in the life of any group."""
         spec = make_spec(subscriptions, partitions)
         readers = readers_of(deal(self.make_assignor(), spec))
         if self.deals_all:
             assert len(readers) == sum(topic.partition_count for topic in spec.topics.values())
 
     def test_a_stale_assignment_is_no_obstacle(self) -> None:
-        """What a member had may have been deleted, have fewer partitions now, or be another's too."""
+        """A member's present partitions may be deleted, out of range, or held by another member too."""
         gone = {topic_id(7): frozenset({0}), topic_id(0): frozenset({1, 99})}
         spec = make_spec({"a": {0}, "b": {0}}, [2], {"a": gone, "b": gone})
         readers = readers_of(deal(self.make_assignor(), spec))
         assert readers.keys() <= {(topic_id(0), 0), (topic_id(0), 1)}
         assert all(len(members) == 1 for members in readers.values())
 
-    # How it deals
+    # Determinism
 
     def test_the_same_group_is_dealt_the_same(self) -> None:
-        """Nothing but the spec counts: no chance, no clock, nothing that was dealt before, no order of a set."""
+        """The assignment depends on the spec alone: not on chance, the clock, earlier assignments or the order of a
+        set.
+        """
         used = self.make_assignor()
 
         def rule(spec: AssignmentSpec) -> None:
@@ -157,7 +161,7 @@ class AssignorContract:
         self.every_group(rule)
 
     def test_two_groups_at_once_do_not_meet(self) -> None:
-        """Two jobs of one assignor take turns."""
+        """Two assignments of one assignor, run in turns, come to the same as each alone."""
         assignor = self.make_assignor()
         one = large_spec(20, 4, 2000, 4)
         other = large_spec(15, 2, 2000, 2)
@@ -174,7 +178,7 @@ class AssignorContract:
         assert [found[0], found[1]] == alone
 
     def test_a_group_that_has_what_was_dealt_keeps_it(self) -> None:
-        """If it ``settles``."""
+        """A group that holds its assignment gets the same one again, if the assignor ``settles``."""
         if not self.settles:
             pytest.skip("it says that it doesn't settle")
         assignor = self.make_assignor()
@@ -185,7 +189,7 @@ class AssignorContract:
 
         self.every_group(rule)
 
-    # What it costs others
+    # Its slices
 
     @pytest.mark.parametrize(
         ("topics", "topics_each"),
@@ -193,14 +197,16 @@ class AssignorContract:
         ids=["one topic", "many topics", "some topics each"],
     )
     def test_others_have_their_turn(self, topics: int, topics_each: int) -> None:
-        """It yields at least every 1,000 partitions that it looks at, says so, and looks at each."""
+        """The assignor yields at least once for every 1,000 partitions. The yielded numbers add up to the partitions it
+        looked at.
+        """
         looked_at = list(self.make_assignor().assign(large_spec(200, topics, 10_000, topics_each)))
         assert looked_at, "it never yields"
         assert all(0 <= partitions <= LOOKED_AT_MAX for partitions in looked_at), max(looked_at)
         assert sum(looked_at) >= 9_000, "it yields too rarely, or doesn't say what it looked at"
 
     def test_no_slice_is_long(self) -> None:
-        """A member of another group waits for one slice at most: in milliseconds of CPU."""
+        """No slice takes more than ``SLICE_MS_MAX`` of CPU time: members of other groups wait meanwhile."""
         spec = large_spec(500, 20, 10_000, 20)
         longest = min(_longest_ms(self.make_assignor(), spec) for _ in range(RUNS))
         assert longest <= SLICE_MS_MAX

@@ -1,4 +1,4 @@
-"""Groups to be dealt, for tests of assignors: any small one, and large ones."""
+"""Groups for tests of assignors: any small group (hypothesis), and large ones."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NOTHING: Assigned = MappingProxyType({})
 
 
 class BackwardSet(frozenset[bytes]):
-    """As another hash seed could have it: the same set, iterated in another order."""
+    """A set that is iterated in another order, as another hash seed would have it."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """From the greatest to the least."""
+        """Iterate from the greatest to the least."""
         return iter(sorted(super().__iter__(), reverse=True))
 
 
 def topic_id(nth: int) -> bytes:
-    """Of topic ``t<nth>``."""
+    """Return the id of topic ``t<nth>``."""
     return nth.to_bytes(16, "big")
 
 
@@ -90,7 +90,7 @@ def specs(draw: st.DrawFn, homogeneous: bool = False, racks: bool = False) -> As
 
 
 def large_spec(members: int, topics: int, partitions: int, topics_each: int) -> AssignmentSpec:
-    """Members that read some of the topics each, all if ``topics_each`` is ``topics``; nobody has anything yet."""
+    """Return a group whose members read ``topics_each`` of the topics. No member holds a partition yet."""
     subscriptions = {
         f"m{nth:05}": {(nth * 7 + more) % topics for more in range(topics_each)} for nth in range(members)
     }
@@ -98,7 +98,7 @@ def large_spec(members: int, topics: int, partitions: int, topics_each: int) -> 
 
 
 def holding(spec: AssignmentSpec, assignment: Assignment) -> AssignmentSpec:
-    """The same group, when it has this assignment."""
+    """Return the same group, in which the members hold this assignment."""
     members = {
         member_id: msgspec.structs.replace(
             member, assigned=MappingProxyType(dict(assignment.get(member_id, _NOTHING)))
@@ -109,7 +109,7 @@ def holding(spec: AssignmentSpec, assignment: Assignment) -> AssignmentSpec:
 
 
 def backward(spec: AssignmentSpec) -> AssignmentSpec:
-    """The same group, with sets that are iterated in another order."""
+    """Return the same group with sets that are iterated in another order."""
     members = {
         member_id: msgspec.structs.replace(member, topics=BackwardSet(member.topics))
         for member_id, member in spec.members.items()
@@ -118,7 +118,7 @@ def backward(spec: AssignmentSpec) -> AssignmentSpec:
 
 
 def finish(steps: Generator[int, None, Assignment]) -> Assignment:
-    """All slices at once."""
+    """Run all slices at once, and return the assignment."""
     while True:
         try:
             next(steps)
@@ -128,15 +128,15 @@ def finish(steps: Generator[int, None, Assignment]) -> Assignment:
 
 
 def deal(assignor: ConsumerAssignor, spec: AssignmentSpec) -> Assignment:
-    """What it makes of a group.
+    """Return the assignment that the assignor makes for a group.
 
-    :raises AssignorError: it can't
+    :raises AssignorError: the assignor refuses the group
     """
     return finish(assignor.assign(spec))
 
 
 def readers_of(assignment: Assignment) -> dict[tuple[bytes, int], list[str]]:
-    """Of each partition (topic id, index): who is to read it."""
+    """Return the members that are to read each partition, by (topic id, index)."""
     readers: dict[tuple[bytes, int], list[str]] = {}
     for member_id, assigned in assignment.items():
         for topic, partitions in assigned.items():

@@ -1,4 +1,6 @@
-"""What tests of compaction say it with: contents of a log, its keys, transactions, and a round that is looked at."""
+"""Tools of the compaction tests: the contents and keys of a log, transactions, and a cleaner pass that a test
+watches.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ TURNS_MAX = 200
 
 
 def contents(log: Log) -> list[BatchContent]:
-    """All that can be read."""
+    """Return every batch that a reader can get."""
     return [content(batch.data) for batch in log.read_all()]
 
 
 def keys(log: Log, *, active: bool = False) -> dict[bytes | None, int]:
-    """Each key's offset. No key may be there twice, unless its newest record is in the ``active`` segment."""
+    """Return the offset of each key. No key may be there twice, unless its newest record is in the ``active``
+    segment.
+    """
     found = [
         (record[1], record[0]) for batch in contents(log) for record in batch.records if not _control(batch)
     ]
@@ -34,21 +38,21 @@ def _control(batch: BatchContent) -> bool:
 
 
 def check_same(log: Log, expected: Sequence[BatchContent]) -> None:
-    """Everything that can be read is as expected; and a replay sees the same."""
+    """Check that a reader gets exactly these batches, and that a replay sees the same ones."""
     found = contents(log)
     assert difference(found, expected) is None
     assert [batch.base_offset for batch in log.log.batches(0)] == [batch.base_offset for batch in found]
 
 
 def transactional(*pairs: tuple[bytes, bytes], sequence: int) -> RecordBatch:
-    """A batch of producer 5 in a transaction."""
+    """Return a transactional batch of producer 5."""
     records = [Record(key, value, timestamp=TIME_MS) for key, value in pairs]
     data = build_batch(records, producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
     return RecordBatch(memoryview(data))
 
 
 def marker(*, commit: bool) -> RecordBatch:
-    """The end of a transaction of producer 5."""
+    """Return the marker that ends a transaction of producer 5."""
     key, value = (0).to_bytes(2, "big") + int(commit).to_bytes(2, "big"), bytes(6)
     record = Record(key, value, timestamp=TIME_MS)
     data = build_batch([record], producer_id=5, producer_epoch=0, transactional=True, control=True)
@@ -58,7 +62,9 @@ def marker(*, commit: bool) -> RecordBatch:
 def meanwhile(
     log: Log, look: Callable[[], Awaitable[None]] | None = None, *, at_least: int = 0
 ) -> CompactionResult | OSError | CompactionAbandonedError:
-    """A round, with ``look()`` each time the loop comes round; how it ended."""
+    """Run a cleaner pass and call ``look()`` in each turn of the loop. Return the result, or the error that ended the
+    pass.
+    """
     runtime = log.node.runtime
 
     async def go() -> CompactionResult | OSError | CompactionAbandonedError:

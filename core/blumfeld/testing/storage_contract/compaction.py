@@ -1,4 +1,6 @@
-"""The storage contract's part about compaction: what stays, who sees what meanwhile, what ends a round."""
+"""The part of the storage contract about compaction: which records stay, what readers see meanwhile, how a pass
+ends.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ RETENTION_MS = 1000
 
 
 class StorageCompaction(StorageKit):
-    """Part of ``StorageContract``."""
+    """The compaction part of ``StorageContract``."""
 
     def compacted_log(self, node: Node) -> Log:
-        """A log of three sealed segments and an active one, in which newer records of all keys but one stand."""
+        """Return a log with three sealed segments and an active one. For all keys but one a newer record follows."""
         self.need_compaction(node)
         log = node.open(index_interval_bytes=100, cleanup_policy="compact")
         for segment in range(3):
@@ -44,7 +46,9 @@ class StorageCompaction(StorageKit):
         return log
 
     def test_a_storage_that_does_not_compact_says_so(self, node: Node, log: Log) -> None:
-        """And keeps everything."""
+        """A storage whose ``compacts`` is false refuses ``compact`` with ``NotImplementedError`` and keeps every
+        record.
+        """
         if node.storage.compacts:
             pytest.skip("compacts")
         self.need_segments(node)
@@ -54,7 +58,9 @@ class StorageCompaction(StorageKit):
 
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["none", "zstd"])
     def test_the_newest_record_of_each_key_stays_where_it_was(self, node: Node, codec: Codec) -> None:
-        """Offsets, timestamps, batches' bounds; and the result says what was done."""
+        """The newest record of each key keeps its offset, timestamp and batch bounds. The result counts what the pass
+        did.
+        """
         self.need_compaction(node)
         log = node.open(index_interval_bytes=100, cleanup_policy="compact")
         for n in range(12):
@@ -80,7 +86,9 @@ class StorageCompaction(StorageKit):
         assert after[-1] == infos[-1]
 
     def test_reads_and_look_ups_step_over_what_fell_out(self, node: Node) -> None:
-        """An offset that is gone finds the next batch; a time finds a record that is there."""
+        """A read at an offset that compaction removed begins with the next batch. A look-up by time finds a record that
+        is there.
+        """
         log = self.compacted_log(node)
         log.compact()
         left = {offset: batch for batch in contents(log) for offset, *_ in batch.records}
@@ -98,7 +106,9 @@ class StorageCompaction(StorageKit):
                 assert at.offset <= offset
 
     def test_who_reads_meanwhile_sees_the_old_or_the_new(self, node: Node) -> None:
-        """Never both, never none; regions in flight keep their bytes; what is appended meanwhile stays."""
+        """During a cleaner pass a reader sees the old batches or the new ones, never both and never none. Regions that
+        a reader holds keep their bytes, and batches that are appended meanwhile stay.
+        """
         log = self.compacted_log(node)
         before = contents(log)
         held = log.read_raw(0)
@@ -124,7 +134,7 @@ class StorageCompaction(StorageKit):
         assert difference(found[:at], expected) is None
 
     def test_a_round_over_a_clean_log_changes_nothing(self, node: Node) -> None:
-        """Same records; a second round begins where the first ended."""
+        """A second cleaner pass begins where the first ended, and leaves the same records."""
         log = self.compacted_log(node)
         log.compact()
         before = contents(log)
@@ -133,7 +143,7 @@ class StorageCompaction(StorageKit):
         assert difference(contents(log), before) is None
 
     def test_the_head_loses_what_the_tail_has_newer(self, node: Node) -> None:
-        """Keys are mapped from the first dirty offset on; everything before is held against them."""
+        """Keys are mapped from the first dirty offset on. Older records of those keys leave the clean head too."""
         log = self.compacted_log(node)
         log.compact()
         log.append(keyed_batch((b"only-0", b"newer"), (b"k3", b"newer")))
@@ -145,7 +155,9 @@ class StorageCompaction(StorageKit):
         assert difference(contents(log)[:-1], compact(before, asked).batches) is None
 
     def test_tombstones_stay_until_their_horizon(self, node: Node) -> None:
-        """It is set by the first round that sees them (KIP-534); who reads the topic meanwhile learns of them."""
+        """The first pass that sees a tombstone sets its delete horizon (KIP-534). Until then a reader still learns of
+        the deletion.
+        """
         self.need_compaction(node)
         log = node.open(cleanup_policy="compact")
         log.append(keyed_batch((b"gone", b"value"), (b"kept", b"value")))
@@ -165,7 +177,7 @@ class StorageCompaction(StorageKit):
         assert log.log.written_end_offset == 4
 
     def test_records_without_a_key_fall_out_and_are_counted(self, node: Node) -> None:
-        """A compacted topic can't hold them."""
+        """A record without a key is removed and counted in ``invalid_records``: a compacted topic can't hold it."""
         self.need_compaction(node)
         log = node.open(cleanup_policy="compact")
         log.append(keyed_batch((b"a", b"1"), (None, b"2"), (b"b", b"3")))
@@ -176,7 +188,9 @@ class StorageCompaction(StorageKit):
         assert keys(log) == {b"a": 0, b"b": 2, b"c": 4}
 
     def test_records_of_aborted_transactions_fall_out(self, node: Node) -> None:
-        """And no newer record of theirs takes a key's place; the log's end stays."""
+        """Records of an aborted transaction are removed and never replace an older record of their key. The log end
+        stays.
+        """
         self.need_compaction(node)
         log = node.open(cleanup_policy="compact")
         log.append(keyed_batch((b"a", b"committed")))
@@ -192,7 +206,7 @@ class StorageCompaction(StorageKit):
         assert log.log.written_end_offset == 7
 
     def test_a_map_that_is_full_ends_the_round_early(self, node: Node) -> None:
-        """The next one goes on from there, until all is clean."""
+        """When the offset map is full, the pass ends early. The next passes go on from there until the log is clean."""
         log = self.compacted_log(node)
         before, asked = contents(log), log.compaction()
         small = 24 * 8
@@ -205,7 +219,7 @@ class StorageCompaction(StorageKit):
         assert difference(contents(log)[:-1], [b for b in expected.batches if b.records]) is None
 
     def test_no_segment_is_larger_than_was_asked_for(self, node: Node) -> None:
-        """Those that shrank are put together; none spans more than it may."""
+        """A pass merges segments that shrank. No merged segment is larger than ``segment_bytes`` of the request."""
         self.need_compaction(node)
         log = node.open(cleanup_policy="compact")
         for segment in range(3):
@@ -224,7 +238,9 @@ class StorageCompaction(StorageKit):
 
     @pytest.mark.parametrize("how", ["cut", "cut fully", "close", "delete"])
     def test_a_round_is_abandoned_when_the_log_is_cut_or_closed_meanwhile(self, node: Node, how: str) -> None:
-        """Nothing of it has changed the log; or it was done before."""
+        """A truncation or a close during a pass ends it with ``CompactionAbandonedError`` and an unchanged log, or the
+        pass was complete before.
+        """
         self.need_compaction(node)
         at_once = self.compacted_log(node)
         takes_time = not at_once.log.compact(at_once.compaction()).done
@@ -271,7 +287,7 @@ class StorageCompaction(StorageKit):
         return isinstance(ended, CompactionAbandonedError)
 
     def test_a_bad_batch_leaves_the_log_as_it_was(self, node: Node) -> None:
-        """The round fails with ``OSError``; everything else goes on."""
+        """A damaged batch ends the pass with ``OSError``. The log is unchanged and stays usable."""
         log = self.compacted_log(node)
         self.need_simulated_disk(node)
         self.need_segment_files()
@@ -287,7 +303,7 @@ class StorageCompaction(StorageKit):
         log.fill(1)
 
     def test_a_full_disk_leaves_the_log_as_it_was(self, node: Node) -> None:
-        """And when there is room again a round comes to its end."""
+        """A full disk ends the pass with ``OSError`` and leaves the log unchanged. With room again, a pass succeeds."""
         log = self.compacted_log(node)
         self.need_simulated_disk(node)
         before, asked = contents(log), log.compaction()
@@ -300,7 +316,7 @@ class StorageCompaction(StorageKit):
         check_same(log, [*compact(before, asked).batches, before[-1]])
 
     def test_what_was_cleaned_is_known_after_a_restart(self, node: Node) -> None:
-        """The end of the head, and its records."""
+        """After a restart the log has the same records and the same cleaned end offset."""
         log = self.compacted_log(node)
         self.need_restart()
         log.compact()
@@ -313,7 +329,9 @@ class StorageCompaction(StorageKit):
         log.fill(1)
 
     def test_a_cut_lowers_the_end_of_what_was_cleaned(self, node: Node) -> None:
-        """What comes behind the cut is dirty; also after a restart."""
+        """After a truncation the cleaned end offset is not above the cut, also after a restart: what follows it is
+        dirty.
+        """
         log = self.compacted_log(node)
         log.compact()
         log.log.truncate_to(20)
@@ -331,7 +349,9 @@ class StorageCompaction(StorageKit):
         assert keys(log) == {b"k1": 1001, b"k2": 1002}
 
     def test_a_cut_lowers_it_before_anything_is_written_behind(self, node: Node) -> None:
-        """Or a crash would leave new records that count as clean: tombstones among them would go too early."""
+        """The cleaned end offset is lowered before anything is written behind the cut. Otherwise a crash would leave
+        new records that count as clean, and tombstones among them would go too early.
+        """
         log = self.compacted_log(node)
         self.need_restart()
         self.need_simulated_disk(node)

@@ -33,12 +33,14 @@ OTHER_TOPIC_ID = bytes(range(32, 48))
 class StorageContract(
     StorageDurability, StorageCompaction, StorageDirectories, StorageCrashes, StorageRealDisk
 ):
-    """The contract of ``blumfeld.spi.storage`` as tests. Flags and what to override: ``kit.StorageKit``."""
+    """The contract of ``blumfeld.spi.storage`` as tests. ``kit.StorageKit`` has the flags and the methods to
+    override.
+    """
 
     # Append
 
     def test_a_new_log_is_empty_and_starts_at_zero(self, log: Log) -> None:
-        """Nothing is placed, written or flushed."""
+        """A new log has nothing placed, written or flushed, and its offsets begin at 0."""
         it = log.log
         assert (it.log_start_offset, it.placed_end_offset, it.written_end_offset) == (0, 0, 0)
         assert log.read(0) == []
@@ -49,7 +51,7 @@ class StorageContract(
             assert found == [(0, 0, 0, False)]
 
     def test_offsets_are_contiguous_from_zero(self, log: Log) -> None:
-        """Each batch gets the next offsets, within a turn and over turns."""
+        """Each batch gets the next offsets, within one turn and over several."""
         assert [log.log.place(make_batch(n), 0) for n in (2, 1, 3)] == [0, 2, 3]
         assert log.write() == WriteOutcome(6)
         assert log.log.place(make_batch(), 0) == 6
@@ -57,7 +59,7 @@ class StorageContract(
         assert log.spans() == [(0, 2), (2, 3), (3, 6), (6, 7)]
 
     def test_what_is_placed_is_not_seen_until_it_is_written(self, log: Log) -> None:
-        """Neither by readers nor in the written end."""
+        """A placed batch is invisible to readers, and ``written_end_offset`` doesn't count it, until it is written."""
         log.fill(2)
         log.log.place(make_batch(3), 0)
         assert (log.log.placed_end_offset, log.log.written_end_offset) == (5, 2)
@@ -68,7 +70,7 @@ class StorageContract(
 
     @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
     def test_bytes_stay_as_they_came_but_for_offset_and_epoch(self, log: Log, codec: Codec) -> None:
-        """The batch is opaque (docs/design.md, rule 4)."""
+        """The batch is opaque (docs/design.md, rule 4): only the base offset and the leader epoch may change."""
         log.fill(4)
         batch = make_batch(3, codec=codec, value_bytes=300)
         before = bytes(batch.data)
@@ -79,19 +81,21 @@ class StorageContract(
         assert stored.data[16:] == before[16:]
 
     def test_a_write_of_nothing_succeeds(self, log: Log) -> None:
-        """Its outcome is the written end."""
+        """A write without placed batches succeeds. Its outcome has the written end offset."""
         log.fill(2)
         assert log.write() == WriteOutcome(2)
 
     def test_more_batches_in_a_turn_than_a_gather_write_takes(self, log: Log) -> None:
-        """They are split, and all written."""
+        """More batches than one gather write takes are split over several system calls, and all are written."""
         log.append(*[make_batch(1, seed=n) for n in range(2500)])
         assert log.log.written_end_offset == 2500
         assert len(log.read(0)) == 2500
         assert log.read(2499)[0].next_offset == 2500
 
     def test_a_batch_with_offsets_keeps_them_and_must_not_go_back(self, log: Log) -> None:
-        """A follower's log; it may have holes."""
+        """``place_as_is`` keeps the offsets of a batch, holes included, as a follower needs it. An offset below the end
+        is refused with ``ValueError``.
+        """
         log.log.place_as_is(make_batch(3, base_offset=0))
         log.log.place_as_is(make_batch(2, base_offset=10))
         with pytest.raises(ValueError, match="11"):
@@ -104,13 +108,13 @@ class StorageContract(
     # Read
 
     def test_a_read_begins_with_the_batch_that_contains_the_offset(self, log: Log) -> None:
-        """Clients skip what they have."""
+        """A read begins with the batch that contains the offset. Clients skip the records that they didn't ask for."""
         log.fill(5, 5)
         assert [(b.base_offset, b.next_offset) for b in log.read(7, 1)] == [(5, 10)]
         assert log.read_raw_end(7) == 10
 
     def test_every_offset_of_a_long_log_is_found(self, node: Node) -> None:
-        """By index, by scan, and near the end, over many segments."""
+        """A read finds every offset of a log with many segments, whether an index entry is near or not."""
         log = node.open(index_interval_bytes=300, segment_bytes=4000)
         log.fill(*[1 + n % 4 for n in range(150)])
         if node.has_segments:
@@ -121,7 +125,7 @@ class StorageContract(
                 assert log.read(offset, 1)[0].base_offset == base_offset
 
     def test_an_end_inside_a_batch_excludes_that_batch(self, log: Log) -> None:
-        """Up to the high watermark, no further."""
+        """A read returns no batch that reaches beyond ``end_offset``, which may be the high watermark."""
         log.fill(5, 5, 5)
         assert [b.base_offset for b in log.read(0, end_offset=12)] == [0, 5]
         assert [b.base_offset for b in log.read(0, end_offset=10)] == [0, 5]
@@ -129,7 +133,7 @@ class StorageContract(
         assert log.read(3, end_offset=3) == []
 
     def test_the_first_batch_is_whole_if_that_was_asked_for(self, log: Log) -> None:
-        """A consumer with small limits gets on (KIP-74)."""
+        """With ``minimum`` the first batch comes whole even when it is larger than the limit (KIP-74)."""
         log.fill(5, 5)
         size = len(log.read(0, 1)[0].data)
         assert log.read_raw_size(0, 1) == size
@@ -138,7 +142,7 @@ class StorageContract(
         assert log.read_raw_size(0, 0, minimum=False) == 0
 
     def test_offsets_outside_the_log_are_refused(self, log: Log) -> None:
-        """OFFSET_OUT_OF_RANGE; the end itself is a place to wait at."""
+        """An offset outside the log raises ``LookupError`` (OFFSET_OUT_OF_RANGE). A read at the end itself is empty."""
         log.fill(5)
         assert log.read(5) == []
         for offset in (6, -1):
@@ -150,7 +154,9 @@ class StorageContract(
         assert log.read(3)[0].base_offset == 0
 
     def test_replay_gives_written_batches_from_the_one_with_the_offset(self, node: Node) -> None:
-        """Across segments, large batches too."""
+        """``batches(offset)`` gives the written batches from the one that contains the offset on, over all segments,
+        also large ones.
+        """
         log = node.open(segment_bytes=3000)
         log.fill(*[3] * 60)
         log.append(make_batch(2, value_bytes=1_500_000))
@@ -162,7 +168,7 @@ class StorageContract(
     # Segments
 
     def test_a_roll_seals_the_active_segment(self, node: Node, log: Log) -> None:
-        """The listener is told; an empty one is not rolled."""
+        """A roll seals the active segment and tells the listener. An empty active segment is not rolled."""
         self.need_segments(node)
         log.log.roll()
         assert node.listener.rolls == []
@@ -179,7 +185,9 @@ class StorageContract(
             assert all(node.runtime.files.exists(s.files[0]) for s in infos)
 
     def test_it_rolls_by_size_between_batches_of_one_write(self, node: Node) -> None:
-        """No segment is larger than segment.bytes; the listener hears before what follows is written."""
+        """No segment is larger than ``segment.bytes``. The listener is told of a roll before the batches behind it are
+        written.
+        """
         self.need_segments(node)
         log = node.open(segment_bytes=1000)
         log.append(*[make_batch(1, value_bytes=200) for _ in range(20)])
@@ -190,7 +198,7 @@ class StorageContract(
         assert len(log.spans()) == 20
 
     def test_it_rolls_by_the_time_of_records(self, node: Node) -> None:
-        """segment.ms counts from the segment's first batch."""
+        """``segment.ms`` counts from the timestamp of the segment's first batch."""
         self.need_segments(node)
         log = node.open(segment_ms=1000)
         for delta in (0, 999, 1000, 1001, 1500, 2002):
@@ -198,7 +206,9 @@ class StorageContract(
         assert node.listener.rolls == [3, 5]
 
     def test_old_segments_are_dropped_and_regions_in_flight_live_on(self, node: Node) -> None:
-        """Files go after file.delete.delay.ms; who still sends from them sends the same bytes."""
+        """Files of a dropped segment are removed after ``file.delete.delay.ms``. A region that was read before keeps
+        its bytes.
+        """
         self.need_segments(node)
         log = node.open(file_delete_delay_ms=1000)
         for _ in range(3):
@@ -225,7 +235,9 @@ class StorageContract(
         assert log.spans() == [(12, 13)]
 
     def test_the_log_start_moves_up_only_within_the_log(self, log: Log) -> None:
-        """DeleteRecords."""
+        """The log start never goes back (DeleteRecords). An offset behind the log end is refused with
+        ``ValueError``.
+        """
         log.fill(5, 5)
         log.log.advance_log_start(7)
         log.log.advance_log_start(3)
@@ -243,7 +255,9 @@ class StorageContract(
     def test_truncation_drops_whole_batches_from_the_offset_on(
         self, node: Node, offset: int, end: int
     ) -> None:
-        """Inside a batch, at its edge, at a segment's edge, everything, nothing; then the log goes on."""
+        """A truncation drops every batch that reaches beyond the offset, wherever the offset lies. Appends go on from
+        the new end.
+        """
         log = node.open(index_interval_bytes=0)
         for segment in range(3):
             log.fill(3, 3, timestamp_ms=TIME_MS + segment)
@@ -263,7 +277,9 @@ class StorageContract(
         assert it.size_bytes() == sum(map(_size, log.read_all()))
 
     def test_a_log_that_is_truncated_fully_starts_where_it_is_told(self, log: Log) -> None:
-        """A follower that fell behind the leader's log start."""
+        """``truncate_fully`` empties the log and starts it at the offset, as for a follower that fell behind the
+        leader's log start.
+        """
         log.fill(5)
         log.log.truncate_fully(100)
         it = log.log
@@ -275,7 +291,9 @@ class StorageContract(
 
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["none", "zstd"])
     def test_look_up_by_time_finds_the_record_inside_its_batch(self, node: Node, codec: Codec) -> None:
-        """The first record at or after the time, from the log start on, whatever order the times are in."""
+        """A look-up by time returns the first record at or after the time, from the log start on, also when timestamps
+        are out of order.
+        """
         log = node.open(segment_bytes=600, index_interval_bytes=50)
         times = [10, 20, 15, 40, 40, 30, 60, 5, 70, 70, 65, 90, 80, 85]
         for at in range(0, len(times), 2):
@@ -301,7 +319,7 @@ class StorageContract(
     # Small files
 
     def test_small_files_beside_the_log(self, node: Node, log: Log) -> None:
-        """Written whole, listed, deleted; the log's own files are not among them."""
+        """A small file is written whole, listed and deleted. The log's own files are not in the list."""
         aux = log.log.aux
         before = aux.names()
         assert aux.read("leader-epoch-checkpoint") is None
@@ -320,7 +338,7 @@ class StorageContract(
     # Life
 
     def test_a_log_that_is_closed_can_be_opened_again(self, node: Node, log: Log) -> None:
-        """In the same process; closing twice is allowed."""
+        """A closed log can be opened again in the same process. A second close does nothing."""
         log.fill(3, 3)
         before = log.read_all()
         log.log.close()
@@ -332,7 +350,7 @@ class StorageContract(
         assert again.spans() == [(0, 3), (3, 6), (6, 7)]
 
     def test_a_deleted_log_is_gone_and_its_name_is_free(self, node: Node, log: Log) -> None:
-        """For another topic of the same name."""
+        """After ``delete_log`` the name is free at once for another topic. A region of the old log keeps its bytes."""
         log.fill(3)
         held = log.read_raw(0)
         log.log.close()
@@ -346,26 +364,26 @@ class StorageContract(
         release(held.parts)
 
     def test_a_log_of_another_topic_is_refused(self, node: Node, log: Log) -> None:
-        """INCONSISTENT_TOPIC_ID."""
+        """Opening a log with another topic id raises ``ValueError`` (INCONSISTENT_TOPIC_ID)."""
         log.log.close()
         with pytest.raises(ValueError, match=r"[0-9a-f]{32}"):
             node.open(topic_id=OTHER_TOPIC_ID)
         assert node.open().log.written_end_offset == 0
 
     def test_stop_is_legal_without_start(self) -> None:
-        """And leaves nothing behind."""
+        """``stop`` before ``start`` does nothing, and the storage can start afterwards."""
         node = Node(self.make_runtime, self.make_storage)
         node.stop()
         node.start()
         node.stop()
 
     def test_what_it_says_of_itself(self, node: Node) -> None:
-        """A promise for people; directories with legal ids."""
+        """``promise()`` is a text for people. Each directory of ``log_dirs()`` is online and has an id of 16 bytes."""
         assert node.storage.promise()
         assert all(d.online and len(d.directory_id) == 16 for d in node.storage.log_dirs())
 
     def test_high_watermarks_are_remembered(self, node: Node, log: Log) -> None:
-        """As of the last checkpoint; over a restart too, where that is claimed."""
+        """``high_watermarks()`` returns the marks of the last checkpoint, after a restart too where that is claimed."""
         if lasting(node.storage) is None:
             self.not_tried("it is no LastingStorage: high watermarks")
         marks = [(PARTITION, 4), (TopicPartition("other", 3), 9)]
@@ -377,14 +395,16 @@ class StorageContract(
             assert node.restart().storage.high_watermarks() == dict(marks)
 
     def test_flush_reports_the_flushed_end(self, log: Log) -> None:
-        """At least what was written when it was asked for."""
+        """A flush returns the flushed end offset: at least the written end at the time of the call."""
         log.fill(2, 2)
         assert log.flush() == 4
         assert log.log.flushed_end_offset == 4
         assert log.flush() == 4
 
     def test_against_a_list(self) -> None:
-        """Random operations in random order, compared with a model (hypothesis)."""
+        """After any sequence of operations the log equals a model, a list of batches (hypothesis chooses the
+        operations).
+        """
         simulated = Node(self.make_runtime, self.make_storage).is_simulated
         run_machine(
             lambda: Node(self.make_runtime, self.make_storage).start(),

@@ -1,4 +1,4 @@
-"""The storage contract's part about dying at any file operation: some of the points of ``testing.crash``."""
+"""The part of the storage contract about crashes at any file operation: a sample of the points of ``testing.crash``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from blumfeld.testing.storage_contract.kit import StorageKit
 from blumfeld.testing.storage_driver.node import Node
 
 CRASH_POINTS = 60
-"""Tried on every run, spread over all scripts; ``python -m campaigns crash --storage NAME`` tries all."""
+"""Points of one run, spread over all scripts. ``python -m campaigns crash --storage NAME`` tries all of them."""
 
 
 class StorageCrashes(StorageKit):
-    """Part of ``StorageContract``."""
+    """The crash part of ``StorageContract``."""
 
     def test_no_crash_loses_what_was_promised(self, node: Node) -> None:
-        """Killed, or its power cut, in the middle of everything that a log may do; and again while it recovers."""
+        """A kill or a power cut at any file operation, also during the recovery, loses nothing that was promised."""
         self.need_crash(node)
         outcome = try_points(self.make_storage, limit=CRASH_POINTS)
         assert outcome.failures == []

@@ -1,4 +1,4 @@
-"""The storage contract's part about several log directories: where logs lie, what a failed one takes, moves."""
+"""The part of the storage contract about several log directories: placement, failure of one of them, moves."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ STEPS_MAX = 400
 
 
 class StorageDirectories(StorageKit):
-    """Part of ``StorageContract``."""
+    """The directory part of ``StorageContract``."""
 
     # Placement
 
     def test_a_new_log_is_made_where_the_fewest_are(self, node: Node) -> None:
-        """Among the directories that are online."""
+        """A new log goes into the online directory with the fewest logs."""
         self.need_directories(node)
         logs = [node.open(TopicPartition("many", n)) for n in range(2 * len(node.directories))]
         places = [log.log.directory_id for log in logs]
         assert all(places.count(directory) == 2 for directory in node.directories)
 
     def test_a_new_log_is_made_where_it_was_asked_for(self, node: Node) -> None:
-        """And lies there; it is found there after a restart, wherever it is asked for then."""
+        """A new log goes into the directory that the caller names. After a restart it is found there, whichever is
+        named then.
+        """
         self.need_directories(node)
         first, second, *_ = node.directories
         for n in range(3):
@@ -51,7 +53,7 @@ class StorageDirectories(StorageKit):
         assert log.spans() == [(0, 1)]
 
     def test_each_directory_has_a_lock_of_its_own(self, node: Node) -> None:
-        """Another storage gets none of them."""
+        """Each directory has a lock. A second storage on the same directories can't start."""
         self.need_directories(node)
         second = self.make_storage(node.runtime)
         with pytest.raises(OSError, match=ANY):
@@ -59,7 +61,9 @@ class StorageDirectories(StorageKit):
         node.open().fill(1)
 
     def test_a_log_made_anew_elsewhere_is_the_only_one(self, node: Node) -> None:
-        """What was deleted in another directory does not come back beside it, whatever a power cut takes."""
+        """A log that is deleted in one directory and made anew in another is the only one of its name after any power
+        cut.
+        """
         self.need_directories(node)
         self.need_crash(node)
         first, second, *_ = node.directories
@@ -81,7 +85,9 @@ class StorageDirectories(StorageKit):
             node.restart()
 
     def test_a_log_that_is_set_aside_frees_its_name(self, node: Node) -> None:
-        """For another topic's log of that name; what was known of the old one counts for nothing."""
+        """After ``set_aside_log`` another topic may use the name. The old log start and high watermark don't apply to
+        it.
+        """
         self.need_crash(node)
         log = node.open()
         log.fill(3, 3)
@@ -106,7 +112,9 @@ class StorageDirectories(StorageKit):
 
     @pytest.mark.parametrize("how", ["sync", "write", "read-only"])
     def test_a_failed_directory_takes_only_its_own_logs(self, node: Node, how: str) -> None:
-        """KIP-112: they raise from then on; the others serve; the watcher is told once, of which."""
+        """Logs in a failed directory raise ``OSError`` from then on. The others serve, and the watcher is told once
+        (KIP-112).
+        """
         self.need_directories(node)
         first, second, *_ = node.directories
         good, bad = self._two(node, first, second)
@@ -132,7 +140,9 @@ class StorageDirectories(StorageKit):
         assert len(node.watcher.failures) == 1
 
     def test_a_failed_directory_stays_offline_until_the_next_start(self, node: Node) -> None:
-        """However well the device is again; then what was flushed is there."""
+        """A failed directory stays offline until the next start, even if the device works again. Then what was flushed
+        is there.
+        """
         self.need_directories(node)
         first, second, *_ = node.directories
         good, bad = self._two(node, first, second)
@@ -153,7 +163,7 @@ class StorageDirectories(StorageKit):
         assert node.open().spans() == [(0, 2), (2, 3)]
 
     def test_a_stop_with_a_failed_directory_is_clean_for_the_others(self, node: Node) -> None:
-        """Only what lies in the failed one is recovered at the next start."""
+        """After a stop with a failed directory, only the logs in that directory are recovered at the next start."""
         self.need_directories(node)
         first, second, *_ = node.directories
         _, bad = self._two(node, first, second)
@@ -188,7 +198,7 @@ class StorageDirectories(StorageKit):
     # Moves
 
     def test_a_log_moves_while_it_serves(self, node: Node) -> None:
-        """KIP-113: it is the same log, elsewhere; whoever reads or writes meanwhile notices nothing."""
+        """A log that moves to another directory keeps its batches, and reads and appends go on meanwhile (KIP-113)."""
         self.need_directories(node)
         target, log = self._to_move(node)
         held = log.read_raw(0)
@@ -219,7 +229,9 @@ class StorageDirectories(StorageKit):
         assert node.listener.recoveries == []
 
     def test_what_is_told_of_a_move_that_runs(self, node: Node) -> None:
-        """For DescribeLogDirs."""
+        """``moves()`` reports a running move: its directories, how far the copy is, and its size (for
+        DescribeLogDirs).
+        """
         self.need_directories(node)
         target, log = self._to_move(node)
         source = log.log.directory_id
@@ -230,7 +242,9 @@ class StorageDirectories(StorageKit):
         assert move.size_bytes >= 0
 
     def test_a_move_to_where_the_log_lies_gives_up_one_that_runs(self, node: Node) -> None:
-        """Nothing is left of it."""
+        """A move to the directory that already holds the log cancels a running move, and nothing of the copy is
+        left.
+        """
         self.need_directories(node)
         target, log = self._to_move(node)
         source, spans = log.log.directory_id, log.spans()
@@ -243,7 +257,9 @@ class StorageDirectories(StorageKit):
         assert self._names(node, target) == []
 
     def test_what_can_not_be_moved(self, node: Node) -> None:
-        """To a directory that isn't there or is offline; a log that isn't open."""
+        """A move to an unknown or offline directory raises ``LookupError``. A move of a log that isn't open raises
+        ``ValueError``.
+        """
         self.need_directories(node)
         target, log = self._to_move(node)
         with pytest.raises(LookupError):
@@ -259,7 +275,9 @@ class StorageDirectories(StorageKit):
         log.fill(1)
 
     def test_a_move_whose_target_fails_leaves_the_log_where_it_is(self, node: Node) -> None:
-        """It is given up; the target is offline, the log serves."""
+        """When the target directory fails, the move is given up and the target goes offline. The log serves where it
+        was.
+        """
         self.need_directories(node)
         target, log = self._to_move(node)
         source, spans = log.log.directory_id, log.spans()
@@ -275,7 +293,9 @@ class StorageDirectories(StorageKit):
 
     @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
     def test_a_move_outlives_a_crash_at_any_time(self, node: Node, power_cut: bool) -> None:
-        """Everything is there once, and the move comes to its end, or never began."""
+        """After a crash at any file operation of a move, every batch is there once, and the log ends up in one
+        directory only.
+        """
         self.need_directories(node)
         if power_cut:
             self.need_crash(node)
@@ -317,7 +337,9 @@ class StorageDirectories(StorageKit):
 
     @pytest.mark.parametrize("what", ["truncate", "truncate fully", "advance", "delete", "roll"])
     def test_the_log_may_change_while_it_moves(self, node: Node, what: str) -> None:
-        """What comes to the other directory is the log as it is then."""
+        """Truncation, deletion, a roll or a new log start during a move also holds for the log in the target
+        directory.
+        """
         self.need_directories(node)
         target, log = self._to_move(node)
         node.storage.move_log(PARTITION, target)
@@ -360,13 +382,13 @@ class StorageDirectories(StorageKit):
         )
 
     def _names(self, node: Node, directory: bytes) -> list[str]:
-        """Of the log's directories in a log directory, whatever state they are in."""
+        """Names of the log's directories in one log directory, whatever suffix they have."""
         (path,) = [info.path for info in node.storage.log_dirs() if info.directory_id == directory]
         return [name for name in node.runtime.files.list_dir(path) if name.startswith(str(PARTITION))]
 
 
 def use_device(log: Log) -> None:
-    """Write and flush. Raises what that comes to."""
+    """Write and flush. Raises the error of either."""
     outcome = log.append(make_batch())
     if outcome.error is not None:
         raise outcome.error
@@ -374,7 +396,7 @@ def use_device(log: Log) -> None:
 
 
 def crash_at(node: Node, operation: int, power_cut: bool) -> Callable[[str, str], None]:
-    """Watches the disk: the node dies before so many operations from now are done."""
+    """Return a watcher of the disk that crashes the node before the ``operation``-th file operation from now on."""
     left = operation
 
     def watch(_: str, __: str) -> None:

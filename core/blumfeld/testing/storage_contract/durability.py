@@ -1,4 +1,4 @@
-"""The storage contract's part about restarts, crashes and faults of the disk."""
+"""The part of the storage contract about restarts, crashes and disk faults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CRASH_SEEDS = range(60)
 
 
 class StorageDurability(StorageKit):
-    """Part of ``StorageContract``."""
+    """The durability part of ``StorageContract``."""
 
     # Restart
 
     def test_everything_is_there_after_a_clean_stop(self, node: Node) -> None:
-        """Without recovery: nothing is walked."""
+        """After a clean stop everything is there, and the next start recovers nothing."""
         self.need_restart()
         log = node.open(segment_bytes=2000, index_interval_bytes=200)
         log.fill(*[3] * 50)
@@ -44,7 +44,7 @@ class StorageDurability(StorageKit):
         assert log.spans(150) == [(150, 151)]
 
     def test_everything_written_survives_the_process(self, node: Node) -> None:
-        """``kill -9``: recovery walks over it and loses nothing."""
+        """After ``kill -9`` every written batch is there. A batch that was only placed is not."""
         self.need_restart()
         self.need_simulated_disk(node)
         log = node.open(segment_bytes=2000)
@@ -58,7 +58,9 @@ class StorageDurability(StorageKit):
         assert all(next_offset <= 150 for _, next_offset in node.listener.recoveries)
 
     def test_another_cluster_or_node_is_refused(self, node: Node) -> None:
-        """A directory belongs to one node of one cluster."""
+        """A directory belongs to one node of one cluster: a start with another cluster id or node id raises
+        ``ValueError``.
+        """
         self.need_restart()
         node.stop()
         for cluster_id, node_id in (("other-cluster", 7), ("kit-cluster", 8)):
@@ -68,7 +70,7 @@ class StorageDurability(StorageKit):
         node.restart()
 
     def test_two_storages_on_one_directory_are_refused(self, node: Node) -> None:
-        """The second start fails, the first serves on."""
+        """A second storage on the same directory can't start (``OSError``). The first one serves on."""
         self.need_restart()
         second = self.make_storage(node.runtime)
         with pytest.raises(OSError, match=r"."):
@@ -76,7 +78,9 @@ class StorageDurability(StorageKit):
         node.open().fill(1)
 
     def test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed(self, node: Node) -> None:
-        """The log ends at a batch's edge, no earlier than the flushed end, and goes on from there."""
+        """After a power cut the log ends at the edge of a batch, at or behind the flushed end, and goes on from
+        there.
+        """
         self.need_crash(node)
         for seed in CRASH_SEEDS:
             crashing = Node(self.make_runtime, self.make_storage).start()
@@ -99,7 +103,7 @@ class StorageDurability(StorageKit):
     def test_what_was_emptied_does_not_come_back_in_front_of_what_is_new(
         self, node: Node, cut: Adversary
     ) -> None:
-        """A log that begins anew where it ended: the old records or the new ones, not both as one log."""
+        """After ``truncate_fully`` and a power cut the log has the old batches or the new ones, never both."""
         self.need_crash(node)
         log = node.open()
         log.fill(3, 3)
@@ -111,7 +115,7 @@ class StorageDurability(StorageKit):
 
     @pytest.mark.parametrize("cut", list(Adversary), ids=lambda cut: cut.name.lower())
     def test_a_log_that_is_made_anew_has_nothing_of_its_namesake(self, node: Node, cut: Adversary) -> None:
-        """A replica may leave and come back. A log start that was saved of the old log would hide new records."""
+        """A log that is deleted and made anew has nothing of the old one: an old log start would hide new records."""
         self.need_crash(node)
         log = node.open()
         log.fill(3, 3)
@@ -132,7 +136,7 @@ class StorageDurability(StorageKit):
 
     @pytest.mark.parametrize("short_bytes", [None, 0, 1, 70, 150])
     def test_a_failed_or_short_write_is_undone(self, node: Node, log: Log, short_bytes: int | None) -> None:
-        """All that was placed is gone, the file is cut back, and the next write takes the same offsets."""
+        """After a failed or short write all placed batches are gone, and the next write takes the same offsets."""
         self.need_simulated_disk(node)
         log.fill(2)
         size = log.log.size_bytes()
@@ -156,7 +160,9 @@ class StorageDurability(StorageKit):
         assert node.open().spans() == [(0, 2), (2, 6)]
 
     def test_what_a_failed_write_left_is_found_by_no_recovery(self, node: Node, log: Log) -> None:
-        """Its first batch is whole in the file, and its producer was told that it is not there."""
+        """A recovery doesn't bring back a batch of a failed write, though it is whole in the file: its producer got an
+        error.
+        """
         self.need_simulated_disk(node)
         log.fill(2)
         whole = make_batch(3)
@@ -167,7 +173,9 @@ class StorageDurability(StorageKit):
         assert node.open().spans() == [(0, 2)]
 
     def test_what_was_written_before_a_roll_in_the_same_turn_stays(self, node: Node) -> None:
-        """The outcome says up to where."""
+        """When a write fails behind a roll, the batches before the roll stay. The outcome has the offset up to which it
+        wrote.
+        """
         self.need_segments(node)
         self.need_simulated_disk(node)
         log = node.open(segment_bytes=400)
@@ -181,7 +189,7 @@ class StorageDurability(StorageKit):
         log.fill(1)
 
     def test_a_sync_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
-        """It is never retried as if it had worked."""
+        """A failed sync takes the directory offline: a second sync may report success though the pages were lost."""
         self.need_simulated_disk(node)
         log.fill(2)
         node.runtime.disk.inject(Fault(operation="fdatasync"))
@@ -197,7 +205,7 @@ class StorageDurability(StorageKit):
             node.open(TopicPartition("another", 0), directory_id=offline[0])
 
     def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
-        """Nobody knows what the file holds."""
+        """When cutting back a failed write fails too, the directory goes offline: the file's contents are unknown."""
         self.need_simulated_disk(node)
         log.fill(2)
         node.runtime.disk.inject(Fault(operation="pwritev", path_part=log.record_files, short_bytes=70))
@@ -209,7 +217,7 @@ class StorageDurability(StorageKit):
         assert node.restart().open().spans() == [(0, 2)]
 
     def test_a_full_disk_costs_what_does_not_fit(self, node: Node, log: Log) -> None:
-        """Nothing that was acknowledged; and when there is room again it goes on, also over a crash."""
+        """A full disk costs no acknowledged batch. With room again the log goes on, also after a crash."""
         self.need_simulated_disk(node)
         log.fill(2, 3)
         for room in (0, 1, 40, 200):
@@ -228,7 +236,7 @@ class StorageDurability(StorageKit):
         assert node.open().spans() == spans
 
     def test_cold_bytes_are_not_waited_for_on_the_loop(self, node: Node) -> None:
-        """A read, or a look-up by time, of what isn't in memory completes later; then it is as any other."""
+        """A read or a look-up by time never waits on the loop for bytes that aren't in memory: it completes later."""
         self.need_simulated_disk(node)
         log = node.open(segment_bytes=4000, index_interval_bytes=500)
         for n in range(100):
@@ -260,7 +268,9 @@ class StorageDurability(StorageKit):
         assert waited > 0
 
     def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
-        """An ack then means the device, as with Kafka."""
+        """With ``flush.messages`` the outcome of a write comes after the sync: an ack then means the device, as with
+        Kafka.
+        """
         self.need_simulated_disk(node)
         log = node.open(flush_messages=3)
         outcomes: list[int] = []
@@ -273,7 +283,7 @@ class StorageDurability(StorageKit):
         assert log.log.flushed_end_offset == 5
 
     def test_flush_ms_flushes_after_that_time(self, node: Node) -> None:
-        """And not before."""
+        """With ``flush.ms`` a flush comes after that time at the latest."""
         log = node.open(flush_ms=500)
         log.fill(2)
         flushes_at_once = log.log.flushed_end_offset == 2
@@ -284,7 +294,7 @@ class StorageDurability(StorageKit):
 
 
 def _live(log: Log, seed: int) -> tuple[int, list[bytes]]:
-    """Write on, now and then flush; (the flushed end, what is in the log)."""
+    """Append, and flush now and then. Return the flushed end offset and the data of every batch in the log."""
     flushed = log.log.flushed_end_offset
     for step in range(seed % 7 + 12):
         log.append(

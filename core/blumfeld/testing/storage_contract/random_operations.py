@@ -1,4 +1,4 @@
-"""Random operations on a log against a list of batches: part of the storage contract (hypothesis)."""
+"""Random operations on a log, compared with a list of batches: a part of the storage contract (hypothesis)."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class LogMachine(RuleBasedStateMachine):
         self.placed: list[BatchContent] = []
         self.start = self.end = self.flushed = self.cleaned = 0
         self.holes_to = 0
-        """Below it compaction may have left holes."""
+        """Compaction may have left holes below this offset."""
         self.values = 0
         self.aux: dict[str, bytes] = {}
         self.aux_maybe: dict[str, list[bytes | None]] = {}
-        """What a power cut may bring back."""
+        """Earlier contents of small files that a power cut may bring back."""
         self.log_lasts = False
-        """It was flushed since it was made: a power cut does not take it whole."""
+        """The log was flushed since it was made, so a power cut can't remove the whole log."""
 
     # Append
 
     @rule(counts=st.lists(st.integers(1, 4), min_size=1, max_size=5), size=st.integers(0, 400))
     def place(self, counts: list[int], size: int) -> None:
-        """Place some batches: of few keys, now and then a tombstone."""
+        """Place some batches. They use few keys, and some records are tombstones."""
         for count in counts:
             pairs: list[tuple[bytes | None, bytes | None]] = []
             for n in range(count):
@@ -77,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        """The end of a turn."""
+        """Write what was placed, as the end of a turn does."""
         outcome = self.log.write()
         assert outcome.error is None
         self._written()
@@ -92,7 +92,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: type(self).faults and self.placed)
     @rule(short=st.sampled_from([None, 0, 1, 61, 300]))
     def write_fails(self, short: int | None) -> None:
-        """The disk is full, at once or within the write; what does not fit is gone, and the same offsets come again."""
+        """Write on a full disk, at once or within the write. What doesn't fit is gone, and its offsets come again."""
         full = Fault(
             operation="pwritev", path_part=self.log.record_files, short_bytes=short, error_number=errno.ENOSPC
         )
@@ -108,7 +108,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        """Flush."""
+        """Flush, and check the flushed end offset."""
         self.flushed = self.log.flush()
         self.log_lasts = True
         assert self.flushed >= self.end
@@ -145,7 +145,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(0, 5))
     def truncate_fully(self, ahead: int) -> None:
-        """Begin anew, where the leader's log begins."""
+        """Empty the log and begin anew, as a follower does at the leader's log start."""
         start = self.end + ahead
         self.log.log.truncate_fully(start)
         self.placed = []
@@ -160,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.placed)
     @rule(ahead=st.integers(0, 20))
     def advance_start(self, ahead: int) -> None:
-        """DeleteRecords, then retention of whole segments."""
+        """Advance the log start (DeleteRecords), then drop the segments below it (retention)."""
         offset = min(self.start + ahead, self.end)
         self.log.log.advance_log_start(offset)
         if self.node.has_segments:
@@ -172,7 +172,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.node.storage.compacts and not self.placed)
     @rule(wait_ms=st.sampled_from([0, 600, 2000]))
     def compact(self, wait_ms: int) -> None:
-        """A round over all that is sealed, held against the reference."""
+        """Run a cleaner pass over all sealed segments, and compare it with the reference model."""
         self.node.runtime.advance(wait_ms)
         asked = self.log.compaction(segment_bytes=SEGMENT_BYTES)
         visible = {b.base_offset: b for b in map(_content, self.log.read_all(holes=True))}
@@ -192,7 +192,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.node.directories) > 1 and type(self).restarts)
     @rule(waits_ms=st.integers(0, 30))
     def move(self, waits_ms: int) -> None:
-        """To another directory; it may be on its way for a while."""
+        """Move the log to the next directory. The move may run for a while."""
         directories = self.node.directories
         at = directories.index(self.log.log.directory_id)
         self.node.storage.move_log(PARTITION, directories[(at + 1) % len(directories)])
@@ -200,14 +200,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 1000, 70_000]))
     def wait(self, ms: int) -> None:
-        """What was put off is done."""
+        """Let time pass, so that delayed work is done."""
         self.node.runtime.advance(ms)
 
     # Small files
 
     @rule(name=st.sampled_from(NAMES), data=st.binary(max_size=20) | st.none())
     def small_file(self, name: str, data: bytes | None) -> None:
-        """Written whole, or removed."""
+        """Write a small file, or delete it."""
         before = self.aux.pop(name, None)
         if data is None:
             self.log.log.aux.delete(name)
@@ -228,14 +228,14 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.placed)
     @rule()
     def close_and_open(self) -> None:
-        """In the same process."""
+        """Close the log and open it again in the same process."""
         self.log.log.close()
         self._open()
 
     @precondition(lambda self: not self.placed)
     @rule()
     def delete_and_create(self) -> None:
-        """A topic of the same name and id, as after a reassignment."""
+        """Delete the log and make it anew with the same name and id, as after a reassignment."""
         self.log.log.close()
         self.node.storage.delete_log(PARTITION)
         self._open()
@@ -268,7 +268,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: type(self).power_cuts)
     @rule(how=st.sampled_from(list(Adversary)) | st.integers(0, 1 << 30), checkpoint=st.booleans())
     def power_cut(self, how: Adversary | int, checkpoint: bool) -> None:
-        """What is left is a prefix, with all that was flushed; the log start is one that it had."""
+        """Cut the power. The log is then a prefix with all that was flushed, and its log start is one that it had."""
         if checkpoint:
             self.node.storage.checkpoint([])
             self.node.runtime.run_turn()
@@ -295,7 +295,9 @@ class LogMachine(RuleBasedStateMachine):
                 self.aux[name] = there
 
     def _left(self, found: list[BatchContent], start: int, end: int) -> list[BatchContent]:
-        """What was there before, cut to what is left; by itself, or as it was before a round."""
+        """Return the model's batches after the power cut: a prefix of the present ones, or of those before a cleaner
+        pass.
+        """
         for batches in (self.written, *reversed(self.older)):
             # compacted: a hole in what was not flushed could be compaction's, and so nothing behind it is cut
             there = {batch.base_offset for batch in found}
@@ -314,7 +316,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def reads_what_the_list_holds(self) -> None:
-        """From the start to the end."""
+        """The log reads as the model says, from its start to its end."""
         it = self.log.log
         assert (it.log_start_offset, it.written_end_offset) == (self.start, self.end)
         assert it.flushed_end_offset <= it.written_end_offset <= it.placed_end_offset
@@ -332,7 +334,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.written)
     @rule(data=st.data())
     def read_somewhere(self, data: st.DataObject) -> None:
-        """Any offset, any end, any limit."""
+        """Read at any offset, up to any end, with any limit."""
         offset = data.draw(st.integers(self.start, self.end))
         end = data.draw(st.integers(offset, self.end))
         found = self.log.read_raw(offset, data.draw(st.integers(0, 3000)), end)
@@ -345,7 +347,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())
     def look_up_a_time(self, data: st.DataObject) -> None:
-        """The first record at or after it; times rise with offsets but for the machine's restarts."""
+        """Look up a time: the first record at or after it. Timestamps rise with offsets."""
         records = [r for b in self.written for r in b.records if r[0] >= self.start]
         wanted = TIME_MS + data.draw(st.integers(0, self.values + 5))
         expected = next((record for record in records if record[3] >= wanted), None)

@@ -1,4 +1,4 @@
-"""The storage contract's part about a real disk: processes that are killed, writes that fail, and what a flush does."""
+"""The part of the storage contract about a real disk: killed processes, failed writes, and syncs seen by strace."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ _SEEN_MAX = 5
 
 
 class StorageRealDisk(StorageKit):
-    """Part of ``StorageContract``. Needs ``make_storage_in``; the files lie where pytest's ``tmp_path`` is."""
+    """The real-disk part of ``StorageContract``. Needs ``make_storage_in``. The files lie below pytest's
+    ``tmp_path``.
+    """
 
     def test_killed_behind_a_write_it_has_all_that_was_acknowledged(self, tmp_path: Path) -> None:
-        """SIGKILL, again and again: acknowledged batches are there in order, refused ones are not."""
+        """After SIGKILL, again and again, all acknowledged batches are there in order, and no refused one is."""
         deaths, _ = self._run_campaign("kills", tmp_path)
         assert deaths > 0
 
     def test_killed_within_a_write_it_has_all_that_was_acknowledged(self, tmp_path: Path) -> None:
-        """A part of the write is in the file: a torn system call, or a limit on files' sizes, did that."""
+        """SIGKILL in the middle of a write, of which a part is in the file, loses no acknowledged batch."""
         deaths, _ = self._run_campaign("torn", tmp_path)
         assert deaths > 0
 
     def test_a_write_that_fails_is_never_acknowledged(self, tmp_path: Path) -> None:
-        """Nothing, or a part, goes to the disk, and the process lives on; SIGKILL then shows what was written."""
+        """A write that fails, wholly or in part, is never acknowledged. The process lives on, and a SIGKILL then shows
+        the file.
+        """
         self._run_campaign("faults", tmp_path)
 
     def test_a_flush_reaches_the_device(self, tmp_path: Path) -> None:
-        """Seen by strace: fsync, fdatasync or their like on the file of the records, before the flush completes."""
+        """Before a flush completes, the storage syncs the file of the records (fsync, fdatasync or the like, seen by
+        strace).
+        """
         strace = shutil.which("strace")
         if strace is None:
             self.not_tried("strace is not installed: whether a flush reaches the device (apt install strace)")
@@ -55,7 +61,9 @@ class StorageRealDisk(StorageKit):
         assert wrong == [], "; ".join(wrong[:_SEEN_MAX])
 
     def _run_campaign(self, campaign: str, folder: Path, before: list[str] | None = None) -> tuple[int, int]:
-        """In a process of its own; (deaths, refused writes). What it found broken fails the test."""
+        """Run a campaign in a process of its own, and fail the test with what it found. Return (deaths, refused
+        writes).
+        """
         self.need_restart()
         kit = type(self)
         if kit.make_storage_in is StorageKit.make_storage_in:
