@@ -5,7 +5,7 @@ Every pytest run of every project in the environment loads this module, so it im
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite(  # a package brings its modules with it
     "blumfeld.testing.assignor_contract",
+    "blumfeld.testing.groups",
     "blumfeld.testing.observer_contract",
     "blumfeld.testing.storage_contract",
     "blumfeld.testing.storage_driver",
     "blumfeld.testing.transport_contract",
 )
+
+_CONTRACTS = {
+    "blumfeld.testing.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
+    "blumfeld.testing.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
+    "blumfeld.testing.observer_contract": "blumfeld.spi.observing, docs/adr/0015-observers.md",
+    "blumfeld.testing.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
+    "blumfeld.testing.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
+}
+"""By module of a contract kit: where a plug-in's author reads more about its contract."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,6 +39,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "blumfeld(config=…, storage=…): how the fixture `blumfeld` composes its EmbeddedBroker"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add a section to the report of a kit's failed test: what the contract demands, and where to read more."""
+    report = yield
+    function = getattr(item, "function", None)
+    module: str = getattr(function, "__module__", "")
+    page = next((page for kit, page in _CONTRACTS.items() if f"{module}.".startswith(f"{kit}.")), None)
+    if report.failed and function is not None and page is not None:
+        name: str = function.__name__
+        demand = " ".join((function.__doc__ or f"{name.removeprefix('test_').replace('_', ' ')}.").split())
+        said = f"The contract demands: {demand}\nRead more: {page}"
+        report.sections.append(("Blumfeld's contract", said))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -1,0 +1,63 @@
+"""The pytest plug-in: what an author of a plug-in reads when a contract kit's test fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from blumfeld.testing import pytest_plugin
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SUITE = """
+from blumfeld.spi.assignors import AssignorError
+from blumfeld.testing import AssignorContract
+
+
+class Unnamed:
+    name = "two words"
+
+    def assign(self, spec):
+        raise AssignorError("not now")
+
+
+class TestUnnamed(AssignorContract):
+    def make_assignor(self):
+        return Unnamed()
+
+    def test_of_its_own(self):
+        assert False
+"""
+
+
+def test_a_failure_says_what_the_contract_demands_and_where_to_read_more(tmp_path: Path) -> None:
+    """Only for tests of the kit: a test that the author wrote has no such section."""
+    (tmp_path / "test_unnamed.py").write_text(SUITE)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "has_a_name or of_its_own",
+        str(tmp_path),
+    ]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "2 failed" in ran.stdout, ran.stdout + ran.stderr
+    assert "The contract demands: The name has no comma and no space" in ran.stdout
+    assert "Read more: blumfeld.spi.assignors, docs/write-an-assignor.md" in ran.stdout
+    assert ran.stdout.count("The contract demands") == 1
+    assert "'two words' ==" in ran.stdout  # the kit's asserts are rewritten and show values
+
+
+def test_each_place_to_read_more_is_there() -> None:
+    """Each kit is a module, and names a module of the SPI and a page."""
+    for kit, page in pytest_plugin._CONTRACTS.items():
+        spi, docs = page.split(", ")
+        assert import_module(kit)
+        assert import_module(spi)
+        assert (ROOT / docs).is_file()
