@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec, compress
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import compress
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -17,8 +20,6 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from blumfeld.wire.records import Record
 from campaigns.bad_input.case import Case
 from campaigns.bad_input.target import CLOSED, Target, good_batch, name_of
 from campaigns.raw_connection import ConnectionEnded

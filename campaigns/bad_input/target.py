@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TypeVar, cast
 
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import split_batches
+from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -23,8 +25,6 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from blumfeld.wire.record_batch import split_batches
-from blumfeld.wire.records import Record, records
 from blumfeld.wire.schema import Message
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 

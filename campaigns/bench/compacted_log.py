@@ -13,8 +13,8 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.servers import Server, start_server
 from blumfeld.bench.wire_client import WireClient
-from blumfeld.wire.record_batch import split_batches
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import split_batches
+from blumfeld.wire.batches.records import records
 
 TOPIC = "cleaned"
 MIB = 1 << 20

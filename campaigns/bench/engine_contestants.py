@@ -23,9 +23,9 @@ from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.storage import LogRead, LogStorage, PartitionLog, TopicPartition, WriteOutcome
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ import struct
 import time
 from typing import Protocol
 
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from blumfeld.wire.records import Record
 
 TOPIC = b"t"
 PARTITIONS = 4

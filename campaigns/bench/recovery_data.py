@@ -13,14 +13,14 @@ import attrs
 from blumfeld.bench.driver import DriverError
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.client.errors import error_name
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from blumfeld.wire.records import Record
 from campaigns.raw_connection import RawConnection
 
 TOPIC = "recovery"

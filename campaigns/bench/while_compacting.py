@@ -23,7 +23,7 @@ from rich.table import Table
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.wire_client import WireClient
 from blumfeld.testing.brokers.process import BrokerProcess
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.records import Record
 from campaigns.raw_connection import RawConnection
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from campaigns.clients.client import CheckFailed, Client, NotOffered
 from campaigns.clients.records import (
     EPOCH_MS,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -22,7 +23,6 @@ from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest, Descri
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from blumfeld.wire.record_batch import RecordBatch, split_batches
 from campaigns.clients.client import CheckFailed
 from campaigns.raw_connection import RawConnection
 

@@ -14,6 +14,8 @@ import threading
 import time
 from typing import cast
 
+from blumfeld.wire.batches.record_batch import split_batches
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.produce import (
@@ -22,8 +24,6 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from blumfeld.wire.record_batch import split_batches
-from blumfeld.wire.records import records
 from campaigns.bad_input.target import FETCH_VERSION, PRODUCE_VERSION, good_batch
 from campaigns.raw_connection import RawConnection
 

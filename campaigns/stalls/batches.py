@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import encode
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.headers import put_request_header
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from blumfeld.wire.records import Record
 from campaigns.stalls.largest import CLIENT_ID, CORRELATION_ID, Case
 
 VERSION = 9

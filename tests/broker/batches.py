@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from blumfeld.wire.records import Record
 
 
 def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = EPOCH_MS, **options: Any) -> bytearray:

@@ -19,8 +19,8 @@ from blumfeld.spi.storage import (
     TopicPartition,
     WriteOutcome,
 )
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 
 
 class PlainAux:

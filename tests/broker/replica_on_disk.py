@@ -13,7 +13,7 @@ from blumfeld.testing.crash.machine import make_storage
 from blumfeld.testing.fakes.power import Adversary
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from tests.broker.harness import Quiet
 
 

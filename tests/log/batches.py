@@ -6,7 +6,7 @@ import struct
 
 from crc32c import crc32c
 
-from blumfeld.wire.record_batch import HEADER, RecordBatch
+from blumfeld.wire.batches.record_batch import HEADER, RecordBatch
 
 MARKER_RECORD = struct.Struct(">bbbbbhhbhib")
 

@@ -20,6 +20,8 @@ from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.image.records import feature_records, image_of, image_records
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.messages.metadata_records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -35,8 +37,6 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.record_batch import RecordBatch, split_batches
-from blumfeld.wire.records import records
 from blumfeld.wire.schema import Message
 
 DATA = Path(__file__).parent / "data"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.records import Record
 from tests.kafka_facts import golden_batches
 
 # offset 42, epoch 7; a header with a value, an empty and a null one; a null key, a null value, both empty.

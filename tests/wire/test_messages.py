@@ -230,7 +230,7 @@ def test_a_frame_full_of_empty_elements_is_refused() -> None:
 
 def test_every_struct_of_an_array_takes_a_byte() -> None:
     """Else the count could not be bounded by what is left of the frame."""
-    from blumfeld.wire.generate import min_size
+    from blumfeld.wire.generation.source import min_size
 
     for cls, version in every_version():
         for struct in structs_in_arrays(cls, version):

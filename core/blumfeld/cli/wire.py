@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from blumfeld.wire.api import message_class, request_class
-from blumfeld.wire.batch_json import batches_from_json, batches_to_json
+from blumfeld.wire.batches.as_json import batches_from_json, batches_to_json
 from blumfeld.wire.codec import decode as decode_message
 from blumfeld.wire.codec import encode as encode_message
 from blumfeld.wire.errors import BrokerError

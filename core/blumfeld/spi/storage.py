@@ -18,7 +18,7 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 LACKS = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
 """``OSError.errno`` of what failed for want of room, descriptors or memory: nothing is bad, it may be tried again."""

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar, cast
 
-from blumfeld.wire.generate_decoder import decoder_source
-from blumfeld.wire.generate_encoder import encoder_source
+from blumfeld.wire.generation.decoder import decoder_source
+from blumfeld.wire.generation.encoder import encoder_source
 from blumfeld.wire.primitives import DecodeError, EncodeError, Part
 from blumfeld.wire.schema import Message
 

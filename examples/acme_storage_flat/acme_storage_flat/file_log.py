@@ -19,9 +19,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files, Runtime, Timer
 from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, TimestampOffset, WriteOutcome
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
-from blumfeld.wire.records import records
 
 HEAD = "head"
 AUX = "aux."

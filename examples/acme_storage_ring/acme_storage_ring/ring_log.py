@@ -18,8 +18,8 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, SegmentInfo, TimestampOffset, WriteOutcome
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 
 SEGMENTS_IN_RING = 4
 """The largest segment is this part of the ring, so that a fall-off takes no more than that."""

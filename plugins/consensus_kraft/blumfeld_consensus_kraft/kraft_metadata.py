@@ -26,10 +26,10 @@ from blumfeld.spi.hooks import Composition
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import PartitionLog
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
-from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.opening import open_metadata

@@ -12,13 +12,13 @@ from blumfeld.metadata.image.records import image_of
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.spi.storage import PartitionLog
+from blumfeld.wire.batches.control_records import ControlType, control_type_of
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.codec import decode
-from blumfeld.wire.control_records import ControlType, control_type_of
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import KRaftVersionRecord, VotersRecord
 from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
 
 NO_EPOCH = -1
 

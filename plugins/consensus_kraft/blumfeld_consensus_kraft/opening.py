@@ -16,8 +16,8 @@ from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
-from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded, load
 from blumfeld_consensus_kraft.voter import check_alone

@@ -15,7 +15,7 @@ from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import PartitionLog, WriteOutcome
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 
 class RaftLog:

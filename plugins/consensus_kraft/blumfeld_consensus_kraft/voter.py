@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from blumfeld.log.quorum_state import FILE_NAME, QuorumState, decode_quorum_state, encode_quorum_state
 from blumfeld.spi.storage import AuxFiles
+from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch
 from blumfeld.wire.codec import encode
-from blumfeld.wire.control_records import ControlType, build_kraft_control_batch
 from blumfeld.wire.messages.raft_records import LeaderChangeMessage, LeaderChangeMessageVoter, VotersRecord
 
 

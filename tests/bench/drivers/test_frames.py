@@ -14,12 +14,12 @@ from blumfeld.bench.drivers.frames import (
     produce_pool,
 )
 from blumfeld.bench.workload import Produce
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import decode
 from blumfeld.wire.headers import request_header
 from blumfeld.wire.messages.fetch import FetchRequest
 from blumfeld.wire.messages.produce import ProduceRequest
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.records import Record
 
 
 def batch_of(frame: ProduceFrame) -> tuple[int, RecordBatch]:

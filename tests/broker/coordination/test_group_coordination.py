@@ -11,8 +11,9 @@ from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.offset_commit import (
@@ -21,7 +22,6 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest
-from blumfeld.wire.records import Record
 from blumfeld_groups_classic import ClassicGroupProtocol
 from tests.broker.harness import NODE, BrokerHarness
 from tests.broker.plain_storage import PlainLog, PlainStorage

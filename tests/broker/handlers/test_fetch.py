@@ -11,6 +11,7 @@ from blumfeld.broker.handlers.broker import api_01_fetch
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.storage import LogRead
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -22,7 +23,6 @@ from blumfeld.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from blumfeld.wire.record_batch import RecordBatch, split_batches
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
 

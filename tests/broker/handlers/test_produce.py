@@ -12,8 +12,10 @@ from blumfeld.broker.serving.dispatch import Route
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
 from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -21,8 +23,6 @@ from blumfeld.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness, FakeExchange
 
@@ -310,7 +310,7 @@ def test_records_without_a_key_are_named(broker: BrokerHarness, version: int, co
 def test_of_very_many_records_without_a_key_some_are_named(
     broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blumfeld.wire.records.NULL_KEYS_NAMED_MAX", 2)
+    monkeypatch.setattr("blumfeld.wire.batches.records.NULL_KEYS_NAMED_MAX", 2)
     broker.create_topic("compacted", cleanup_policy="compact")
     answer = one(broker, produce(batch(b"a", b"b", b"c", key=None), topic="compacted"))
     assert [error.batch_index for error in answer.record_errors] == [0, 1]

@@ -30,6 +30,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld.testing import EmbeddedBroker
 from blumfeld.testing.storage_memory.small_files import MemoryAux
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -37,7 +38,6 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from blumfeld.wire.record_batch import RecordBatch
 from campaigns.raw_connection import RawConnection
 
 TWELVE = {

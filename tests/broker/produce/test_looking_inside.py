@@ -19,18 +19,19 @@ from blumfeld.broker.replicas.record_rules import (
 )
 from blumfeld.config.values import TopicConfig
 from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import XERIAL_HEADER, Codec
-from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.produce import PartitionProduceData, ProduceResponse
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import (
     CRC_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     RecordBatch,
     split_batches,
 )
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import XERIAL_HEADER
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceResponse
 from tests.broker.batches import produce
 from tests.broker.harness import BrokerHarness, FakeExchange
 

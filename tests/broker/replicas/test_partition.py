@@ -12,8 +12,8 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.record_batch import RecordBatch
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 

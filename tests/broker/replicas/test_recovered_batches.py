@@ -7,7 +7,7 @@ import pytest
 from blumfeld.broker.replicas import recovered_batches
 from blumfeld.broker.replicas.recovered_batches import RecoveredBatches
 from blumfeld.log.producers.end_marker import end_marker_of
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from tests.log.batches import batch_bytes, data_batch, marker
 
 

@@ -9,7 +9,7 @@ import pytest
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.testing.fakes.power import Adversary
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from tests.broker.replica_on_disk import ReplicaOnDisk
 from tests.log.batches import batch_bytes, data_batch, marker
 

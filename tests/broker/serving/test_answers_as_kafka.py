@@ -16,8 +16,9 @@ import pytest
 
 from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.api import response_class
+from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import put_request_header, response_body_offset
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -35,7 +36,6 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from blumfeld.wire.record_batch import split_batches
 from blumfeld.wire.schema import Message
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness

@@ -15,9 +15,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 

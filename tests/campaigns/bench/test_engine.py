@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from campaigns.bench.engine import Row, measure, row, stretch, table
 from campaigns.bench.engine_contestants import SHAPES, Bare, Engine, Shape, Turns, batch_of
 

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from blumfeld.coordinator.runtime.record_runs import RecordRun, record_run
-from blumfeld.wire.batch_builder import build_batch, build_empty_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.batches.builder import build_batch, build_empty_batch
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.records import Record, records
 
 
 def batch_of(items: list[Record], codec: Codec = Codec.NONE) -> RecordBatch:

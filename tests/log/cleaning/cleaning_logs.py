@@ -11,11 +11,11 @@ from blumfeld.spi.compaction import (
     CompactionResult,
     LastProducerBatch,
 )
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.control_records import build_transaction_marker
-from blumfeld.wire.record_batch import NO_TIMESTAMP, RecordBatch, split_batches
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import build_transaction_marker
+from blumfeld.wire.batches.record_batch import NO_TIMESTAMP, RecordBatch, split_batches
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
 
 T = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -9,10 +9,10 @@ import pytest
 
 from blumfeld.log.cleaning.offset_map import OffsetMap
 from blumfeld.spi.compaction import AbortedTransaction, LastProducerBatch
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
 
 from .cleaning_logs import DAY_MS, MemoryLog, MemorySource, T, batch, marker
 

@@ -14,10 +14,10 @@ from blumfeld.log.cleaning import cleaner_pass as cleaning
 from blumfeld.log.cleaning import map as cleaning_map
 from blumfeld.log.cleaning.batches import chunks
 from blumfeld.spi.compaction import AbortedTransaction, LastProducerBatch
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
 
 from .cleaning_logs import MemoryLog, T, marker
 

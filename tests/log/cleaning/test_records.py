@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.log.cleaning.records import keep_records, shift_timestamps, walk_deltas, walk_ends, walk_keys
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import HEADER, RecordBatch
+from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import HEADER, RecordBatch
-from blumfeld.wire.records import Record, records
 
 T = 1_000_000
 

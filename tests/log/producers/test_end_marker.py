@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.log.producers.end_marker import EndMarker, end_marker_of
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import RecordBatch
 from tests.log.batches import batch_bytes, marker
 
 ABORT_BY_KAFKA = bytes.fromhex(

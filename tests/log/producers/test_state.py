@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from blumfeld.log.producers.snapshot import CorruptSnapshot
 from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.compaction import AbortedTransaction
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import RecordBatch
 from tests.log.batches import data_batch, marker
 
 LAST_SEQUENCE = 2**31 - 1

@@ -20,7 +20,7 @@ from blumfeld.log.segments.recovery import (
     WalkEnd,
     recover_segment,
 )
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from tests.log.batches import batch_bytes, marker
 
 T = TypeVar("T")

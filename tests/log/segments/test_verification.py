@@ -20,9 +20,9 @@ from blumfeld.log.segments.verification import (
     verify_snapshot,
 )
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
 from tests.log.batches import batch_bytes, marker
 
 BASE = 10

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from blumfeld.wire.compression import Codec, compress
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import compress
 
 EVENT_NS = 1_609_160_400_000_429_831
 RECEIVED_NS = EVENT_NS + 274_229

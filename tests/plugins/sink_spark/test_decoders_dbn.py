@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from blumfeld.spi.decoders import Decoded
-from blumfeld.wire.compression import Codec, compress
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import compress
 from blumfeld_sink_spark.apply import Applied, decode_rows
 from blumfeld_sink_spark.decoders.dbn import DbnDecoder
 from blumfeld_sink_spark.settings import ArchiveSettings

@@ -10,9 +10,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogStorage
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 
 from blumfeld.log.cleaning.cleaner_pass import BatchSpan, OpenTarget, Source
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
-from blumfeld.wire.record_batch import RecordBatch, split_batches
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.records import records
 
 
 def clean(

@@ -16,7 +16,7 @@ from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import TIME_MS, Node, make_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from blumfeld_storage_local.storage import LocalStorage
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.kafka_records import (

@@ -21,7 +21,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_contract import StorageContract
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 DIRECTORY_ID = b"s" * 16
 TABLES = """

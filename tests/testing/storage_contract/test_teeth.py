@@ -19,8 +19,8 @@ from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_driver.node import Node
 from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
 from blumfeld.testing.storage_memory.small_files import MemoryAux
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.compression.codec import Codec
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

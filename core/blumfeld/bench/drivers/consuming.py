@@ -16,7 +16,7 @@ from blumfeld.bench.drivers.frames import first_value
 from blumfeld.bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld.bench.drivers.meter import Meter
 from blumfeld.client.errors import error_name
-from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 BUFFER_BYTES = 262_144
 """At first; it grows to the largest answer."""

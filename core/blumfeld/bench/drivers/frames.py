@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from blumfeld.bench.workload import Produce
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.batches.varint import read_varint
 from blumfeld.wire.codec import encode
 from blumfeld.wire.headers import put_request_header
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from blumfeld.wire.record_batch import CRC_FROM, HEADER_BYTES
-from blumfeld.wire.records import Record
-from blumfeld.wire.varint import read_varint
 
 PRODUCE_VERSION = 7
 FETCH_VERSION = 11

@@ -18,7 +18,8 @@ import sys
 
 from blumfeld.bench.drivers.connecting import raise_descriptor_limit
 from blumfeld.bench.drivers.frames import CLIENT_ID
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import request_header, response_header
@@ -46,7 +47,6 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from blumfeld.wire.records import Record
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
 VERSIONS = {PRODUCE: (3, 7), FETCH: (4, 11), LIST_OFFSETS: (1, 4), METADATA: (0, 8), API_VERSIONS: (0, 0)}

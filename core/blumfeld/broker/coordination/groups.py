@@ -16,7 +16,7 @@ from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.primitives import uuid_text
 
 

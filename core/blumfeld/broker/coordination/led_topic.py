@@ -17,7 +17,7 @@ from blumfeld.coordinator.runtime.shard_contract import Shard
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 
 
 class LedTopic:

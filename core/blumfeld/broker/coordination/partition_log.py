@@ -12,18 +12,18 @@ from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRe
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import CoordinatorRecord, Producer
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.control_records import ControlType, control_type_of
-from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import ControlType, control_type_of
+from blumfeld.wire.batches.record_batch import (
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     RecordBatch,
 )
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.errors import BrokerError, ErrorCode
 
 RECORD_BYTES = 25
 """Of a record beside key and value, at most: six varints, and its attributes."""

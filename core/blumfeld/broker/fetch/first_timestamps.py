@@ -8,8 +8,8 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import FileRegion, Part, release
 from blumfeld.spi.storage import LogRead, SegmentInfo, TopicPartition
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
 
 READ_AT_ONCE = 16
 """Batches of one log that one call reads, so that a log with many segments doesn't hold the loop. The next call

@@ -7,7 +7,7 @@ from collections import deque
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 
 class LookingInside:

@@ -11,6 +11,7 @@ from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, NoAnswer, RequestContext
 from blumfeld.spi.runtime import Phase
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,7 +23,6 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from blumfeld.wire.record_batch import RecordBatch
 
 LEADER_HINT_FROM = 10
 TOPIC_ID_FROM = 13

@@ -16,9 +16,9 @@ from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.api import ApiKey
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import TRANSACTIONAL_BIT, RecordBatch
 
 PREFIXES_MAX = 4096
 """Request prefixes that are remembered for each version. A client can send any number of them, so at this bound all are

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
@@ -21,6 +19,8 @@ from blumfeld.wire.record_batch import (
     NO_TIMESTAMP,
     RecordBatch,
 )
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 
 _REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
 _CODEC_AND_REFUSED_BITS = CODEC_MASK | _REFUSED_BITS

@@ -19,8 +19,8 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import RecordBatch
 
 ACKS_ALL = -1
 ACKS_LEADER = 1

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from blumfeld.broker.replicas.append_rules import RejectedRecords, TooMuchAtOnce
 from blumfeld.config.values import TopicConfig
-from blumfeld.wire.batch_builder import build_batch, repack
-from blumfeld.wire.compression import Codec, DecompressedTooLarge
+from blumfeld.wire.batches.builder import build_batch, repack
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import (
+    DECOMPRESSED_BYTES_MAX,
+    Checked,
+    TooManyHeaders,
+    records,
+    validate_records,
+)
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX, Checked, TooManyHeaders, records, validate_records
-from blumfeld.wire.unpacking import unpacked
 
 _CODECS = {
     "uncompressed": Codec.NONE,

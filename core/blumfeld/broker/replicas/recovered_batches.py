@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 
 KEPT_MAX = 100_000
 """Headers kept, 61 bytes each. With more, the log is read again once it is open."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, PartitionLog
-from blumfeld.wire.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 
 READ_BYTES = 256 * 1024
 """Bytes of one read, unless a batch is larger. Replaying them takes about ten slices of the loop's time."""

@@ -22,7 +22,7 @@ from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.storage import PartitionLog, segment_bases
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 REPLAY_STEP = 512
 """Batches that are replayed before other requests get their turn."""

@@ -22,11 +22,11 @@ from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.segments.verification import trimmed
 from blumfeld.metadata.image.record_frame import decode_record
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
-from blumfeld.wire.control_records import control_type_of
+from blumfeld.wire.batches.control_records import control_type_of
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
 
 _SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
 """What recovery, or a repair, puts behind the name of a log whose bytes it keeps."""

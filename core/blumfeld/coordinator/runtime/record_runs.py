@@ -1,18 +1,18 @@
 """Parses all records of a coordinator's batch in one go, without an object for each record.
 
-It is the walk of :mod:`blumfeld.wire.records`, specialised for the records that a coordinator writes: most numbers take
-one or two bytes, and there are no headers. If a record is different, the general walk parses the batch; it also has the
-errors for a bad batch.
+It is the walk of :mod:`blumfeld.wire.batches.records`, specialised for the records that a coordinator writes:
+most numbers take one or two bytes, and there are no headers. If a record is different, the general walk parses
+the batch; it also has the errors for a bad batch.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from blumfeld.wire.compression import decompress
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX, records
-from blumfeld.wire.varint import BadVarintError, read_varint
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX, records
+from blumfeld.wire.batches.varint import BadVarintError, read_varint
+from blumfeld.wire.compression.payload import decompress
 
 NULL_LENGTH = 1
 """The length byte of a null: -1 in zigzag encoding."""
@@ -33,7 +33,7 @@ class _Unusual(Exception):  # noqa: N818 - not an error: the general walk takes 
 def record_run(batch: RecordBatch) -> RecordRun:
     """Returns the records of a batch that have a key, in order.
 
-    :raises InvalidRecord, DecompressedTooLarge: as :func:`~blumfeld.wire.records.records`
+    :raises InvalidRecord, DecompressedTooLarge: as :func:`~blumfeld.wire.batches.records.records`
     """
     if batch.record_count <= 0:
         return RecordRun([], [])

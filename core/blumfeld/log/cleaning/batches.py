@@ -9,10 +9,8 @@ from crc32c import crc32c
 
 from blumfeld.log.cleaning.pass_io import Source
 from blumfeld.log.cleaning.records import Keys, walk_keys
-from blumfeld.wire.compression import decompress
-from blumfeld.wire.control_records import ControlType, control_type_of
-from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.control_records import ControlType, control_type_of
+from blumfeld.wire.batches.record_batch import (
     CODEC_MASK,
     CRC_FROM,
     HEADER,
@@ -21,7 +19,9 @@ from blumfeld.wire.record_batch import (
     MAGIC,
     RecordBatch,
 )
-from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX
+from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX
+from blumfeld.wire.compression.payload import decompress
+from blumfeld.wire.errors import BrokerError
 
 CHUNK_BYTES = 1 << 20
 _unpack_header = HEADER.unpack_from

@@ -18,10 +18,8 @@ from blumfeld.log.cleaning.pass_io import BatchSpan, Buffer
 from blumfeld.log.cleaning.records import keep_records, shift_timestamps, walk_deltas
 from blumfeld.log.cleaning.transactions import CleanedTransactions
 from blumfeld.spi.compaction import CompactionRequest
-from blumfeld.wire.batch_builder import build_empty_batch
-from blumfeld.wire.compression import Codec, compress
-from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.builder import build_empty_batch
+from blumfeld.wire.batches.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
@@ -35,6 +33,9 @@ from blumfeld.wire.record_batch import (
     TRANSACTIONAL_BIT,
     RecordBatch,
 )
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import compress
+from blumfeld.wire.errors import BrokerError
 
 _U32 = struct.Struct(">I")
 _CRC_AT = 17

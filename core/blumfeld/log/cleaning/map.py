@@ -10,7 +10,7 @@ from blumfeld.log.cleaning.offset_map import OffsetMap
 from blumfeld.log.cleaning.pass_io import Source
 from blumfeld.log.cleaning.transactions import CleanedTransactions
 from blumfeld.spi.compaction import CompactionRequest
-from blumfeld.wire.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from blumfeld.wire.batches.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 MARKS_BYTES = 8 << 20
 """Of the window of marks: one byte for an offset. Each window costs a walk over the map."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from blumfeld.wire.batches.varint import BadVarintError, append_varint, read_varint, read_varlong
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.varint import BadVarintError, append_varint, read_varint, read_varlong
 
 NULL_LENGTH = 1
 """The byte of a length that says null: -1, zigzag."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.control_records import ControlType
+from blumfeld.wire.batches.control_records import ControlType
 
 
 class CleanedTransactions:

@@ -6,9 +6,9 @@ import struct
 
 import msgspec
 
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld.wire.primitives import uvarint
-from blumfeld.wire.record_batch import RecordBatch
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

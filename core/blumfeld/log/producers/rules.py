@@ -13,8 +13,8 @@ from blumfeld.log.producers.snapshot import (
     ProducerEntry,
     WrittenBatch,
 )
+from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 
 BATCHES_KEPT = 5
 """Kafka's: a client has at most five requests in flight, so an older batch is never retried."""

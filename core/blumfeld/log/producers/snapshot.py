@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 from crc32c import crc32c
 
-from blumfeld.wire.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1

@@ -27,7 +27,7 @@ from blumfeld.log.producers.rules import (
 )
 from blumfeld.log.producers.snapshot import NO_OFFSET, ProducerEntry, decode_snapshot, encode_snapshot
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.record_batch import NO_TIMESTAMP, RecordBatch
+from blumfeld.wire.batches.record_batch import NO_TIMESTAMP, RecordBatch
 
 
 class Duplicate(msgspec.Struct, frozen=True):

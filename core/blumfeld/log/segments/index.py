@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Entry = TypeVar("Entry")

@@ -14,8 +14,8 @@ import msgspec
 from crc32c import crc32c
 
 from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
+from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import CRC_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
 
 MAGIC_AT = 16
 """Of a batch: where its format stands."""

@@ -17,8 +17,7 @@ import msgspec
 from crc32c import crc32c
 
 from blumfeld.log.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.record_batch import (
     CRC_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -28,6 +27,7 @@ from blumfeld.wire.record_batch import (
     TruncatedBatch,
     UnsupportedMagic,
 )
+from blumfeld.wire.errors import BrokerError
 
 CHUNK_BYTES = 1 << 20
 """Read at once. A larger batch is checked in chunks."""

@@ -26,8 +26,8 @@ from blumfeld.log.segments.index import (
     TimeIndex,
 )
 from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
+from blumfeld.wire.batches.records import validate_records
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.records import validate_records
 
 
 class Mending(StrEnum):

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch, control_type_of
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.control_records import ControlType, build_kraft_control_batch, control_type_of
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import (
     KRaftVersionRecord,
@@ -22,8 +24,6 @@ from blumfeld.wire.messages.raft_records import (
     VotersRecord,
 )
 from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.record_batch import RecordBatch, split_batches
-from blumfeld.wire.records import Record, records
 from blumfeld.wire.schema import Message
 
 BOOTSTRAP_NAME = "bootstrap.checkpoint"

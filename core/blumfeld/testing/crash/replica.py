@@ -10,9 +10,9 @@ from blumfeld.spi.compaction import LastProducerBatch
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.crash.ledger import Branch, Broken, FoundLog, LogLedger
 from blumfeld.testing.storage_driver.node import TIME_MS, Log, StoredBatch
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
 
 PRODUCERS = 3
 SEGMENT_BYTES = 800

@@ -10,6 +10,8 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.wire.batches.record_batch import split_batches
+from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.fetch import (
     FetchPartition,
@@ -18,8 +20,6 @@ from blumfeld.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from blumfeld.wire.record_batch import split_batches
-from blumfeld.wire.records import records
 
 FETCH_VERSION = 12
 RETRY_S = 0.2

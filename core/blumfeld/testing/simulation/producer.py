@@ -13,11 +13,11 @@ from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.messages.produce import ProduceRequest, ProduceResponse
-from blumfeld.wire.records import Record
 
 IN_FLIGHT_MAX = 5
 """``max.in.flight.requests.per.connection`` of an idempotent producer: what the broker remembers of it."""

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.testing.storage_driver.compaction_model import BatchContent, content, difference
 from blumfeld.testing.storage_driver.node import TIME_MS, Log
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record
 
 TURNS_MAX = 200
 

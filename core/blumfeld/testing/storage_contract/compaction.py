@@ -22,7 +22,7 @@ from blumfeld.testing.storage_contract.cleaner_passes import (
 from blumfeld.testing.storage_contract.kit import StorageKit
 from blumfeld.testing.storage_driver.compaction_model import compact, content, difference
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, keyed_batch, make_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 
 RETENTION_MS = 1000
 

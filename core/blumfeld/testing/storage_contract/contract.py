@@ -25,7 +25,7 @@ from blumfeld.testing.storage_contract.durability import StorageDurability
 from blumfeld.testing.storage_contract.random_operations import run_machine
 from blumfeld.testing.storage_contract.real_disk import StorageRealDisk
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 
 OTHER_TOPIC_ID = bytes(range(32, 48))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from blumfeld.spi.compaction import CompactionRequest
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record, records
 
 RecordKept = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
 """Offset, key, value, timestamp, headers."""

@@ -31,10 +31,10 @@ from blumfeld.testing.fakes.files import FakeFiles
 from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.power import PowerCut
 from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.record_batch import RecordBatch, split_batches
-from blumfeld.wire.records import Record
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.compression.codec import Codec
 
 T = TypeVar("T")
 

@@ -29,8 +29,8 @@ from blumfeld.spi.storage import (
 )
 from blumfeld.testing.storage_memory.compaction import MemorySource, MemoryTarget, compact_in_memory
 from blumfeld.testing.storage_memory.small_files import MemoryAux
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 
 
 class _Segment:

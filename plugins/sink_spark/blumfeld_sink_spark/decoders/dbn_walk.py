@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from blumfeld.wire.compression import Codec, DecompressedTooLarge, decompress
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.compression.payload import decompress
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_sink_spark.decoders import dbn_metadata
 from blumfeld_sink_spark.decoders.dbn_layout import HEADER_BYTES, KINDS, LENGTH_MIN, SKIPPED, WITHOUT_TABLE

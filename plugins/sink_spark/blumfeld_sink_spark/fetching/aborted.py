@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blumfeld.wire.control_records import ControlType, control_type_of
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.control_records import ControlType, control_type_of
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 
 
 class AbortedTransactions:

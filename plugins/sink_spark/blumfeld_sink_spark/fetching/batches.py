@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from blumfeld.wire.compression import Codec, decompress
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import decompress
 from blumfeld.wire.errors import BrokerError, CorruptBatch
-from blumfeld.wire.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX
 from blumfeld_sink_spark.accounting import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from blumfeld.wire.batches.varint import BadVarintError, read_varint
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.varint import BadVarintError, read_varint
 from blumfeld_sink_spark.fetching.varints import Bytes, Numbers, read_varints, read_varlongs
 from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 

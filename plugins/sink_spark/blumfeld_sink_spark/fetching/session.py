@@ -10,9 +10,9 @@ import msgspec
 import pyarrow as pa
 
 from blumfeld.client.fetch import PartitionFetch
+from blumfeld.wire.batches.record_batch import RecordBatch, UnsupportedMagic, split_batches
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest, FetchTopic, PartitionData
-from blumfeld.wire.record_batch import RecordBatch, UnsupportedMagic, split_batches
 from blumfeld_sink_spark.accounting import LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import rows_of

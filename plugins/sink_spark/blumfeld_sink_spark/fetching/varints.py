@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from blumfeld.wire.varint import BadVarintError
+from blumfeld.wire.batches.varint import BadVarintError
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

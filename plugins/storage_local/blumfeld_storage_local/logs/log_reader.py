@@ -8,7 +8,7 @@ from typing import Protocol
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, SegmentInfo
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.cold_reads import ColdBytesError, UncheckedBytesError

@@ -13,7 +13,7 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import AuxFiles, LogReadOutcome, SegmentInfo, WriteOutcome
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter

@@ -15,8 +15,8 @@ from blumfeld.log.segments.file_names import Suffix
 from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import TimestampOffset
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import records
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
 from blumfeld_storage_local.segments.index_files import highest_timestamp
 from blumfeld_storage_local.segments.scan import BatchAt, read_batches, scan
 

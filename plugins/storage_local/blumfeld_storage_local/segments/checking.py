@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 from blumfeld.spi.runtime import File
-from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 CHECK_BYTES = 1 << 20
 """Bytes that a worker checks in one job, so that a reader who goes on finds the next bytes checked.

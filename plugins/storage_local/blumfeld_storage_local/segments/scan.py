@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from blumfeld.spi.runtime import File
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, RecordBatch
 
 SCAN_BYTES = 16 * 1024
 """Bytes per read while looking for a batch: four times the distance of two index entries (index.interval.bytes)."""

@@ -11,7 +11,7 @@ from blumfeld.log.segments.recovery import RecoveredSegment
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import SegmentInfo
-from blumfeld.wire.record_batch import MAGIC, RecordBatch
+from blumfeld.wire.batches.record_batch import MAGIC, RecordBatch
 from blumfeld_storage_local.segments.checking import (
     MAGIC_AT,
     CheckedBytes,

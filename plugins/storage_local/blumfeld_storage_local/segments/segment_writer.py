@@ -14,7 +14,7 @@ from blumfeld.log.segments.index import (
     TimestampPosition,
 )
 from blumfeld.log.segments.rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
-from blumfeld.wire.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, scan
 from blumfeld_storage_local.segments.segment import Segment

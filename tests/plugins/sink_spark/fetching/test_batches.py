@@ -11,12 +11,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.control_records import build_transaction_marker
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import build_transaction_marker
+from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES, RecordBatch, split_batches
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import CRC_FROM, HEADER_BYTES, RecordBatch, split_batches
-from blumfeld.wire.records import Record, records
 from blumfeld_sink_spark.accounting import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching import batches as fetching

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld.wire.api_table import ApiKey
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import EpochEndOffset, PartitionData
-from blumfeld.wire.records import Record
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.brokers import Brokers, addresses_of
 from blumfeld_sink_spark.fetching.connection import FRAME_BYTES_MAX

@@ -27,6 +27,7 @@ from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
 from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
+from blumfeld.wire.batches.record_batch import RecordBatch, TruncatedBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -36,7 +37,6 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from blumfeld.wire.record_batch import RecordBatch, TruncatedBatch
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:

@@ -20,7 +20,8 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.steps import by_elements
-from blumfeld.wire.control_records import build_transaction_marker
+from blumfeld.wire.batches.control_records import build_transaction_marker
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -30,7 +31,6 @@ from blumfeld.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from blumfeld.wire.record_batch import RecordBatch
 from blumfeld.wire.schema import Message
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from blumfeld.wire.compression import Codec, compress
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.record_batch import (
     CONTROL_BIT,
     CRC_FROM,
     DELETE_HORIZON_BIT,
@@ -24,8 +23,10 @@ from blumfeld.wire.record_batch import (
     TRANSACTIONAL_BIT,
     RecordBatch,
 )
-from blumfeld.wire.records import Record
-from blumfeld.wire.varint import append_varint
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.batches.varint import append_varint
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import compress
 
 
 def build_batch(
@@ -45,12 +46,12 @@ def build_batch(
     last_offset_delta: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """One batch with its CRC; writable, so that :func:`~blumfeld.wire.record_batch.assign_offset` can patch it.
+    """One batch with its CRC; writable, so that :func:`~blumfeld.wire.batches.record_batch.assign_offset` can patch it.
 
     Records get the offsets ``base_offset``, ``base_offset + 1``…; with ``keep_offsets`` those that they
     have, holes and all. Their ``sequence`` is not looked at.
 
-    :param level: of the codec (see :func:`~blumfeld.wire.compression.compress`)
+    :param level: of the codec (see :func:`~blumfeld.wire.compression.payload.compress`)
     :param log_append_time_ms: the broker's clock, where the topic wants that; None: the records' own times
     :param last_offset_delta: keep that of a batch whose last records compaction took away
     :param delete_horizon_ms: when tombstones may go; stands where the base timestamp otherwise does

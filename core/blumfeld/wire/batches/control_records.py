@@ -10,10 +10,10 @@ import struct
 from collections.abc import Sequence
 from enum import IntEnum
 
-from blumfeld.wire.batch_builder import build_batch
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import NO_LEADER_EPOCH
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import NO_LEADER_EPOCH
-from blumfeld.wire.records import Record
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")

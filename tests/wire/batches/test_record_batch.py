@@ -9,9 +9,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.batch_builder import build_batch, build_empty_batch
-from blumfeld.wire.compression import Codec, DecompressedTooLarge
-from blumfeld.wire.control_records import (
+from blumfeld.wire.batches.builder import build_batch, build_empty_batch
+from blumfeld.wire.batches.control_records import (
     ControlType,
     build_kraft_control_batch,
     build_transaction_marker,
@@ -19,8 +18,7 @@ from blumfeld.wire.control_records import (
     control_type_of,
     coordinator_epoch_of,
 )
-from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.record_batch import (
     RecordBatch,
     TruncatedBatch,
     UnsupportedMagic,
@@ -28,7 +26,9 @@ from blumfeld.wire.record_batch import (
     set_log_append_time,
     split_batches,
 )
-from blumfeld.wire.records import Record, records, validate_records
+from blumfeld.wire.batches.records import Record, records, validate_records
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
 from tests.kafka_facts import golden_batches
 from tests.wire.golden import ABORT_MARKER, PLAIN, RECORDS, SNAPPY, V0, ZSTD, T, golden
 

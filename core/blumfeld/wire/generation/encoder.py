@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from blumfeld.wire.generate import STEP_PIECES, Source, StructClass
+from blumfeld.wire.generation.source import STEP_PIECES, Source, StructClass
 from blumfeld.wire.primitives import SMALL_PART_BYTES
 from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 

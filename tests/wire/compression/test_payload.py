@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.compression import Codec, DecompressedTooLarge, compress, decompress
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.compression.payload import compress, decompress
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 
 MIB = 1024 * 1024

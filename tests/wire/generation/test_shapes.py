@@ -8,11 +8,11 @@ from itertools import product
 import pytest
 
 from blumfeld.wire import codec, interpreted
+from blumfeld.wire.generation.shapes import SHAPES_MAX, PackersByShape
 from blumfeld.wire.messages.fetch import FetchRequest, ForgottenTopic
 from blumfeld.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from blumfeld.wire.primitives import EncodeError, Records, put_uvarint
-from blumfeld.wire.shapes import SHAPES_MAX, PackersByShape
 
 COUNTS = (0, 1, 3, 126, 127, 128, 129, 300, 16_383, 16_384)
 """On both sides of where a compact count takes one byte more."""

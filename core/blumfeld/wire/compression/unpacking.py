@@ -1,8 +1,9 @@
 """Decompression of much data in a worker thread, without holding the interpreter for long.
 
-:func:`blumfeld.wire.compression.decompress` gives ``bytes``: to fill and to copy 100 MB of them takes the interpreter
-from the loop's thread for 50 ms each. Here the data come into anonymous memory, which the system gives page by page
-while the codec runs, and are not copied. The bounds are the same.
+:func:`blumfeld.wire.compression.payload.decompress` returns ``bytes``. To fill and copy 100 MB of them
+holds the interpreter for 50 ms twice, and the loop's thread waits. Here the data go into anonymous memory,
+which the system provides page by page while the codec runs (without the interpreter), and are not copied.
+The bounds are the same.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import mmap
 import zlib
 
-from blumfeld.wire.compression import GZIP_WBITS, XERIAL_HEADER, XERIAL_MAGIC, snappy_claim
-from blumfeld.wire.compression_codec import Codec, DecompressedTooLarge, decompress_into
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge, decompress_into
+from blumfeld.wire.compression.lz4_frame import check_header, walk_blocks
+from blumfeld.wire.compression.payload import GZIP_WBITS, XERIAL_HEADER, XERIAL_MAGIC, snappy_claim
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.lz4_frame import check_header, walk_blocks
 
 GZIP_PIECE_BYTES = 256 * 1024
 

@@ -11,9 +11,9 @@ from struct import Struct as Packer
 from typing import Any
 
 from blumfeld.wire import primitives
+from blumfeld.wire.generation.shapes import PackersByShape, UnpackersByCount
 from blumfeld.wire.schema import FIXED_FORMATS, Field, Message, fields_of
 from blumfeld.wire.schema import Struct as WireStruct
-from blumfeld.wire.shapes import PackersByShape, UnpackersByCount
 
 SHARED_NAMES: dict[str, Any] = {
     "DecodeError": primitives.DecodeError,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from blumfeld.wire import codec
-from blumfeld.wire.generate import STEP_ELEMENTS, STEP_NUMBERS, STEP_PIECES
+from blumfeld.wire.generation.source import STEP_ELEMENTS, STEP_NUMBERS, STEP_PIECES
 from blumfeld.wire.messages.fetch import FetchResponse
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.offset_commit import (

@@ -7,7 +7,7 @@ before the library gets it.
 
 from __future__ import annotations
 
-from blumfeld.wire.compression_codec import Codec, Data, DecompressedTooLarge, decompress_into
+from blumfeld.wire.compression.codec import Codec, Data, DecompressedTooLarge, decompress_into
 from blumfeld.wire.errors import InvalidRecord
 
 FRAME_MAGIC = b"\x04\x22\x4d\x18"

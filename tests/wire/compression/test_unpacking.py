@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.batch_builder import build_batch, repack
-from blumfeld.wire.compression import XERIAL_HEADER, Codec, compress, decompress
+from blumfeld.wire.batches.builder import build_batch, repack
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record, records, validate_records
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import XERIAL_HEADER, compress, decompress
+from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.record_batch import RecordBatch
-from blumfeld.wire.records import Record, records, validate_records
-from blumfeld.wire.unpacking import unpacked
 
 SIZE_MAX = 200_000
 

@@ -1,6 +1,6 @@
 """The codec numbers of a record batch, and the one bounded call into cramjam that all its readers share.
 
-Both :mod:`~blumfeld.wire.compression` and :mod:`~blumfeld.wire.lz4_frame` stand on this module.
+Both :mod:`~blumfeld.wire.compression.payload` and :mod:`~blumfeld.wire.compression.lz4_frame` stand on this module.
 """
 
 from __future__ import annotations

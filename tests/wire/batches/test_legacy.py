@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.compression import Codec, DecompressedTooLarge, compress
+from blumfeld.wire.batches.legacy import legacy_records
+from blumfeld.wire.batches.record_batch import TruncatedBatch, UnsupportedMagic
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.compression.payload import compress
 from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
-from blumfeld.wire.legacy import legacy_records
-from blumfeld.wire.record_batch import TruncatedBatch, UnsupportedMagic
-from blumfeld.wire.records import Record
 from tests.kafka_facts import golden_batches
 from tests.wire.golden import PLAIN, V0, V0_LZ4, V1_LZ4, T
 

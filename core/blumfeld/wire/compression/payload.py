@@ -1,7 +1,7 @@
 """The five codecs of a record batch, with a bound on what comes out.
 
 Framings are those of Kafka: RFC 1952 gzip, the xerial stream or one raw block for snappy, LZ4 frames
-of independent blocks (:mod:`blumfeld.wire.lz4_frame`), plain zstd frames. cramjam is imported at first
+of independent blocks (:mod:`blumfeld.wire.compression.lz4_frame`), plain zstd frames. cramjam is imported at first
 use: an idle broker never needs it.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import zlib
 
-from blumfeld.wire.compression_codec import Codec, Data, DecompressedTooLarge, decompress_into
+from blumfeld.wire.compression.codec import Codec, Data, DecompressedTooLarge, decompress_into
 from blumfeld.wire.errors import InvalidRecord
 
-__all__ = ["Codec", "Data", "DecompressedTooLarge", "compress", "decompress"]
+__all__ = ["compress", "decompress"]
 
 GZIP_WBITS = 31
 # Java's Snappy output stream cuts at 32 KiB; a reader must take any size.
@@ -37,7 +37,7 @@ def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_snappy(memoryview(data))
     if codec is Codec.LZ4:
-        from blumfeld.wire.lz4_frame import compress_lz4
+        from blumfeld.wire.compression.lz4_frame import compress_lz4
 
         return compress_lz4(memoryview(data), level)
     import cramjam
@@ -64,7 +64,7 @@ def decompress(codec: Codec, data: Data, size_max: int, *, lz4_wrong_checksum: b
     if codec is Codec.SNAPPY:
         return _decompress_snappy(view, size_max)
     if codec is Codec.LZ4:
-        from blumfeld.wire.lz4_frame import decompress_lz4
+        from blumfeld.wire.compression.lz4_frame import decompress_lz4
 
         return decompress_lz4(view, size_max, wrong_checksum=lz4_wrong_checksum)
     return _decompress_zstd(view, size_max)

@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from blumfeld.wire.api import message_class
-from blumfeld.wire.batch_builder import build_batch
-from blumfeld.wire.codec import decode
-from blumfeld.wire.compression import Codec
-from blumfeld.wire.control_records import ControlType, control_type_of, coordinator_epoch_of
-from blumfeld.wire.json_form import to_json
-from blumfeld.wire.legacy import legacy_records
-from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.control_records import ControlType, control_type_of, coordinator_epoch_of
+from blumfeld.wire.batches.legacy import legacy_records
+from blumfeld.wire.batches.record_batch import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,7 +24,11 @@ from blumfeld.wire.record_batch import (
     UnsupportedMagic,
     split_batches,
 )
-from blumfeld.wire.records import Record, records
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.codec import decode
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.json_form import to_json
+from blumfeld.wire.primitives import DecodeError
 
 Json = dict[str, Any]
 

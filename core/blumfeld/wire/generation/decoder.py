@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.wire.generate import STEP_NUMBERS, Source, StructClass, element_min_size
+from blumfeld.wire.generation.source import STEP_NUMBERS, Source, StructClass, element_min_size
 from blumfeld.wire.primitives import NESTING_DEPTH_MAX
 from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 

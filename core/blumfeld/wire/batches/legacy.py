@@ -12,9 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from blumfeld.wire.compression import Codec, decompress
-from blumfeld.wire.errors import CorruptBatch, InvalidRecord
-from blumfeld.wire.record_batch import (
+from blumfeld.wire.batches.record_batch import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
@@ -22,7 +20,10 @@ from blumfeld.wire.record_batch import (
     TruncatedBatch,
     UnsupportedMagic,
 )
-from blumfeld.wire.records import DECOMPRESSED_BYTES_MAX, Record
+from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX, Record
+from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.payload import decompress
+from blumfeld.wire.errors import CorruptBatch, InvalidRecord
 
 _ENTRY = struct.Struct(">qiIbb")
 _I64 = struct.Struct(">q")

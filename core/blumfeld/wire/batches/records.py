@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from blumfeld.wire.compression import decompress
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
+from blumfeld.wire.batches.varint import BadVarintError, read_varint, read_varlong
+from blumfeld.wire.compression.payload import decompress
 from blumfeld.wire.errors import InvalidRecord
-from blumfeld.wire.record_batch import HEADER_BYTES, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
-from blumfeld.wire.varint import BadVarintError, read_varint, read_varlong
 
 DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
 """What one batch may hold, decompressed: as much as Kafka lets one request be (socket.request.max.bytes)."""

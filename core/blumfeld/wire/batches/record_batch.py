@@ -2,7 +2,7 @@
 
 The broker treats a batch as opaque (docs/design.md, rule 4): it reads this header, checks the CRC, and patches
 offset and leader epoch in place, which lie outside of the CRC. Decoding records is in
-:mod:`blumfeld.wire.records`, building batches in :mod:`blumfeld.wire.batch_builder`.
+:mod:`blumfeld.wire.batches.records`, building batches in :mod:`blumfeld.wire.batches.builder`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from blumfeld.wire.compression import Codec
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import CorruptBatch, InvalidRecord
 
 MAGIC = 2
@@ -53,7 +53,7 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnsupportedMagic(InvalidRecord):
-    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.legacy`). INVALID_RECORD."""
+    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.batches.legacy`). INVALID_RECORD."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(f"record format {magic} where only format {MAGIC} may stand")
@@ -220,7 +220,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Holds one control record instead of a client's (see :mod:`blumfeld.wire.control_records`)."""
+        """Holds one control record instead of a client's (see :mod:`blumfeld.wire.batches.control_records`)."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property

@@ -1,0 +1,1 @@
+"""Source of the message codec, generated from the schema of each class and version. Pure."""
