@@ -1,10 +1,10 @@
-"""An archive of market data: topics into columnar files that any tool reads, exactly once, with the proof beside
-them.
+"""An archive of market data: topics become Parquet files that any tool reads, each record exactly once. A ledger beside
+the files accounts for every offset.
 
-Pure rooms (no Spark, no clock): ``tables``, ``records``, ``decoders``, ``quality``, ``book``, ``fetching`` but for its
-connection, and of ``ledger`` the rules. ``stores`` are the places where an archive can lie; ``files`` writes Parquet,
-``ledger`` records what was committed, and ``compaction`` uses both. ``spark`` alone imports pyspark; ``commands`` are
-the verbs that a person types. No room needs another that needs it.
+These parts are pure (no Spark, no clock): ``tables``, ``records``, ``decoders``, ``quality``, ``book``, ``fetching``
+without its connection, and the rules of ``ledger``. ``stores`` reads and writes folders and object stores, ``files``
+writes Parquet, ``ledger`` records the commits, and ``compaction`` uses both. Only ``spark`` imports pyspark.
+``commands`` are the verbs of ``blumfeld archive``. No two packages import each other (tests/test_circles.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Plugin"]
 
 
 def __getattr__(name: str) -> Any:
-    """The plug-in, imported when it is asked for: Spark's processes never do, and start without its hooks."""
+    """Imports the plug-in at its first use. Spark's workers never use it, and so start without the hooks' imports."""
     if name != "Plugin":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from blumfeld_sink_spark.plugin import Plugin

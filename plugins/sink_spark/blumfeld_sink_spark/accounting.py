@@ -1,7 +1,7 @@
-"""Every offset of a range accounted for: what the fetch skipped, what the decoders were given, what has rows. Pure.
+"""The account of a range's offsets. Pure.
 
-The sums of a range: its width is the messages and what was skipped; the messages are, for each decoder, those it read,
-quarantined and passed over; the rows of the tables are the rows of the files.
+Three sums must close. The width of the range is its messages plus its skipped offsets. For each decoder, the messages
+are those it read, those it quarantined and those it passed over. The rows that the decoders made are the files' rows.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange, RangeCount, Span
 
 CONTROL = "control"
-"""Records of the broker: the markers of transactions."""
+"""Control records, which mark the ends of transactions (KIP-98)."""
 ABORTED = "aborted"
-"""Records of transactions that were aborted, for a reader of committed records."""
+"""Records of aborted transactions, which ``read_committed`` leaves out."""
 ABSENT = "absent"
-"""Offsets that no batch of the log holds a record for: compaction took them."""
+"""Offsets without a record in the log: compaction took them."""
 LOST = "lost"
 """Offsets that the topic no longer had, where ``fail_on_data_loss`` is off."""
 HIDDEN = "hidden"
-"""Offsets that the reader passed and said nothing about: Spark's connector and librdkafka show neither control records
-nor aborted ones, nor tell them from compacted ones."""
+"""Offsets that the reader passed in silence. Spark's connector and librdkafka show neither control records nor aborted
+ones, and don't tell them from compacted ones."""
 MISSING = "missing"
-"""Offsets that the fetch gave, or should have given, and that no decoder saw. Nothing that has one is published."""
+"""Offsets that no decoder saw and the fetch has no reason for. A batch with one is not published."""
 NO_ROW = "no_row"
-"""Messages that no decoder made a row of."""
+"""Messages without a row in any table."""
 
 EXPLAINED = frozenset({CONTROL, ABORTED, ABSENT, LOST})
-"""Reasons that the fetch saw with its own eyes."""
+"""Reasons that the fetch read from the log itself."""
 
 UNNAMED, NULL_VALUE, OTHER = "unnamed", "null value", "other"
-"""Kinds of messages that a decoder passed over without a word, that have no value, and beyond ``KINDS_MAX``."""
+"""Kinds of passed-over messages: the decoder gave no kind; the message has no value; there are more kinds than
+``KINDS_MAX``."""
 KINDS_MAX = 64
 SPANS_MAX = 1_000
-"""Stretches that a commit record names of one range, so that it stays small: some 25 kB."""
+"""Spans of one kind that a commit record names for one range. It bounds the record's size, to about 25 kB a kind."""
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Sorted, without empty ones; neighbours of one reason are one."""
+    """Returns the spans sorted and without empty ones; adjacent spans of one reason become one."""
     found: list[Span] = []
     for span in sorted(spans):
         if span.start >= span.end:
@@ -55,9 +56,10 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, messages: int) -> list[Span]:
-    """What lies between the messages, with the reasons of the fetch; what it has no reason for is ``missing``.
+    """Returns the offsets between the messages with the fetch's reasons. Offsets without a reason are ``missing``.
 
-    :raises ArchiveError: the fetch says that it skipped an offset whose message was decoded
+    :param gaps: the offsets without a message, as the decoders saw them
+    :raises ArchiveError: messages and skipped offsets don't add up: the fetch skipped an offset that was decoded
     """
     found = list(skips)
     for gap in gaps:
@@ -72,7 +74,7 @@ def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, 
 
 
 def without(start: int, end: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """What of a stretch is in none of these spans, which are sorted."""
+    """Yields the parts of ``start..end`` that lie in none of these spans, which are sorted."""
     for span in spans:
         if span.end <= start:
             continue
@@ -86,8 +88,9 @@ def without(start: int, end: int, spans: Sequence[Span]) -> Iterator[tuple[int, 
 
 
 def over(count: RangeCount, planned: OffsetRange, lost: Sequence[OffsetRange] = ()) -> RangeCount:
-    """A count of a reader that doesn't know the planned range, over all of it: what it didn't show is ``hidden``, or
-    ``lost`` where that is known.
+    """Widens the count of a reader that doesn't know the planned range to all of it.
+
+    Offsets that the reader didn't show are ``hidden``, or ``lost`` where that is known.
     """
     front, back = Span(planned.start, count.start, HIDDEN), Span(count.end, planned.end, HIDDEN)
     if not count.messages:
@@ -109,7 +112,7 @@ def over(count: RangeCount, planned: OffsetRange, lost: Sequence[OffsetRange] = 
 
 
 def unread(planned: OffsetRange, lost: Sequence[OffsetRange] = ()) -> RangeCount:
-    """The count of a range of which no task says anything: a reader that can't say why gave no row."""
+    """Returns the count of a range without a task's result: all its offsets are ``hidden`` or ``lost``."""
     nothing = RangeCount(
         topic=planned.topic, partition=planned.partition, start=0, end=0, messages=0, with_rows=0
     )
@@ -119,7 +122,7 @@ def unread(planned: OffsetRange, lost: Sequence[OffsetRange] = ()) -> RangeCount
 def named(
     gaps: Sequence[Span], rowless: Sequence[Span], rowless_count: int, more_hidden: int = 0
 ) -> dict[str, Any]:
-    """``skipped``, ``spans`` and ``unnamed``: what is missing first, as far as there is room."""
+    """Returns the fields ``skipped``, ``spans`` and ``unnamed`` of a count, with ``SPANS_MAX`` spans a kind at most."""
     skipped: Counter[str] = Counter()
     for span in gaps:
         skipped[span.reason] += span.end - span.start
@@ -141,7 +144,7 @@ def _width(spans: Iterable[Span]) -> int:
 
 
 def wrong(count: RangeCount) -> Iterator[str]:
-    """What doesn't close in the count of a range, each with its offsets; nothing where all sums close."""
+    """Yields a sentence with offsets for each sum of a range's count that doesn't close."""
     name = f"{count.topic}-{count.partition} {count.start}..{count.end}"
     width, skipped = count.end - count.start, sum(count.skipped.values())
     if MISSING in count.skipped:
@@ -171,14 +174,14 @@ def wrong(count: RangeCount) -> Iterator[str]:
 
 
 def offsets(spans: Iterable[Span], reason: str, most: int = 5) -> str:
-    """The offsets of one reason, for people: ``3..5, 9..10 and 7 more``, ends outside."""
+    """Returns the offsets of one reason for people: ``3..5, 9..10 and 7 more stretches``, ends exclusive."""
     found = [span for span in spans if span.reason == reason]
     said = ", ".join(f"{span.start}..{span.end}" for span in found[:most])
     return said + (f" and {len(found) - most} more stretches" if len(found) > most else "")
 
 
 def counted_rows(counts: Iterable[RangeCount]) -> Counter[tuple[str, int, str]]:
-    """Rows by topic, partition and table."""
+    """Returns the number of rows by (topic, partition, table)."""
     found: Counter[tuple[str, int, str]] = Counter()
     for count in counts:
         for table, rows in count.rows.items():

@@ -1,6 +1,6 @@
-"""Decoders put to work on a batch of messages: tables in the archive's types, lineage, quarantine.
+"""Runs decoders on a batch of messages: tables in the archive's types, with lineage and quarantine.
 
-Works on whole columns: what it adds to the decoders' own work is a few percent.
+It works on whole columns, which adds a few percent to the decoders' own time.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ SEQUENCES = pa.schema(
         pa.field("offset", pa.int64(), nullable=False),
     ]
 )
-"""Of ``Applied.sequences``."""
+"""Schema of ``Applied.sequences``. ``row`` is the message's index in the batch."""
 _NO_SEQUENCES = SEQUENCES.empty_table()
 
 NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError, OSError)
-"""What a decoder may raise: it says nothing about a message, so nothing is quarantined; the batch is retried."""
+"""Errors of a decoder that say nothing about a message. No message is quarantined for them; the batch is run again."""
 
 _TOPIC_ENTRY = re.compile(r"([A-Za-z0-9._-]+)=(.+)", re.DOTALL)
 
 
 @attrs.frozen
 class Applied:
-    """What became of a batch."""
+    """The rows and counts of a decoded batch."""
 
     tables: dict[str, pa.Table]
-    """By name, in the order of the names, with exactly the columns and types of the archive's tables, in the order
-    of the offsets. Tables without a row are left out. ``quarantine`` is one of them.
+    """Tables by name, sorted by name. They have exactly the archive's columns and types, and their rows are in the
+    order of the offsets. Tables without a row are left out. ``quarantine`` is a table too.
     """
     sequences: pa.Table
-    """``SEQUENCES``, in the order of the offsets."""
+    """Schema ``SEQUENCES``, in the order of the offsets."""
     decoders: dict[str, int]
-    """Name → version of each."""
+    """Version by decoder name."""
     fates: dict[str, Fates]
-    """By decoder: how many messages it read, quarantined and passed over."""
+    """Number of messages that each decoder read, quarantined and passed over."""
     has_row: npt.NDArray[np.bool_]
-    """For each message, whether a table has a row of it; ``quarantine`` is a table too."""
+    """For each message, whether a table (``quarantine`` too) has a row of it."""
 
 
 def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
-    """The decoders that the settings name for a topic: each ``NAME``, and each ``TOPIC=NAME`` of this topic, in the
-    order of the settings, each once.
+    """Returns the decoders that the settings name for a topic, in their order, each once: every ``NAME``, and every
+    ``TOPIC=NAME`` with this topic.
 
-    A name with arguments (``confluent:trades?venue=x``) is no ``TOPIC=NAME``: no topic has a colon.
+    A name with arguments (``confluent:trades?venue=x``) isn't taken for ``TOPIC=NAME``: no topic has a colon.
 
     :raises SettingsError: no such decoder, or none for this topic
     """
@@ -90,15 +90,15 @@ def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
 
 
 def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: ArchiveSettings) -> Applied:
-    """Runs each decoder on ``rows``, which are of one topic and partition, in the order of the offsets.
+    """Runs each decoder on ``rows`` of one topic and partition, which are in the order of the offsets.
 
-    ``ts_recv`` is what the decoder brings, else the header ``settings.recv_header`` (ns in ASCII), else the Kafka
-    timestamp; of ``raw`` it is always the Kafka timestamp. A message with a value that the table can't hold is
-    rejected whole. One that several decoders read is in ``quarantine`` once for each that rejects it. A decoder
-    that raises is given the batch again by halves, so that only the messages on which it raises are rejected.
+    ``ts_recv`` is the decoder's value, else the header ``settings.recv_header`` (ns in ASCII), else the Kafka
+    timestamp; in ``raw`` it is always the Kafka timestamp. A message with a value that the table can't hold is
+    rejected whole. ``quarantine`` has a row for each decoder that rejects a message. A decoder that raises gets the
+    batch again by halves, so that only the messages on which it raises are rejected.
 
     :raises ArchiveError: the decoder itself is wrong (an unknown table or column), or can't work now (its schema
-        registry is away): nothing is quarantined, the batch may be tried again
+        registry is away). No message is quarantined, and the batch may be tried again
     """
     frame = _Frame.of(rows, settings)
     parts: dict[str, list[pa.Table]] = {}
@@ -126,7 +126,7 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
 
 
 class _Account:
-    """What one decoder did with each message of a batch."""
+    """The fate of each message of a batch in one decoder."""
 
     def __init__(self, messages: int) -> None:
         self.read = np.zeros(messages, np.bool_)
@@ -134,13 +134,14 @@ class _Account:
         self._kinds: dict[int, str] = {}
 
     def take(self, name: str, table: pa.Table) -> None:
-        """The rows of a table, as they are written."""
+        """Notes the messages that have rows in this table."""
         found = self.rejected if name == QUARANTINE else self.read
         found[table.column("row").to_numpy()] = True
 
     def passed_over(self, decoder: Decoder, decoded: Decoded, start: int) -> None:
-        """
-        :raises ArchiveError: the decoder passes over what isn't there
+        """Notes the kinds of the messages that the decoder passed over.
+
+        :raises ArchiveError: the decoder names a message that the batch doesn't have
         """
         for one in decoded.passed_over:
             if not 0 <= one.row < len(self.read) - start:
@@ -150,7 +151,7 @@ class _Account:
             self._kinds[start + one.row] = one.kind
 
     def fates(self, rows: pa.RecordBatch) -> Fates:
-        """The sums. A message without a row that the decoder didn't name is counted too."""
+        """Returns the sums. A message without a row counts as passed over even if the decoder didn't name it."""
         kinds: Counter[str] = Counter()
         silent = np.flatnonzero(~(self.read | self.rejected)).tolist()
         null = rows.column("value").is_null() if silent else None
@@ -161,7 +162,7 @@ class _Account:
 
 
 def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tuple[int, Decoded]]:
-    """(place of its first row, what became of it) for each piece; one piece if nothing is raised."""
+    """Yields (index of the piece's first row, its decoded rows): one piece, or more where the decoder raises."""
     try:
         decoded = decoder.decode(rows)
     except NOT_THE_MESSAGE as error:
@@ -188,10 +189,10 @@ def _told(decoder: Decoder, error: BaseException) -> BaseException:
 
 @attrs.frozen
 class _Lineage:
-    """Of the rows of a table."""
+    """The source message of each row of a table."""
 
     place: pa.Array
-    """Of the message in the batch."""
+    """The message's index in the batch."""
     offset: pa.Array
     received: pa.Array
     partition: pa.Array
@@ -199,7 +200,7 @@ class _Lineage:
 
 @attrs.frozen
 class _Frame:
-    """What the archive knows of a batch, whatever the decoder."""
+    """The facts of a batch that all its decoders share."""
 
     rows: pa.RecordBatch
     schemas: dict[str, pa.Schema]
@@ -207,7 +208,9 @@ class _Frame:
     stamped: pa.Array
     partition: int
     lineages: dict[tuple[int, int, int, int], tuple[pa.Array, _Lineage]] = attrs.field(factory=dict)
-    """By where the column ``row`` lies in memory (which is kept): a decoder's tables often share it."""
+    """Lineages by the memory address of the column ``row``, because a decoder's tables often share that column. The
+    value keeps the column alive: otherwise another column could get the same address.
+    """
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, settings: ArchiveSettings) -> _Frame:
@@ -218,15 +221,20 @@ class _Frame:
         return cls(rows, schemas, received, stamped, partition)
 
     def schema(self, name: str) -> pa.Schema:
-        """Of a table that a decoder may fill."""
+        """Returns the schema of a table that a decoder may fill.
+
+        :raises ArchiveError: there is no such table, or decoders may not fill it
+        """
         if name not in self.schemas or name == QUARANTINE:
             allowed = sorted(self.schemas.keys() - {QUARANTINE, *DERIVED})
             raise ArchiveError(f"there is no table {name} for it to fill; allowed: {', '.join(allowed)}")
         return self.schemas[name]
 
     def lineage(self, name: str, given: pa.Table, start: int) -> _Lineage:
-        """
-        :raises ArchiveError: its rows are of no message
+        """Returns the lineage of a decoder's table.
+
+        :param start: index of the piece's first message in the batch
+        :raises ArchiveError: a row names no message of the piece
         """
         row = fitting.row_column(name, given)
         key = (row.buffers()[1].address, row.offset, len(row), start)
@@ -244,16 +252,17 @@ class _Frame:
 
 @attrs.frozen
 class _Made:
-    """What one decoder made of one piece of a batch, made to fit. Rows count from the batch's first."""
+    """One decoder's rows of one piece of a batch, in the archive's types. ``row`` is the index in the whole batch."""
 
     tables: list[tuple[str, pa.Table]]
-    """Name, and the table with ``row`` in front; quarantine last."""
+    """(name, table with the column ``row`` first); quarantine comes last."""
     sequences: pa.Table
 
 
 def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Made:
-    """
-    :raises ArchiveError: the decoder's own fault
+    """Fits a decoder's answer to the archive's tables.
+
+    :raises ArchiveError: the decoder itself is wrong
     """
     faults: fitting.Faults = {}
     try:
@@ -276,7 +285,7 @@ def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Mad
 def _fitted(
     name: str, given: pa.Table, schema: pa.Schema, start: int, frame: _Frame, faults: fitting.Faults
 ) -> pa.Table:
-    """``schema`` with ``row`` in front. The rows of ``faults`` are those of the piece."""
+    """Returns the table in ``schema`` with ``row`` as first column. ``faults`` has indices in the piece."""
     lineage = frame.lineage(name, given, start)
     columns = fitting.fit(name, given, schema, faults)
     columns["row"] = lineage.place
@@ -298,7 +307,7 @@ def _with_row(schema: pa.Schema) -> pa.Schema:
 
 
 def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Faults) -> dict[int, Rejected]:
-    """By place in the batch, the first of each message."""
+    """Returns the first rejection of each message, by the message's index in the batch."""
     first: dict[int, Rejected] = {}
     for rejected in (*decoded.rejected, *(Rejected(row, faults[row]) for row in sorted(faults))):
         if not 0 <= rejected.row < frame.rows.num_rows - start:
@@ -308,7 +317,7 @@ def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Fault
 
 
 def _without(rejected: dict[int, Rejected], table: pa.Table) -> pa.Table:
-    """A message is rejected whole or not at all."""
+    """Drops the rows of rejected messages: a message is rejected whole or not at all."""
     if not rejected:
         return table
     return table.filter(pc.invert(pc.is_in(table.column("row"), pa.array(list(rejected), pa.int32()))))
@@ -332,7 +341,10 @@ def _quarantine(decoder: Decoder, rejected: dict[int, Rejected], frame: _Frame) 
 
 
 def _in_order(parts: list[pa.Table]) -> pa.Table:
-    """By message; rows of one message in the order of the decoders. So it doesn't matter how batches were cut."""
+    """Joins tables by message; the rows of one message stay in the order of the decoders.
+
+    The order then doesn't depend on how a batch was cut into pieces.
+    """
     if len(parts) == 1:
         return parts[0]
     merged = pa.concat_tables(parts)

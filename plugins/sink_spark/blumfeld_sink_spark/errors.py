@@ -1,25 +1,21 @@
-"""What the archive refuses, in words that say what to do."""
+"""The archive's errors. Their texts are for people and say what to do."""
 
 from __future__ import annotations
 
 
 class ArchiveError(Exception):
-    """A person must do something: one line of what is wrong, and what would be right. Commands print it and exit
-    with 1.
-    """
+    """A failure that a person must mend. The text is one line: what is wrong, and the remedy. Commands exit with 1."""
 
 
 class AwayError(ArchiveError):
-    """The broker, or another service that is needed, doesn't answer. That can pass by itself: nothing is lost, and the
-    same may be tried again.
-    """
+    """The broker, or another service that is needed, doesn't answer. No record is lost, and a retry may succeed."""
 
 
 class LedgerConflictError(ArchiveError):
-    """A commit would overlap another, leave a hole, or another writer holds the archive. Nothing was published."""
+    """Another writer holds the archive, or a commit would overlap another or leave a hole. Nothing was published."""
 
 
 class SettingsError(ArchiveError):
-    """The settings are wrong: the path in them, what was found and what is allowed. Nothing was opened. Exit
-    status 2.
+    """The settings are wrong. The text names the key, the found value and the allowed ones. Nothing was opened.
+    Commands exit with 2.
     """

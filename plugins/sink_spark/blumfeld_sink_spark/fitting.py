@@ -1,7 +1,7 @@
-"""A decoder's table made to fit the archive's: types, columns that may not be null, symbols that name a folder.
+"""Fits a decoder's table to the archive's: types, columns that may not be null, and symbols, which name folders.
 
-Whole columns are cast at once. Only where one doesn't fit are the values looked at, and the messages that they
-came from are given back to be rejected whole.
+Whole columns are cast at once. Single values are looked at only in a column that doesn't fit; their messages are
+returned as faults and rejected whole.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from blumfeld_sink_spark.decoders.exact import exact
 from blumfeld_sink_spark.errors import ArchiveError
 
 FILLED_IN = ("row", "k_partition", "k_offset", "offset")
-"""Columns that the archive brings; ``ts_recv`` too where the decoder doesn't."""
+"""Columns that the archive fills in. It also fills in ``ts_recv`` where the decoder has none."""
 _DIGITS_128, _DIGITS_256 = 38, 76
 """Decimal digits that Arrow's two widths of decimals hold."""
 SYMBOL_BYTES_MAX = 80
-"""Percent-encoded in a path a byte takes three characters, and the name of a folder has 255."""
+"""Longest symbol. A byte takes three characters percent-encoded in a path, and a folder's name may have 255."""
 
 Faults = dict[int, str]
-"""Row of the batch → the first thing in it that doesn't fit."""
+"""The first fault of each message, by its index in the piece that the decoder got."""
 
 
 def fit(name: str, given: pa.Table, schema: pa.Schema, faults: Faults) -> dict[str, Any]:
-    """The columns of ``schema`` that ``given`` has or may leave out, cast; ``faults`` grows by the messages that
-    hold what doesn't fit, whose values are null in what is returned.
+    """Returns the columns of ``schema``, cast. Values that don't fit become null; their messages go into ``faults``.
 
-    :raises ArchiveError: a column that the table hasn't, one that must be there and isn't, a type that can't
-        become the table's: the decoder's own fault, whatever the message
+    :raises ArchiveError: the decoder itself is wrong: an unknown column, a missing one that may not be null, or a type
+        that can't become the table's
     """
     unknown = sorted(set(given.column_names) - set(schema.names) - {"row"})
     if unknown:
@@ -58,9 +57,9 @@ def fit(name: str, given: pa.Table, schema: pa.Schema, faults: Faults) -> dict[s
 
 
 def row_column(name: str, given: pa.Table) -> pa.Array:
-    """``row``, in one piece: not copied where it is.
+    """Returns the column ``row`` as one array, without a copy if it has one chunk.
 
-    :raises ArchiveError: there is none, or not of integers
+    :raises ArchiveError: there is no such column, or it doesn't hold integers
     """
     if "row" not in given.column_names or not pa.types.is_integer(given.schema.field("row").type):
         raise ArchiveError(f"table {name} has no column row of integers")
@@ -69,9 +68,9 @@ def row_column(name: str, given: pa.Table) -> pa.Array:
 
 
 def check_rows(name: str, row: pa.Array, messages: int) -> None:
-    """Of a table that a decoder gave for so many messages.
+    """Checks the column ``row`` of a table that a decoder made of so many messages.
 
-    :raises ArchiveError: it names messages that there are not
+    :raises ArchiveError: a row is null or names no message
     """
     found = pc.min_max(row).as_py()
     if row.null_count or (len(row) and not 0 <= found["min"] <= found["max"] < messages):
@@ -79,7 +78,7 @@ def check_rows(name: str, row: pa.Array, messages: int) -> None:
 
 
 def known_or(brought: Any, known: pa.Array) -> Any:
-    """``brought`` where it isn't null."""
+    """Returns ``brought``, with ``known`` in place of its nulls."""
     return pc.coalesce(brought, known) if brought.null_count else brought
 
 
@@ -93,7 +92,10 @@ def _column(place: str, column: Any, field: pa.Field, row: Any, faults: Faults) 
 
 
 def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults) -> Any:
-    """``column`` as ``wanted``; what doesn't fit is null, and its row in ``faults``."""
+    """Casts ``column`` to ``wanted``. Values that don't fit become null; their messages go into ``faults``.
+
+    :raises ArchiveError: the type can't become ``wanted``
+    """
     if column.type == wanted:
         return column
     if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
@@ -111,10 +113,12 @@ def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults)
 
 
 def _exactly(column: Any, wanted: pa.DataType) -> Any:
-    """``column`` as ``wanted``.
+    """Casts ``column`` to ``wanted`` without rounding or overflow.
 
-    :raises pa.ArrowInvalid: a value doesn't fit. Arrow's cast to a larger scale multiplies in the words of the source
-        and may wrap without an error, so such a source is checked or widened first.
+    Arrow's cast to a larger scale multiplies in the width of the source type and may wrap without an error. So such a
+    source is checked or widened first.
+
+    :raises pa.ArrowInvalid: a value doesn't fit
     """
     if pa.types.is_decimal(wanted) and pa.types.is_string(column.type):
         pieces = [exact(piece, wanted) for piece in column.chunks]
@@ -129,7 +133,7 @@ def _exactly(column: Any, wanted: pa.DataType) -> Any:
 
 
 def _fits(column: Any, wanted: pa.DataType) -> Any:
-    """Which values can be cast."""
+    """Returns for each value whether it can be cast."""
     if pa.types.is_decimal(column.type) and pa.types.is_decimal(wanted):
         wide = column.cast(pa.decimal256(76, column.type.scale))
         whole_digits = wanted.precision - wanted.scale
@@ -140,7 +144,7 @@ def _fits(column: Any, wanted: pa.DataType) -> Any:
 
 
 def _each_fits(column: Any, wanted: pa.DataType) -> Iterator[bool]:
-    """By halves, so that one bad value among many costs little."""
+    """Yields for each value whether it can be cast. Tries by halves, so that one bad value among many costs little."""
     try:
         _exactly(column, wanted)
     except pa.ArrowInvalid:

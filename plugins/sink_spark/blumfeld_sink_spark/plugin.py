@@ -1,4 +1,4 @@
-"""Wiring: the plug-in's entry point and its hooks."""
+"""The plug-in's entry point and its hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 
 
 class Plugin:
-    """Brings ``blumfeld archive``. Imports neither Spark nor Arrow."""
+    """Adds ``blumfeld archive`` to the command line. It imports neither Spark nor Arrow."""
 
     options_class = ArchiveSettings
     roles = ("sink",)

@@ -1,6 +1,4 @@
-"""The values that go between Spark's tasks, the driver and the ledger. All of them are data: what is decided is
-elsewhere.
-"""
+"""The values that tasks, driver and ledger exchange. They are plain data without behaviour."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ import msgspec
 
 
 class OffsetRange(msgspec.Struct, frozen=True, order=True):
-    """Offsets of one partition, ``start`` inside, ``end`` outside. As planned: a compacted or transactional log
-    has fewer rows.
+    """A planned range of one partition's offsets; ``end`` is exclusive. A compacted or transactional log has fewer
+    messages than the range has offsets.
     """
 
     topic: str
@@ -21,7 +19,7 @@ class OffsetRange(msgspec.Struct, frozen=True, order=True):
 
 
 class Seam(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A partition that a new query goes on with right where the batch of another ended."""
+    """The batch of another query that a new query follows without a gap, in one partition."""
 
     topic: str
     partition: int
@@ -30,11 +28,11 @@ class Seam(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
 
 
 class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a task wrote and synced under ``_staging``, seen by nobody yet."""
+    """A file that a task wrote and synced under ``_staging``. Readers don't see it yet."""
 
     table: str
     date: str
-    """``YYYY-MM-DD``, UTC, of the event."""
+    """UTC date of the rows' time column, ``YYYY-MM-DD``."""
     symbol: str
     """Empty for tables that aren't partitioned by symbol (``raw``, ``quarantine``)."""
     topic: str
@@ -46,11 +44,11 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     ts_min: int
     ts_max: int
-    """Of the table's time column, ns."""
+    """Latest value of the table's time column, ns since the epoch; ``ts_min`` is the earliest."""
 
 
 class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """Offsets of one partition that have no row, ``end`` outside."""
+    """Offsets of one partition that have no row; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -59,63 +57,62 @@ class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 class DecoderCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the messages of a range in one decoder. The three sum up to the messages."""
+    """The fate of a range's messages in one decoder. The three counts add up to the messages."""
 
     read: int
-    """Messages that gave a row at least."""
+    """Messages that gave at least one row."""
     quarantined: int
     passed_over: dict[str, int] = {}
     """Messages without a row, by kind."""
 
 
 class RangeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each offset of a range. ``accounting.wrong`` says whether the sums close."""
+    """The account of a range's offsets. ``accounting.wrong`` checks that its sums close."""
 
     topic: str
     partition: int
     start: int
     end: int
-    """As planned; outside."""
+    """Planned end, exclusive."""
     messages: int
-    """Given to the decoders."""
+    """Messages that the decoders got."""
     skipped: dict[str, int] = {}
     """Offsets that gave no message, by reason."""
     with_rows: int
-    """Messages that have a row in some table; ``quarantine`` is one."""
+    """Messages with a row in any table, ``quarantine`` too."""
     rows: dict[str, int] = {}
     """Rows by table, as the decoders made them."""
     decoders: dict[str, DecoderCount] = {}
     spans: tuple[Span, ...] = ()
-    """Offsets without a row, sorted: those that are ``skipped``, and messages without a row (reason ``no_row``)."""
+    """Offsets without a row, sorted: skipped offsets, and messages without a row (reason ``no_row``)."""
     unnamed: int = 0
     """Offsets without a row that ``spans`` has no room for."""
     rows_crc: int = 0
-    """CRC-32 of the offsets that have a row, in order, each as int64 of the machine's little end."""
+    """CRC-32 of the offsets that have a row, in order, each as a little-endian int64."""
     content_crc: tuple[int, int, int] = (0, 0, 0)
-    """CRC-32 of the messages in order: of their keys, of their values, and of offset, timestamp and both lengths."""
+    """Three CRC-32 over the messages in order: their keys, their values, and (offset, timestamp, both lengths)."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task made of the rows of one partition: a commit message that Spark carries to the driver."""
+    """A task's result for one partition. Spark carries it to the driver as a commit message."""
 
     topic: str
     partition: int
     messages: int
     first_offset: int
     last_offset: int
-    """Of the rows seen, both inside; -1 where there was none."""
+    """Last offset seen, inclusive. Both offsets are -1 where no message came."""
     bytes_in: int
-    """Keys and values."""
+    """Bytes of keys and values."""
     files: tuple[StagedFile, ...]
     sequences: dict[str, Any]
-    """What ``quality`` made of the sequences of this range alone: builtins only, so that it goes through JSON.
-    """
+    """``quality``'s summary of this range's sequences; builtins only, so that it goes through JSON."""
     quarantined: int
     decoders: dict[str, int]
-    """Name → version of each that was used."""
+    """Version by decoder name."""
     count: RangeCount
-    """What became of each offset of the range that the task was given. A task of the reader ``jvm`` doesn't know its
-    range, and counts from its first message to its last.
+    """Account of the task's range. A task of the reader ``jvm`` doesn't know its range, and counts from its first
+    message to its last.
     """
 
 
@@ -123,13 +120,13 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A published file, as a commit record names it."""
 
     path: str
-    """Relative to the root, with ``/``."""
+    """Path relative to the root, with ``/``."""
     table: str
     date: str
     symbol: str = ""
     topic: str = ""
     partition: int = -1
-    """-1 for files that cover several (compacted ones, ``gaps``)."""
+    """-1 for files with several partitions (compacted files, ``gaps``)."""
     rows: int
     bytes: int
     sha256: str
@@ -138,19 +135,17 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch, wholly published. The file that holds it is the commit: what no record names isn't in the
-    archive.
-    """
+    """A published batch. Writing the record is the commit: a file that no record names isn't in the archive."""
 
     version: int = 1
     query: str
-    """Of the checkpoint: a new checkpoint is another query."""
+    """Name of the checkpoint's query. A new checkpoint is another query."""
     batch: int
     """Spark's batch id, from 0."""
     ranges: tuple[OffsetRange, ...]
-    """Planned, from Spark's offset log; sorted. Empty ranges are left out."""
+    """Planned ranges from Spark's offset log, sorted, without empty ones."""
     lost: tuple[OffsetRange, ...] = ()
-    """What the topic no longer had when it was to be read, where ``fail_on_data_loss`` is off."""
+    """Offsets that the topic no longer had when they were read; only with ``fail_on_data_loss`` off."""
     files: tuple[FileEntry, ...]
     removed: tuple[str, ...] = ()
     """Paths of files that this record replaces (compaction)."""
@@ -160,13 +155,13 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
     gaps: int
     decoders: dict[str, int]
     state: dict[str, Any]
-    """What ``quality`` carries into the next batch of this query: builtins only."""
+    """State that ``quality`` carries into the query's next batch; builtins only."""
     committed_ms: int
-    """Wall clock, for people."""
+    """Wall-clock time of the commit, for people."""
     seconds: float = 0.0
-    """What the batch took, for people."""
+    """Duration of the batch, for people."""
     counts: tuple[RangeCount, ...] = ()
-    """The counts of each range, in their order. Records of older versions have none."""
+    """One count for each of ``ranges``, in their order. Records of older versions have none."""
     reader: str = ""
     isolation: str = ""
-    """With what ``isolation.level`` the ranges were read."""
+    """The ``isolation.level`` that the ranges were read with."""

@@ -1,4 +1,4 @@
-"""The shape of raw rows: what Spark's Kafka source gives, and what every reader here gives too."""
+"""The schema of raw rows. It is that of Spark's Kafka source, and every reader here gives it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ RAW_ROWS = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""Without headers, which cost a third of the rate; see ``RAW_ROWS_WITH_HEADERS``."""
+"""Raw rows without headers. Reading headers costs a third of the rate."""
 
 RAW_ROWS_WITH_HEADERS = RAW_ROWS.append(pa.field("headers", HEADERS))

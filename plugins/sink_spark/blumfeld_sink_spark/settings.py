@@ -1,4 +1,4 @@
-"""Settings of an archive, checked before anything opens."""
+"""The settings of an archive, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from blumfeld_sink_spark.errors import SettingsError
 
 PRECISION_MAX = 38
 COMMAND_LINE = "command line"
-"""The name that errors have for settings without a file."""
+"""Source that errors name for settings without a file."""
 COMPACTION = "compact"
-"""Name of the query and the lease of ``archive compact``. No archive may have it."""
+"""Name of the query and the lease of ``archive compact``, so no archive may have it."""
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,64 +27,61 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bootstrap: str = "127.0.0.1:9092"
     """``bootstrap.servers``."""
     topics: tuple[str, ...] = ()
-    """Topic names; or give one ``topic_pattern``."""
+    """Topic names. Either these or ``topic_pattern``."""
     topic_pattern: str = ""
     root: str = "archive"
     """A folder, or the URL of an object store (``s3://bucket/prefix``)."""
     checkpoint: str = ""
-    """Spark's checkpoint; ``_checkpoints/<name>`` under a local root if empty. Its query id is the ledger's
-    ``query``.
-    """
+    """Folder of Spark's checkpoint; empty is ``_checkpoints/<name>`` under a local root."""
     name: str = "archive"
     reader: Literal["auto", "jvm", "python", "direct"] = "auto"
     decoders: tuple[str, ...] = ("raw",)
-    """``NAME`` for all topics, or ``TOPIC=NAME``; several fill several tables. ``NAME:ARGUMENTS`` where a
-    decoder takes some (``confluent:trades?price=px``).
+    """``NAME`` for all topics, or ``TOPIC=NAME``. Several decoders fill several tables. A decoder with arguments is
+    ``NAME:ARGUMENTS`` (``confluent:trades?price=px``).
     """
     decoder_plugins: tuple[str, ...] = ()
     """Plug-ins that bring decoders, by their entry point."""
     starting: str = "earliest"
-    """``earliest``, ``latest``, ``timestamp:MS``, or Spark's JSON ``{"topic": {"0": 5}}``. Of a new checkpoint
-    only.
+    """``earliest``, ``latest``, ``timestamp:MS``, or Spark's JSON ``{"topic": {"0": 5}}``. It counts only for a new
+    checkpoint.
     """
     ending: str = ""
-    """For ``backfill``: ``timestamp:MS`` or JSON; empty is the end as it is at the start."""
+    """End of a ``backfill``: ``timestamp:MS`` or JSON; empty is the topics' end at the start of the run."""
     max_offsets_per_trigger: int = 0
-    """0 is no limit."""
+    """Limit of a batch, over all partitions; 0 is no limit."""
     trigger_ms: int = 10_000
     reconnect_timeout_ms: int = 86_400_000
-    """How long ``run`` waits for a broker that went away before it gives up; 0 gives up at once, -1 never does.
-    A day is more than a maintenance takes, and less than the seven days after which a topic's records go by
-    default.
+    """Longest outage of the broker that ``run`` waits for; 0 gives up at once, -1 never does. The default of a day is
+    longer than a maintenance, and shorter than Kafka's default retention of seven days.
     """
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     headers: bool = False
-    """Read headers even where ``recv_header`` is empty. The table ``raw`` keeps what was read."""
+    """Read headers even where ``recv_header`` is empty. The table ``raw`` keeps them."""
     recv_header: str = RECV_HEADER
-    """The header with the time of receipt, ns in ASCII. A record without it has its Kafka timestamp, in ms, as
-    ``ts_recv``; empty takes the timestamp of every record, and headers are not fetched.
+    """Header with the time of receipt, ns in ASCII. A record without it gets its Kafka timestamp (ms) as ``ts_recv``.
+    Empty takes every record's timestamp, and headers are then not read.
     """
     fail_on_data_loss: bool = True
     kafka: dict[str, str] = {}
-    """Client configuration, Kafka's names (``security.protocol``…)."""
+    """Client configuration with Kafka's names (``security.protocol``…)."""
     master: str = "local[*]"
     spark: dict[str, str] = {}
     jars: str = ""
-    """A folder with the connector's jars; empty looks in the usual places."""
+    """Folder with the connector's jars; empty searches the usual places."""
     decimal: str = "38,18"
     """Precision and scale of prices and sizes."""
     compression: str = "zstd:3"
     row_group_rows: int = 1_048_576
     schema_registry: str = ""
-    """URL (``user:password@`` allowed), or a folder with ``<id>.avsc``, ``<id>.desc`` (of ``protoc
-    --include_imports``) or ``<id>.json`` files.
+    """URL (``user:password@`` allowed), or a folder with files ``<id>.avsc``, ``<id>.desc`` (from ``protoc
+    --include_imports``) or ``<id>.json``.
     """
     skew_ms: int = 10_000
-    """``ts_recv`` further than this from ``ts_event`` is a gap of the kind ``skew``; 0 is off."""
+    """Largest distance between ``ts_recv`` and ``ts_event``. A larger one is a gap of the kind ``skew``; 0 is off."""
     delta: bool = False
-    """Also commit each batch to Delta tables under the root."""
+    """Commit each batch to Delta tables under the root too."""
     iceberg: str = ""
-    """A pyiceberg catalog URI (``sqlite:///…``) to also commit each batch to."""
+    """URI of a pyiceberg catalog (``sqlite:///…``) that each batch is committed to as well."""
 
     @property
     def with_headers(self) -> bool:
@@ -99,20 +96,22 @@ class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def checkpoint_location(self) -> str:
-        """Folder in which Spark keeps its offsets."""
+        """Folder of Spark's checkpoint."""
         return self.checkpoint or str(Path(self.root) / "_checkpoints" / self.name)
 
 
 def forgone(settings: ArchiveSettings) -> str:
-    """What an archive with these settings can't do later, in a line that is told before it begins; empty if nothing."""
+    """Returns a sentence on what an archive with these settings can't do later (``replay``); empty if it can."""
     if any(entry == "raw" or entry.endswith("=raw") for entry in settings.decoders):
         return ""
     return "the messages themselves are not kept, and `replay` needs them: --decoder raw beside the others keeps them"
 
 
 def absolute(settings: ArchiveSettings) -> ArchiveSettings:
-    """The settings with root, checkpoint and a folder of schemas as absolute paths. A cluster's executors have another
-    working directory: a relative path would be another folder there, and what they stage would be lost.
+    """Returns the settings with absolute paths for root, checkpoint and a folder of schemas.
+
+    A cluster's executors have another working directory. A relative path would be another folder there, and the files
+    that they stage would be lost.
     """
 
     def resolved(path: str) -> str:
@@ -127,7 +126,7 @@ def absolute(settings: ArchiveSettings) -> ArchiveSettings:
 
 
 def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = True) -> ArchiveSettings:
-    """Returns the settings of the manifest's section ``[archive]``, with the command line's values laid over it
+    """Returns the settings of the manifest's section ``[archive]``, overridden by the command line's values
     (``None`` leaves a key as it is).
 
     :param topics_needed: whether topics must be named; ``doctor`` runs without them
@@ -158,9 +157,9 @@ def _text_of(path: str) -> str:
 
 
 def check(settings: ArchiveSettings, source: str = COMMAND_LINE) -> ArchiveSettings:
-    """Returns the settings themselves.
+    """Returns the settings if they are right.
 
-    :raises SettingsError: every value that can't be, in the manifest's words
+    :raises SettingsError: with all wrong values, in the form of the manifest's errors
     """
     if problems := [*_problems(settings)]:
         raise SettingsError(str(ManifestError(source, problems)))

@@ -1,4 +1,4 @@
-"""When a message was received: from its header, else by Kafka's timestamp, in ns since the epoch."""
+"""The time of a message's receipt: its header's, else Kafka's timestamp; in ns since the epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _US_MAX = NS_MAX // 1000
 
 
 def kafka_ns(rows: pa.RecordBatch) -> pa.Array:
-    """The records' timestamps. One that 64 bits of ns can't hold is the nearest that they can; none is 0."""
+    """Returns the records' timestamps in ns. One beyond int64 becomes the nearest that fits; a missing one is 0."""
     micros = rows.column("timestamp").cast(pa.int64())
     if not micros.null_count:
         with suppress(pa.ArrowInvalid):  # nearly always all of them fit
@@ -23,8 +23,9 @@ def kafka_ns(rows: pa.RecordBatch) -> pa.Array:
 
 
 def received_ns(rows: pa.RecordBatch, stamped: pa.Array, header: str) -> pa.Array:
-    """What ``header`` says in ASCII digits, the last one if there are several; ``stamped`` where there is none, or
-    none that is a number of 64 bits.
+    """Returns the number in ``header`` (ASCII digits; the last one if a record has several), else ``stamped``.
+
+    A header that isn't a number up to ``NS_MAX`` is ignored.
     """
     if not header or "headers" not in rows.schema.names:
         return stamped

@@ -1,8 +1,7 @@
-"""The tables of an archive: columns, types, partitioning, and how each column is encoded in Parquet.
+"""The tables of an archive: columns, types, partitioning, and the Parquet encoding of each column.
 
-Times are int64 nanoseconds since the epoch, UTC. Prices and sizes are exact decimals. Every row of a table
-that is decoded from messages ends with its lineage: ``k_partition``, ``k_offset`` of the message (the topic
-is in the file's name).
+Times are int64 nanoseconds since the epoch, UTC. Prices and sizes are exact decimals. A row that is decoded from a
+message ends with its lineage: the message's ``k_partition`` and ``k_offset``. The topic is in the file's name.
 """
 
 from __future__ import annotations
@@ -14,42 +13,42 @@ import pyarrow as pa
 
 TRADES, BOOK_DELTAS, BBO = "trades", "book_deltas", "bbo"
 AGG_TRADES = "agg_trades"
-"""What a venue sends beside its trades: several of one taker order in a row. A table of its own, as a sum over both
-would count each trade twice.
+"""Aggregates that a venue sends beside its single trades: one row for the fills of a taker order. They have a table of
+their own, because a sum over both would count each trade twice.
 """
 BOOK_SNAPSHOTS, BARS, GAPS = "book_snapshots", "bars", "gaps"
 ORDERS, OHLCV = "orders", "ohlcv"
 QUARANTINE, RAW = "quarantine", "raw"
 
 DERIVED = (BOOK_SNAPSHOTS, BARS)
-"""Made from other tables by their own commands, at any time again."""
+"""Tables made from other tables. Their commands can make them again at any time, so they have no commit records."""
 
 
 @attrs.frozen
 class Table:
-    """One table. In folders by ``date`` (in the path only), then by symbol where it has that column."""
+    """One table. Its files lie in folders by date, which is in the path only, then by symbol if it has that column."""
 
     name: str
     schema: pa.Schema
     time_column: str
-    """Its UTC date is the partition."""
+    """The column with the time of a row. Its UTC date chooses the folder."""
     delta: tuple[str, ...]
-    """Columns that grow: DELTA_BINARY_PACKED. All others take a dictionary while it is small."""
+    """Columns that grow, encoded as DELTA_BINARY_PACKED. All others have a dictionary while it is small."""
     plain: tuple[str, ...] = ()
-    """Columns without dictionary: values that rarely repeat, or repeat close by, where zstd finds them."""
+    """Columns without a dictionary: their values rarely repeat, or repeat so close that zstd finds them."""
     by_message: tuple[str, ...] = ()
     """Columns with one value for all rows of a message: plain where messages have many rows, else as ``delta``."""
     hard: tuple[str, ...] = ()
-    """Columns that are worth a higher level of compression."""
+    """Columns that are worth a higher compression level."""
 
     @property
     def by_symbol(self) -> bool:
-        """Whether it has a folder for each symbol."""
+        """Whether the table has a folder for each symbol."""
         return "symbol" in self.schema.names
 
 
 BUY, SELL, UNKNOWN = 1, -1, 0
-"""``side`` of a trade is the aggressor's; of a book level 1 is a bid and -1 an ask."""
+"""Values of ``side``: the aggressor's side of a trade; 1 for a bid and -1 for an ask in a book."""
 
 _LINEAGE = [
     pa.field("k_partition", pa.int32(), nullable=False),
@@ -57,14 +56,14 @@ _LINEAGE = [
 ]
 _STAMPS = [pa.field("ts_event", pa.int64(), nullable=False), pa.field("ts_recv", pa.int64(), nullable=False)]
 _SENT = pa.field("ts_sent", pa.int64())
-"""When the venue sent the message, where it says so beside the time of the event (Binance's ``E`` beside ``T``). Null
-elsewhere, and in files of archives from before the column was there.
+"""Time at which the venue sent the message, where it says so beside the event's time (Binance's ``E`` beside ``T``).
+Null elsewhere. Files of older archives lack the column.
 """
 _WHERE = [pa.field("venue", pa.string(), nullable=False), pa.field("symbol", pa.string(), nullable=False)]
 
 
 def _orders(number: pa.DataType) -> Table:
-    """What venues say order by order: from which books of levels follow, but which isn't levels."""
+    """A venue's feed of single orders. A book of price levels follows from it, but its rows aren't levels."""
     return Table(
         name=ORDERS,
         schema=pa.schema(
@@ -89,7 +88,7 @@ def _orders(number: pa.DataType) -> Table:
 
 
 def _ohlcv(number: pa.DataType) -> Table:
-    """Bars as a venue or vendor sends them; those that the archive makes itself are in ``bars``."""
+    """Bars as a venue or vendor sends them. The archive's own bars are in ``bars``."""
     return Table(
         name=OHLCV,
         schema=pa.schema(
@@ -110,8 +109,10 @@ def _ohlcv(number: pa.DataType) -> Table:
 
 
 def _trades(number: pa.DataType, name: str = TRADES) -> Table:
-    """Plain prices: they repeat in runs, which zstd packs to 1.3 B where a dictionary's indices take 1.6 B. Sizes
-    come again from afar: a dictionary has 1.4 B, plain 2.0 B.
+    """Single trades or aggregates.
+
+    Prices are plain: they repeat in runs, which zstd packs to 1.3 B a row, a dictionary's indices to 1.6 B. Sizes have
+    a dictionary: they repeat at a distance, and take 1.4 B against 2.0 B plain.
     """
     return Table(
         name=name,
@@ -135,8 +136,10 @@ def _trades(number: pa.DataType, name: str = TRADES) -> Table:
 
 
 def _book_deltas(number: pa.DataType) -> Table:
-    """Nine tenths are prices and sizes, and a dictionary is best for both (2.1 and 1.6 B a level; plain 2.8 and 2.3,
-    byte stream split 6 and 5). What a message's levels share costs 0.3 B together.
+    """Book messages, one row a level.
+
+    Prices and sizes are nine tenths of the bytes, and a dictionary is best for both: 2.1 and 1.6 B a level, against
+    2.8 and 2.3 B plain, 6 and 5 B as byte stream split. All columns that a message's levels share cost 0.3 B together.
     """
     return Table(
         name=BOOK_DELTAS,
@@ -164,8 +167,10 @@ def _book_deltas(number: pa.DataType) -> Table:
 
 
 def _bbo(number: pa.DataType) -> Table:
-    """Plain prices and sizes: mostly one of the four changes, so the others repeat from the row above, and a size takes
-    2.2 B where a dictionary has 2.4 B.
+    """Best bid and offer.
+
+    Prices and sizes are plain: mostly one of the four changes and the others repeat the row above. A size takes 2.2 B,
+    with a dictionary 2.4 B.
     """
     return Table(
         name=BBO,
@@ -297,7 +302,7 @@ def _raw() -> Table:
 
 @lru_cache
 def tables(precision: int = 38, scale: int = 18) -> dict[str, Table]:
-    """All tables by name, with prices and sizes of this precision and scale."""
+    """Returns all tables by name, with prices and sizes of this precision and scale."""
     number = pa.decimal128(precision, scale)
     made = (
         _trades(number),

@@ -1,4 +1,4 @@
-"""What a task counts of its range: the messages that it was given, what came of each, and what the fetch skipped."""
+"""A task's count of its range: its messages, the fate of each, and the offsets that the fetch skipped."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Skips:
-    """What a fetch found of offsets that give no message. Filled while the range is read."""
+    """The offsets without a message that a fetch found. The fetch fills it while the range is read."""
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         self._found = [(span.start, span.end, span.reason) for span in spans]
 
     def add(self, reason: str, start: int, end: int) -> None:
-        """Offsets from ``start`` up to ``end``; none where they are the same."""
+        """Adds the offsets from ``start`` up to ``end``, exclusive."""
         if start < end:
             self._found.append((start, end, reason))
 
     def add_between(self, reason: str, offsets: Numbers) -> None:
-        """What lies between these offsets, which grow."""
+        """Adds the offsets between these ones, which grow."""
         for at in np.flatnonzero(np.diff(offsets) > 1).tolist():
             self.add(reason, int(offsets[at]) + 1, int(offsets[at + 1]))
 
     def within(self, wanted: OffsetRange) -> list[Span]:
-        """What was found inside of a range, sorted; neighbours of one reason are joined."""
+        """Returns the spans inside a range, sorted; adjacent spans of one reason are joined."""
         found = []
         for start, end, reason in sorted(self._found):
             start, end = max(start, wanted.start), min(end, wanted.end)
@@ -56,7 +56,7 @@ class Skips:
 
 @attrs.define
 class Fates:
-    """What became of the messages of a batch in one decoder."""
+    """The number of a batch's messages by their fate in one decoder."""
 
     read: int
     quarantined: int
@@ -64,7 +64,7 @@ class Fates:
 
 
 class Tally:
-    """Counts the messages of one range, batch after batch; how they are cut makes no difference."""
+    """Counts the messages of one range. The result doesn't depend on how they are cut into batches."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic, self._partition = topic, partition
@@ -87,10 +87,11 @@ class Tally:
         rows: Mapping[str, int],
         fates: Mapping[str, Fates],
     ) -> None:
-        """A batch of messages and what came of it.
+        """Adds a batch.
 
-        :param has_row: of each message, whether some table has a row of it
-        :raises ArchiveError: a message came twice, or behind a later one
+        :param has_row: for each message, whether a table has a row of it
+        :param rows: number of rows by table
+        :raises ArchiveError: a message came twice, or after a later one
         """
         offsets = batch.column("offset").to_numpy()
         if not len(offsets):
@@ -138,10 +139,11 @@ class Tally:
             known[kind if kind in known or len(known) < KINDS_MAX else OTHER] += count
 
     def count(self, wanted: OffsetRange | None = None, skips: Skips | None = None) -> RangeCount:
-        """What the range came to.
+        """Returns the count of the range.
 
-        :param wanted: the range that was to be read; without it the count goes from the first message to the last
-        :param skips: what the fetch said of offsets that gave no message; without it they are ``hidden``
+        :param wanted: the planned range; without it the count goes from the first message to the last
+        :param skips: the fetch's account of offsets without a message; without it they are ``hidden``
+        :raises ArchiveError: messages and skipped offsets don't add up to the range
         """
         start, end = (wanted.start, wanted.end) if wanted else (max(self._first, 0), self._last + 1)
         gaps = joined([*self._edges(start, end), *self._gaps])
@@ -177,7 +179,7 @@ class Tally:
 
 
 def content_crc(batch: pa.RecordBatch, before: tuple[int, int, int] = (0, 0, 0)) -> tuple[int, int, int]:
-    """``RangeCount.content_crc`` with a batch more. How messages are cut into batches makes no difference."""
+    """Returns ``RangeCount.content_crc`` with one batch more. The cut into batches makes no difference."""
     keys, values, facts = before
     columns = [batch.column("offset"), batch.column("timestamp").view(pa.int64()).fill_null(-1)]
     columns += [
@@ -192,8 +194,8 @@ def content_crc(batch: pa.RecordBatch, before: tuple[int, int, int] = (0, 0, 0))
 
 
 def _data(column: pa.BinaryArray) -> memoryview:
-    """The bytes of all values, one after the other."""
-    if column.null_count:  # what lies under a null may be anything
+    """Returns the bytes of all values, one after the other."""
+    if column.null_count:  # Arrow allows any bytes under a null, and they would change the CRC
         column = column.drop_null()
     _, bounds, data = column.buffers()
     if not len(column) or bounds is None or data is None:

@@ -1,7 +1,7 @@
-"""Spark's checkpoint, read from outside: whose it is, and what its offset log says that a batch reads.
+"""Spark's checkpoint, read from outside: the archive that it belongs to, and the offsets of each planned batch.
 
-Beside Spark's own files lies ``archive.json``, written before the first batch: what the checkpoint belongs to, and the
-offsets that batch 0 starts at, which Spark's log doesn't have.
+Beside Spark's own files lies ``archive.json``, written before the first batch. It holds the archive's identity and the
+offsets at which batch 0 starts; Spark's log has only the end of each batch.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ IDENTITY = "archive.json"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a checkpoint belongs to."""
+    """The query, archive and topics that a checkpoint belongs to."""
 
     version: int = 1
     query: str
-    """Of the ledger: the archive's name and something unique."""
+    """Name of the query in the ledger: the archive's name and a unique suffix."""
     name: str
     root: str
-    """As a full path, or a URL."""
+    """Full path, or a URL."""
     topics: tuple[str, ...]
     topic_pattern: str
     starting: dict[str, dict[str, int]]
-    """Of every partition that there was."""
+    """Offsets at which batch 0 starts, for every partition that existed then."""
     ending: dict[str, dict[str, int]] | None = None
-    """Of a backfill."""
+    """Offsets at which a backfill ends; ``None`` for other queries."""
     seams: tuple[Seam, ...] = ()
-    """Where the query goes on from, found once: batch 0 run again finds the same gaps, whatever was committed since.
+    """The batches that this query follows. They are looked up once and kept: batch 0, run again, then finds the same
+    gaps, whatever was committed since.
     """
 
 
 class Checkpoint:
     """A checkpoint in a local folder.
 
-    All methods :raise ArchiveError: it can't be read, or isn't what it should be
+    :raises ArchiveError: (every method) a file can't be read, or isn't a checkpoint of an archive
     """
 
     def __init__(self, location: str) -> None:
         self.path = Path(location.removeprefix("file://"))
 
     def identity(self) -> Identity | None:
-        """Whose it is; ``None`` where there is no checkpoint yet."""
+        """Returns the identity; ``None`` where there is no checkpoint yet."""
         try:
             return msgspec.json.decode((self.path / IDENTITY).read_bytes(), type=Identity)
         except FileNotFoundError:
@@ -69,7 +70,10 @@ class Checkpoint:
         return None
 
     def create(self, identity: Identity) -> None:
-        """Writes the identity, durably. Nothing of Spark's is there yet."""
+        """Writes the identity. When this returns, it is safe against a crash.
+
+        File and folder are synced, because a checkpoint with Spark's files and without identity is refused.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         fresh = self.path / f"{IDENTITY}.{os.getpid()}"
         with fresh.open("wb") as file:
@@ -84,15 +88,15 @@ class Checkpoint:
             os.close(folder)
 
     def last_planned(self) -> int:
-        """The last batch in the offset log; -1 if there is none."""
+        """Returns the last batch in Spark's offset log; -1 if there is none."""
         return _last(self.path / "offsets")
 
     def last_done(self) -> int:
-        """The last batch in Spark's commit log; -1 if there is none."""
+        """Returns the last batch in Spark's commit log; -1 if there is none."""
         return _last(self.path / "commits")
 
     def offsets(self, batch: int) -> Offsets:
-        """Where a batch ends; -1 is where the query began."""
+        """Returns the offsets at which a batch ends; for batch -1 those at which the query began."""
         if batch < 0:
             identity = self.identity()
             if identity is None:
@@ -103,19 +107,19 @@ class Checkpoint:
         return parse_offsets(self._log(batch), str(self.path / "offsets" / str(batch)))
 
     def seams(self) -> tuple[Seam, ...]:
-        """Of the query."""
+        """Returns the query's seams; empty without an identity."""
         identity = self.identity()
         return identity.seams if identity is not None else ()
 
     def planned(self, batch: int, fresh: int | None = None) -> tuple[OffsetRange, ...]:
-        """What a batch reads, from Spark's log.
+        """Returns the ranges of a batch, from Spark's log.
 
         :param fresh: see :func:`planning.ranges`
         """
         return planning.ranges(self.offsets(batch - 1), self.offsets(batch), fresh)
 
     def seconds_since_planned(self, batch: int) -> float:
-        """How long ago a batch was planned."""
+        """Returns the age of a batch's plan; 0 where its file is gone. For people."""
         try:
             return max(0.0, time.time() - (self.path / "offsets" / str(batch)).stat().st_mtime)
         except OSError:
@@ -132,8 +136,9 @@ class Checkpoint:
 
 
 def parse_offsets(text: str, name: str) -> Offsets:
-    """The offsets of the only source in a file of Spark's offset log.
+    """Returns the offsets in a file of Spark's offset log, which has one source.
 
+    :param name: the file's name for the error
     :raises ArchiveError: it isn't such a file
     """
     lines = text.splitlines()

@@ -1,4 +1,4 @@
-"""What ``doctor`` looks at: each check is a line that is fine, a remark, or a failure with what would mend it."""
+"""The checks of ``archive doctor``. Each gives lines that are fine, a remark, or a failure with its remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Grade = Literal["ok", "note", "failed"]
 READERS: tuple[Reader, ...] = ("jvm", "python", "direct")
 LITTLE_SPACE = 5 << 30
 SMOKE_MESSAGES = 2_000
-"""How much of each partition a smoke query archives."""
+"""Offsets that a smoke query archives of each partition."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +47,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_all(settings: ArchiveSettings, *, smoke: bool, classes: bool = False) -> Iterator[Finding]:
-    """All checks in turn; the smoke queries last, which take some seconds each and start Spark.
+    """Yields the findings of all checks. The smoke queries come last: they start Spark and take some seconds each.
 
+    :param smoke: run a short streaming query with each reader
     :param classes: make the archive of the JVM's classes, with which Spark starts faster from then on
     """
     yield from _tried("java", _java)
@@ -65,7 +66,7 @@ def check_all(settings: ArchiveSettings, *, smoke: bool, classes: bool = False) 
 
 
 def _smokes(settings: ArchiveSettings, state: TopicState) -> Iterator[Finding]:
-    """A smoke query with each reader that there is, in one session."""
+    """Runs a smoke query with each reader that works here, in one session."""
     try:
         jars = connector_jars(settings)
         session = open_session(settings, jars)
@@ -189,7 +190,7 @@ def _classes(settings: ArchiveSettings) -> list[Finding]:
 
 
 def _smoke(settings: ArchiveSettings, session: Session, reader: Reader, state: TopicState) -> list[Finding]:
-    """A streaming query over the last messages of the topics, with the sink, into a folder that is removed."""
+    """Archives the last messages of the topics into a temporary folder."""
     starting = {
         place: max(state.earliest[place], end - SMOKE_MESSAGES) for place, end in sorted(state.latest.items())
     }

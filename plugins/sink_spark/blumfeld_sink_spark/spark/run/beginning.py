@@ -1,4 +1,4 @@
-"""Where a run begins: with its checkpoint, or, where that is new or gone, at the ledger's end."""
+"""The beginning of a run: at its checkpoint, or at the ledger's end where the checkpoint is new or gone."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Beginning:
 
     identity: Identity
     last_batch: int
-    """The last that is in the ledger; -1 if none is."""
+    """The query's last batch in the ledger; -1 if it has none."""
     ends: Offsets
     """The next offset of each partition."""
     nothing_new: bool = False
-    """Every batch that was planned is published, and the topics have no offset behind ``ends``."""
+    """Whether every planned batch is published and the topics have no offset behind ``ends``."""
 
 
 def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Topics, tell: Tell) -> Beginning:
-    """The query of this checkpoint, which is made if there is none. A new one starts where the ledger ends.
+    """Returns the query of this checkpoint. Without a checkpoint it makes one, whose query starts at the ledger's end.
 
-    Tells of partitions that have lost all records, and of what it decided.
+    Reports partitions that have lost all records, and the offsets that it chose.
 
-    :raises ArchiveError: the checkpoint is of another query, archive or other topics, or not of the ledger's state
-    :raises LedgerConflictError: a backfill of offsets that are archived in the middle of it
+    :raises ArchiveError: the checkpoint belongs to another query, archive or set of topics, or doesn't fit the ledger
+    :raises LedgerConflictError: offsets in the middle of a backfill are archived already
     """
     checkpoint = Checkpoint(settings.checkpoint_location)
     ledger = Ledger(store).load()
@@ -77,12 +77,12 @@ def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Top
 
 
 def nothing_behind(ends: Offsets, state: TopicState, ending: Offsets | None = None) -> bool:
-    """Whether a query that goes on at ``ends`` has no offset to read and no fault to find.
+    """Returns whether a query that goes on at ``ends`` has neither an offset to read nor a fault to find.
 
-    A topic that ends before ``ends`` was made anew, which the query tells: that is not nothing. A partition that is
-    new since the query began counts as empty where it has no offset at all.
+    A topic that ends before ``ends`` was deleted and created again. The answer is then no, so that the query runs
+    and reports it. A partition that is new since the query began counts as empty where it has no offset at all.
 
-    :param ending: where a backfill ends
+    :param ending: the offsets at which a backfill ends
     """
     for place, latest in state.latest.items():
         if ending is not None and place not in ending:
@@ -94,9 +94,12 @@ def nothing_behind(ends: Offsets, state: TopicState, ending: Offsets | None = No
 
 
 def check_state(checkpoint: Checkpoint, committed: int, query: str) -> None:
-    """Whether ledger and checkpoint are of one history: Spark plans a batch, we commit it, Spark notes it as done.
+    """Checks that ledger and checkpoint share one history.
 
-    :raises ArchiveError: they aren't
+    Spark writes a batch into its offset log, then we commit it to the ledger, then Spark writes it into its commit log.
+    A crash may stop between two steps, so ``last_done <= committed <= last_planned`` always holds.
+
+    :raises ArchiveError: it doesn't hold: files or checkpoint are an old copy, or another archive's
     """
     if checkpoint.last_done() > committed:
         raise ArchiveError(
@@ -159,9 +162,10 @@ def _new(settings: ArchiveSettings, mode: str, ledger: Ledger, topics: Topics, t
 
 
 def behind(starting: Offsets, covered: Covered, earliest: Offsets, tell: Tell) -> Offsets:
-    """Where a query goes on whose checkpoint is gone: at the end of what is archived; partitions of which nothing is
-    archived yet begin at their earliest offset, whatever was asked for, since something may have come in the
-    meantime.
+    """Returns the offsets at which a query without its checkpoint goes on: the ends of the archived offsets.
+
+    Partitions that the archive doesn't have yet begin at their earliest offset, whatever ``starting`` says: records
+    may have come since the lost checkpoint.
     """
     found = {place: covered[place][-1][1] if place in covered else earliest[place] for place in starting}
     tell(
@@ -176,9 +180,9 @@ def behind(starting: Offsets, covered: Covered, earliest: Offsets, tell: Tell) -
 
 
 def uncovered(starting: Offsets, ending: Offsets, covered: Covered, tell: Tell) -> tuple[Offsets, Offsets]:
-    """The part of a backfill that isn't archived yet.
+    """Returns (starting, ending) of the part of a backfill that isn't archived yet.
 
-    :raises LedgerConflictError: it is in more than one piece
+    :raises LedgerConflictError: that part has more than one piece
     """
     first, last = dict(starting), {place: max(offset, starting[place]) for place, offset in ending.items()}
     for place, spans in sorted(covered.items()):
@@ -215,5 +219,5 @@ def _holes(wanted: OffsetRange, spans: Sequence[tuple[int, int]]) -> list[tuple[
 
 
 def full_root(root: str) -> str:
-    """A folder's full path; a URL as it is."""
+    """Returns a folder's full path; a URL stays as it is."""
     return root if "://" in root else str(Path(root).resolve())

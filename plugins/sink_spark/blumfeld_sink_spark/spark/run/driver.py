@@ -1,4 +1,8 @@
-"""One run of an archive, from the checks before it to what it came to."""
+"""One run of an archive, from the checks before it to its totals.
+
+The commit protocol of a batch: Spark plans it, its tasks stage files, the writer publishes them with one commit record,
+and Spark notes the batch as done. After a crash at any point the next run repeats the batch or finds it published.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +52,9 @@ OnProgress = Callable[[Event], None]
 POLL_S = 0.1
 RENEW_S = 5.0
 PROBE_S = 5.0
-"""How long a broker that was away may take to answer before that counts as a try in vain."""
+"""Time that a broker which was away has for an answer. After it the try counts as failed."""
 STOP_PATIENCE_S = 60.0
-"""How long a stop waits for the batch at hand, which is only run again if it doesn't end."""
+"""Time that a stop waits for the batch at hand. A batch that isn't done by then is run again at the next start."""
 
 
 def archive(
@@ -60,23 +64,22 @@ def archive(
     on_progress: OnProgress | None = None,
     session: Session | None = None,
 ) -> Totals:
-    """Archives what the topics have (``once``), what they get until ``stop`` is set (``run``), or the offsets of a
-    ``backfill`` from ``starting`` to ``ending``. May be called again after any end of an earlier call, and goes on.
+    """Archives the topics' present messages (``once``), all messages until ``stop`` is set (``run``), or the offsets
+    from ``starting`` to ``ending`` (``backfill``). After any end of a call, the next call goes on.
 
-    A broker that goes away (or another service that the decoders ask) ends ``once`` and ``backfill`` after the client's
-    patience. ``run`` then waits for it, tells so, and goes on behind what is published; for ``reconnect_timeout_ms`` at
-    most, and with the lease in hand. At the start it must be there: a wrong address looks like a broker that is away.
+    A broker (or a service that a decoder asks) that goes away ends ``once`` and ``backfill`` after the client's
+    timeout. ``run`` keeps the lease, waits for ``reconnect_timeout_ms`` at most, and goes on behind the published
+    batches. At the start the broker must answer in every mode: a wrong address looks like a broker that is away.
+    An outage is reported within seconds of its begin, again while it lasts, and at its end.
 
-    An outage is told within seconds of its begin, again while it lasts, and at its end.
+    The call starts and stops Spark. A given ``session`` stays open. Without new messages ``once`` and ``backfill``
+    end without Spark. Call it outside of an event loop. It takes about 5 s before the first batch.
 
-    Starts and stops Spark, unless a ``session`` is given, which stays open. Where the topics have nothing new,
-    ``once`` and ``backfill`` end without Spark. To be called outside of an event loop; takes about 5 s before the
-    first batch.
-
+    :param on_progress: called with each event, in this thread
     :raises SettingsError: the settings are wrong. Nothing was opened
     :raises LedgerConflictError: another writer holds the archive, or a commit would overlap or leave a hole
-    :raises ArchiveError: the broker, a topic, Java, the disk… in words that say what to do. What was published
-        stays, nothing is lost; the next call goes on behind it
+    :raises ArchiveError: the broker, a topic, Java or the disk refuses; the text says what to do. Published batches
+        stay, no record is lost, and the next call goes on
     """
     started = time.monotonic()
     settings = absolute(settings)
@@ -96,7 +99,8 @@ def archive(
     lease = Lease(store, settings.name)
     lease.take()
     try:
-        deliver(store, Ledger(store), settings)  # what an earlier run committed and didn't hand on
+        # An earlier run may have died after a commit and before Delta or Iceberg heard of it.
+        deliver(store, Ledger(store), settings)
         beginning = begin(settings, mode, store, topics, tell)
         run = _Run(settings, mode, choice, beginning, store, lease, stop or StopEvent(), tell, session)
         totals = run.run()
@@ -127,7 +131,7 @@ class _Run:
     _patience: Patience = attrs.field(init=False)
     _probe: Topics | None = None
     _latest: tuple[str, str] = ("", "")
-    """Run and time of the trigger that was seen last."""
+    """Run id and time of the last trigger that was seen."""
 
     def run(self) -> Totals:
         self.totals.query = self.beginning.identity.query
@@ -143,7 +147,7 @@ class _Run:
         if self.given is None:
             self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first"))
         self._session = self.given or open_session(self.settings, self.choice.jars)
-        self.lease.renew()  # on a busy machine that took long
+        self.lease.renew()  # Spark's start may take a good part of the lease on a busy machine
         try:
             while self._worked_until_away():
                 pass
@@ -154,7 +158,7 @@ class _Run:
         return self.totals
 
     def _worked_until_away(self) -> bool:
-        """A query until its end. True: the broker went away and is back, so that another can go on."""
+        """Runs one query to its end. Returns True if the broker went away and is back: another query can go on."""
         try:
             with _spoken(self._session), Watchman(self._ask) as watchman:
                 self.tell(Step(text="Spark plans the first batch and starts its Python workers"))
@@ -166,9 +170,9 @@ class _Run:
         return False
 
     def _back(self, error: AwayError) -> bool:
-        """Waits until the broker answers; False if the archive is stopped before.
+        """Waits until the broker answers. Returns False if the archive is stopped before.
 
-        :raises ArchiveError: it was away for too long, or it is back and isn't what it was
+        :raises ArchiveError: it was away for too long, or it is back with other topics or offsets
         """
         while True:
             pause_s = self._patience.pause_s(time.monotonic())
@@ -189,7 +193,7 @@ class _Run:
                 error = again
 
     def _stopped_within(self, seconds: float) -> bool:
-        """Waits, and keeps the lease."""
+        """Waits and renews the lease meanwhile. Returns whether the archive was stopped."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self.stop.wait(min(left, RENEW_S)):
@@ -223,9 +227,7 @@ class _Run:
         self._probe.latest(list(self.beginning.ends))
 
     def _watch(self, query: Any, watchman: Watchman) -> None:
-        """Until the query ends or is to be stopped: tells what is done and whether the broker answers, keeps the
-        lease.
-        """
+        """Reports batches and outages and keeps the lease, until the query ends or is to be stopped."""
         failed_before = 0
         while query.isActive:
             if self.stop.wait(POLL_S):
@@ -245,7 +247,7 @@ class _Run:
             raise failures.as_archive_error(str(failed))
 
     def _stop(self, query: Any) -> None:
-        """Between two batches if there is a between; in the middle of one it is run again at the next start."""
+        """Stops the query between two batches. A batch that is cut is run again at the next start."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -308,7 +310,7 @@ class _Run:
 
 @contextmanager
 def _spoken(session: Session) -> Iterator[None]:
-    """Spark's exceptions as ours. A JVM that ended is the cause, whatever the exception says."""
+    """Turns Spark's exceptions into ours. Where the JVM has ended, that is the cause, whatever the exception says."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,7 @@
-"""What Spark says when a query fails, as a line for a person: our own refusal from inside the worker, or the cause."""
+"""Turns the text of a failed query into one of our errors: our own from inside a worker, or Spark's innermost cause.
+
+Spark hands a worker's exception over as the text of a Java exception, so only texts and class names can be matched.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _AWAY = {
     "org.apache.kafka.common.errors.TimeoutException": "the broker doesn't answer. Is it up?",
     "org.apache.kafka.common.errors.DisconnectException": "the broker let go of the connection. Is it up?",
 }
-"""What can pass by itself, beside the errors of Kafka's table."""
+"""Failures that can pass by themselves, beside the retriable errors of Kafka's table."""
 _OTHERWISE = {
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecord",
     ErrorCode.REQUEST_TIMED_OUT: "Timeout",
@@ -36,7 +39,7 @@ _OTHERWISE = {
     ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorage",
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicId",
 }
-"""Exceptions of Kafka's Java client that have another name than their error."""
+"""Names of Kafka's Java exceptions where they differ from the error's own name."""
 _KINDS: dict[str, type[ArchiveError]] = {
     "AwayError": AwayError,
     "LedgerConflictError": LedgerConflictError,
@@ -48,7 +51,11 @@ _PLAIN = 300
 
 
 def as_archive_error(text: str) -> ArchiveError:
-    """The refusal in a failed query's message: ours with its own words, else the innermost cause in one line."""
+    """Returns the error in a failed query's message.
+
+    Our own error keeps its class and text. Otherwise the text is the innermost cause in one line;
+    :class:`AwayError` where the cause can pass by itself.
+    """
     ours = list(_OURS.finditer(text))
     if ours:
         return _KINDS.get(ours[-1]["kind"], ArchiveError)(ours[-1]["text"].strip())
@@ -65,7 +72,7 @@ def as_archive_error(text: str) -> ArchiveError:
 
 
 def java_exception(code: ErrorCode) -> str:
-    """The class by which Kafka's Java client tells this error."""
+    """Returns the full name of the exception that Kafka's Java client has for this error."""
     name = _OTHERWISE.get(code) or "".join(part.capitalize() for part in code.name.split("_"))
     return f"org.apache.kafka.common.errors.{name}Exception"
 

@@ -1,32 +1,34 @@
-"""How long a live archive waits for a broker that is away, and when it asks again. Pure."""
+"""The retry backoff of a live archive whose broker is away. Pure: the caller passes the clock."""
 
 from __future__ import annotations
 
 import attrs
 
 BACKOFF_S = 1.0
-"""Before the first time that the broker is asked again; twice as long before each that follows."""
+"""Pause before the first retry. It doubles with each that follows, up to ``BACKOFF_MAX_S``."""
 BACKOFF_MAX_S = 30.0
 FOREVER = -1
-"""``reconnect_timeout_ms`` without an end."""
+"""``reconnect_timeout_ms`` that never gives up."""
 
 
 @attrs.define
 class Patience:
-    """Of one run. No chance is in it: one archive asks one cluster, so there is no crowd to be spread out.
+    """The outage state of one run.
 
-    :param timeout_ms: how long the broker may be away; 0 gives up at once, ``FOREVER`` never does
+    The backoff has no jitter: one archive asks one cluster, so there is no crowd to spread out.
+
+    :param timeout_ms: longest outage to wait for; 0 gives up at once, ``FOREVER`` never does
     """
 
     timeout_ms: int
     since_s: float | None = None
-    """When it was first found away, by the clock that ``pause_s`` is given; None while it works."""
+    """Begin of the outage, by the clock that the caller passes; None while the broker answers."""
     tries: int = 0
 
     def pause_s(self, now_s: float) -> float | None:
-        """How long to wait before the broker is asked again, now that it didn't answer; None to give up.
+        """Notes a failed try and returns the pause before the next one; None to give up.
 
-        The last pause is cut so that the broker is asked once more when the time is up.
+        The last pause is cut, so that the broker is asked once more when the time is up.
         """
         self.found_away(now_s)
         pause = min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(self.tries, 16))
@@ -39,18 +41,21 @@ class Patience:
         return pause
 
     def found_away(self, now_s: float) -> bool:
-        """Note that the broker didn't answer. Returns True where it did until now: an outage begins."""
+        """Notes that the broker didn't answer. Returns True where an outage begins with this."""
         begins = self.since_s is None
         if begins:
             self.since_s = now_s
         return begins
 
     def away_s(self, now_s: float) -> float:
-        """Since when it is away; 0 while it works."""
+        """Returns the length of the outage so far; 0 while the broker answers."""
         return now_s - self.since_s if self.since_s is not None else 0.0
 
     def worked(self, now_s: float) -> float | None:
-        """The broker answered: the next time counts from the start. How long it was away; None if it wasn't."""
+        """Notes an answer, which ends the outage and resets the backoff.
+
+        :returns: the length of the outage; None if there was none
+        """
         if self.since_s is None:
             return None
         away_s = self.away_s(now_s)

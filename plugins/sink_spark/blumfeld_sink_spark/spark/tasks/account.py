@@ -1,6 +1,7 @@
-"""What a fetch found of offsets without a message, carried to the sink as the last row of a partition.
+"""The account of a fetch: the offsets that gave no message, carried to the sink as the last row of a range.
 
-The reader ``python`` fetches in one process and decodes in another, with Spark's JVM between them: only rows cross.
+The reader ``python`` fetches in one process and decodes in another. Spark's JVM stands between them and passes only
+rows, so the account travels as a row.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.tally import Skips
 
 ACCOUNT = -2
-"""``timestampType`` of the row, which no record has."""
+"""``timestampType`` that marks the account's row. Records have -1, 0 or 1."""
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The row's value, as JSON."""
+    """The account of one range. The row's value is its JSON."""
 
     wanted: OffsetRange
     spans: list[Span]
@@ -28,8 +29,9 @@ class Account(msgspec.Struct, frozen=True):
 def followed_by_account(
     batches: Iterator[pa.RecordBatch], wanted: OffsetRange, skips: Skips, *, with_headers: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, then the account of its fetch, which is whole once the rows were read."""
+    """Yields the batches of a range, then one batch with the account of its fetch."""
     yield from batches
+    # Only now: the fetch fills `skips` while its rows are read.
     columns = {
         "key": None,
         "value": msgspec.json.encode(Account(wanted, skips.within(wanted))),
@@ -45,7 +47,7 @@ def followed_by_account(
 
 
 def taken_off(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Account | None]:
-    """The messages of a batch of one partition, and the account that is its last row, if it is there."""
+    """Returns the messages of a batch of one partition, and the account if the last row is one."""
     if not rows.num_rows or rows.column("timestampType")[-1].as_py() != ACCOUNT:
         return rows, None
     account = msgspec.json.decode(rows.column("value")[-1].as_py(), type=Account)

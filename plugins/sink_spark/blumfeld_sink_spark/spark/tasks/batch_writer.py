@@ -1,6 +1,7 @@
-"""The Arrow stream sink: tasks stage files, the driver's side publishes a batch with the ranges that Spark planned.
+"""The Arrow stream sink: tasks stage files, then the driver's side publishes the batch.
 
-Spark makes a new writer for each batch in a process of its own beside the driver; only options and messages reach it.
+For each batch Spark makes a new writer, in a process of its own beside the driver. Only the options and the tasks'
+commit messages reach it, so it reads the batch's ranges from Spark's checkpoint.
 """
 
 # ruff: noqa: N802 — Spark names these methods
@@ -33,29 +34,29 @@ SINK = "blumfeld_archive"
 
 @dataclass
 class Results(WriterCommitMessage):
-    """What a task came to: :class:`TaskResult` each, as JSON."""
+    """A task's commit message: one :class:`TaskResult` for each partition, as JSON."""
 
     encoded: list[bytes]
 
     def decoded(self) -> list[TaskResult]:
-        """The results."""
+        """Returns the results, decoded."""
         return [msgspec.json.decode(each, type=TaskResult) for each in self.encoded]
 
 
 class ArchiveSink(DataSource):
     """``df.writeStream.format("blumfeld_archive")``.
 
-    Options: ``settings`` (JSON), ``query`` (the ledger's), ``fresh`` (see :func:`planning.ranges`; empty is ``None``),
-    ``reader`` (see :func:`counting.counts_of`).
+    Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (see :func:`planning.ranges`;
+    empty is ``None``), ``reader`` (see :func:`counting.counts_of`).
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Returns the format's name."""
         return SINK
 
     def streamWriter(self, schema: Any, overwrite: bool) -> ArchiveWriter:
-        """A batch's writer. Spark passes both by keyword."""
+        """Returns a writer for one batch. Spark passes both arguments by keyword, so their names are fixed."""
         fresh = self.options.get("fresh", "")
         reader = self.options.get("reader", "")
         return ArchiveWriter(
@@ -67,7 +68,11 @@ class ArchiveSink(DataSource):
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):
-    """Stages in ``write``, publishes in ``commit``, cleans up in ``abort``."""
+    """The two-phase commit of a batch: ``write`` stages files, ``commit`` publishes them, ``abort`` removes them.
+
+    A crash between the two leaves staged files that no commit record names. Readers never see them, and
+    ``archive vacuum`` removes them.
+    """
 
     def __init__(self, settings: ArchiveSettings, query: str, fresh: int | None, reader: str = "") -> None:
         self._settings = settings
@@ -76,7 +81,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         self._fresh = fresh
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Results:
-        """Raw rows are decoded and staged; rows of the direct mode say what was staged already."""
+        """Decodes and stages raw rows. In the direct mode the source has done so, and its rows are the results."""
         leave_pandas_out()
         from blumfeld_sink_spark.spark.tasks.task import TaskWork
 
@@ -94,9 +99,12 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             raise
 
     def commit(self, messages: Sequence[Any], batch_id: int) -> None:
-        """Publishes the batch, or finds that it is published.
+        """Publishes the batch. A batch that is published already stays as it is.
 
-        :raises ArchiveError: it can't be; nothing is seen of it, and the same batch is run again at the next start
+        Spark runs a batch again after a crash between our commit and its own note of it. The ledger knows the batch by
+        its query and number, so no record is archived twice.
+
+        :raises ArchiveError: the batch can't be published. Readers see nothing of it, and the next start runs it again
         """
         checkpoint = Checkpoint(self._settings.checkpoint_location)
         planned = checkpoint.planned(batch_id, self._fresh)
@@ -123,7 +131,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
         deliver(store, ledger, self._settings)
 
     def abort(self, messages: Sequence[Any], batch_id: int) -> None:
-        """Removes what the tasks that ended well have staged."""
+        """Removes the staged files of the tasks that ended well. A task that failed has removed its own."""
         store = open_store(self._settings.root)
         for message in messages:
             for result in message.decoded() if message is not None else ():
@@ -131,7 +139,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
                     store.delete(file.staged)
 
     def _lost(self, planned: Sequence[OffsetRange], results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
-        """What the topics no longer had: as the tasks say, else as the broker says where a range's rows begin late."""
+        """Returns the offsets that the topics no longer had.
+
+        Our own readers tell of them. For Spark's connector, which tells nothing, the broker is asked for the beginning
+        of each partition whose rows began late.
+        """
         if self._settings.fail_on_data_loss:
             return ()
         if self._reader in TELLING:
@@ -147,7 +159,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
 
 
 def told_lost(results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
-    """What the tasks found lost."""
+    """Returns the ranges that the tasks found lost."""
     return tuple(
         OffsetRange(result.topic, result.partition, span.start, span.end)
         for result in results
@@ -159,7 +171,12 @@ def told_lost(results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
 def missing(
     late: Sequence[OffsetRange], first: dict[tuple[str, int], int], begins: dict[tuple[str, int], int]
 ) -> tuple[OffsetRange, ...]:
-    """What of these ranges is lost: before the partition's beginning, and before the first row that was seen."""
+    """Returns the lost head of each range. It ends at the partition's beginning, or before it at the first row.
+
+    :param late: the ranges whose rows began late, or that gave none
+    :param first: the first offset seen in each partition
+    :param begins: the first offset that each partition still has
+    """
     found = []
     for each in late:
         place = (each.topic, each.partition)

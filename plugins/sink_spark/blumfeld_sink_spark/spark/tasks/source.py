@@ -1,7 +1,7 @@
-"""The Python stream source: topics as raw rows for Spark, or, in direct mode, as results of tasks that did it all.
+"""The Python stream source. Its rows are the topics' raw rows, or, in the direct mode, the results of whole tasks.
 
-The reader's planning half lives in one process beside the driver; ``read`` runs in the workers. Offsets are
-:mod:`planning`'s. One task reads one partition's range.
+Spark runs the planning methods of the reader in one process beside the driver, and ``read`` in the workers. Offsets
+have the form of :mod:`planning`. One task reads one range of one partition.
 """
 
 # ruff: noqa: N802 — Spark names these methods
@@ -39,10 +39,10 @@ _RAW = "key binary, value binary, topic string, partition int, offset bigint, ti
 _HEADERS = ", headers array<struct<key: string, value: binary>>"
 
 BACKWARDS_S = 10.0
-"""How long ends may lie before what is archived already."""
+"""Time in which a topic's end may lie before the archived offsets. A broker that just came back needs a moment."""
 
 DIRECT = pa.schema([pa.field("result", pa.binary())])
-"""Rows of the direct mode: a :class:`TaskResult` each, as JSON."""
+"""Schema of the direct mode: each row is a :class:`TaskResult` as JSON."""
 
 
 class TopicsSource(DataSource):
@@ -54,17 +54,17 @@ class TopicsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Returns the format's name."""
         return SOURCE
 
     def schema(self) -> str:
-        """Raw rows as Spark's Kafka source has them, or results."""
+        """Returns the schema as DDL: raw rows with the columns of Spark's Kafka source, or results."""
         if self._direct:
             return "result binary"
         return _RAW + (_HEADERS if self._settings.with_headers else "")
 
     def streamReader(self, schema: Any) -> TopicsReader:
-        """The reader of these options."""
+        """Returns a reader with these options."""
         ending = self.options.get("ending", "")
         return TopicsReader(
             self._settings,
@@ -83,19 +83,22 @@ class TopicsSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """A task's range."""
+    """The range that one task reads."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         super().__init__((wanted.topic, wanted.partition, wanted.start, wanted.end))
 
     @property
     def range(self) -> OffsetRange:
-        """What it reads."""
+        """The range, from the tuple that Spark pickles."""
         return OffsetRange(*self.value)
 
 
 class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches by the topics' ends, and reads ranges. Opens nothing until it is asked."""
+    """Plans batches by the topics' ends, and reads ranges.
+
+    It opens no connection before the first call: Spark pickles the reader for the workers.
+    """
 
     def __init__(
         self, settings: ArchiveSettings, starting: Offsets, ending: Offsets | None, *, direct: bool
@@ -109,20 +112,23 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics: Topics | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Resolved before the query started, and kept with the checkpoint."""
+        """Returns the offsets that batch 0 begins at. They were resolved before the query and lie in the checkpoint."""
         return planning.to_json(self._starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``max_offsets_per_trigger``."""
+        """Returns the limit of a batch, ``max_offsets_per_trigger``; 0 is no limit."""
         limit = self._settings.max_offsets_per_trigger
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fixes the end of the whole run."""
+        """Fixes the offsets at which the whole run ends. Messages that come later wait for the next run."""
         self._target = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
-        """Where the next batch ends; ``start`` where there is nothing new."""
+        """Returns the offsets at which the next batch ends; ``start`` where nothing is new.
+
+        :raises ArchiveError: a topic ends before ``start`` and stays so
+        """
         begin = planning.from_json(start)
         if self._target is None:
             self._ends()
@@ -134,18 +140,18 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planning.to_json(planning.next_ends(begin, ends, earliest, rows))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """The ends as last asked for."""
+        """Returns the topics' ends as they were last asked for; Spark shows the lag by them."""
         return planning.to_json(self._latest) if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One for each partition that has something."""
+        """Returns one range for each partition that has offsets to read."""
         return [
             RangePartition(each)
             for each in planning.ranges(planning.from_json(start), planning.from_json(end))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raw rows, or the result of the whole task."""
+        """Yields the raw rows of a range and its account, or in the direct mode the result of the whole task."""
         leave_pandas_out()
         from blumfeld_sink_spark.spark.tasks.account import followed_by_account
         from blumfeld_sink_spark.spark.topics.fetch import read_range
@@ -158,7 +164,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return followed_by_account(batches, wanted, skips, with_headers=self._settings.with_headers)
 
     def stop(self) -> None:
-        """Lets go of the client."""
+        """Drops the client. Its connections close with it."""
         self._topics = None
 
     def _work(
@@ -194,9 +200,10 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: min(end, latest.get(place, end)) for place, end in sorted(self._ending.items())}
 
     def _check_backwards(self, start: Mapping[planning.Place, int]) -> None:
-        """A broker that just came back may know less of its end for a moment; a topic made anew stays shorter.
+        """Waits while a topic ends before ``start``. A broker that just came back may not know its end yet; a topic
+        that was deleted and created again stays shorter.
 
-        :raises ArchiveError: it stays so
+        :raises ArchiveError: the topic is shorter for ``BACKWARDS_S``
         """
         until = time.monotonic() + BACKWARDS_S
         while True:

@@ -1,4 +1,4 @@
-"""A task's work, whoever reads: rows of partitions in, staged files and results out."""
+"""The work of one task, with every reader the same: rows of partitions in, staged files and results out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from blumfeld_sink_spark.tables import QUARANTINE
 from blumfeld_sink_spark.tally import Skips, Tally
 
 BATCH_BYTES = 4 << 20
-"""Of rows that are decoded at once: fewer, and what a batch costs is felt; more, and the columns on the way from step
-to step don't stay in the processor's cache. Small batches are put together, big ones are cut."""
+"""Bytes of rows that are decoded at once. Small batches are put together and big ones are cut.
+
+With fewer bytes the fixed cost of a decoder call is felt. With more, the columns between two steps leave the
+processor's cache.
+"""
 
 
 class PartitionWork:
-    """The rows of one partition's range, batch after batch, in the order of the offsets."""
+    """Decodes, counts and writes the rows of one partition's range. Batches come in the order of the offsets."""
 
     def __init__(self, settings: ArchiveSettings, topic: str, partition: int) -> None:
         self._settings = settings
@@ -42,9 +45,7 @@ class PartitionWork:
         self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes a batch; decodes and writes what waits as soon as it is worth it. Of what was decoded nothing is kept
-        but what the files and checks need.
-        """
+        """Takes a batch. Waiting batches are decoded and written as soon as they have ``BATCH_BYTES``."""
         if not rows.num_rows:
             return
         self._waiting.append(rows)
@@ -53,7 +54,7 @@ class PartitionWork:
             self._work()
 
     def _work(self) -> None:
-        """Decodes and writes what waits."""
+        """Decodes and writes the waiting batches."""
         rows, size = together(self._waiting), self._waiting_bytes
         self._waiting, self._waiting_bytes = [], 0
         for part in cut(rows, size):
@@ -75,10 +76,11 @@ class PartitionWork:
         self._quarantined += quarantine.num_rows if quarantine is not None else 0
 
     def finish(self, wanted: OffsetRange | None = None, skips: Skips | None = None) -> TaskResult:
-        """Works what waits, and closes the files; they are synced and staged.
+        """Decodes the waiting batches and closes the files. When this returns, they are synced and staged.
 
-        :param wanted: the range that was to be read, where the task knows it
-        :param skips: what the fetch said of offsets without a message, where the task has it
+        :param wanted: the planned range, where the task knows it
+        :param skips: the fetch's account of offsets without a message, where the task has one
+        :raises ArchiveError: messages and skipped offsets don't add up to the range
         """
         if self._waiting:
             self._work()
@@ -97,21 +99,21 @@ class PartitionWork:
         )
 
     def abort(self) -> None:
-        """Removes what was staged."""
+        """Drops the waiting batches and removes the staged files."""
         self._waiting.clear()
         self._writer.abort()
 
 
 @attrs.define
 class TaskWork:
-    """Everything of one task. A task has one partition; should Spark hand it several, each is kept apart."""
+    """The work of one task. A task has one partition; if Spark hands it several, each has its own files and counts."""
 
     settings: ArchiveSettings
     _parts: dict[tuple[str, int], PartitionWork] = attrs.field(factory=dict, init=False)
     _told: dict[tuple[str, int], tuple[OffsetRange, Skips]] = attrs.field(factory=dict, init=False)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """A batch as Spark gives it."""
+        """Takes a batch from Spark, which may hold several partitions and, as last row of each, an account."""
         for topic, partition, part in by_partition(rows):
             messages, account = taken_off(part)
             self._part(topic, partition).add(messages)
@@ -119,12 +121,12 @@ class TaskWork:
                 self.tell(account.wanted, Skips(account.spans))
 
     def tell(self, wanted: OffsetRange, skips: Skips) -> None:
-        """What the fetch of a range found beside messages. Such a range has a result even if no message came."""
+        """Takes the account of a fetched range. The range then has a result even if no message came."""
         self._part(wanted.topic, wanted.partition)
         self._told[wanted.topic, wanted.partition] = wanted, skips
 
     def finish(self) -> list[TaskResult]:
-        """A result for each partition that had rows or was told of.
+        """Returns a result for each partition that had rows or an account.
 
         :raises ArchiveError: messages and skipped offsets don't add up to the range
         """
@@ -136,13 +138,13 @@ class TaskWork:
         return self._parts[topic, partition]
 
     def abort(self) -> None:
-        """Removes what was staged."""
+        """Removes the staged files of all partitions."""
         for work in self._parts.values():
             work.abort()
 
 
 def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """A batch cut where topic or partition change, in the archive's schema of raw rows."""
+    """Yields (topic, partition, rows), cut where one of the two changes, in the archive's schema of raw rows."""
     schema = RAW_ROWS_WITH_HEADERS if "headers" in rows.schema.names else RAW_ROWS
     if rows.schema != schema:
         rows = pa.RecordBatch.from_arrays(
@@ -158,14 +160,14 @@ def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatc
 
 
 def together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several of one schema."""
+    """Joins batches of one schema into one."""
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def cut(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Parts of about ``BATCH_BYTES`` of a batch of so many bytes."""
+    """Cuts a batch of ``size_bytes`` into parts of about ``BATCH_BYTES``, without a copy."""
     parts = max(1, round(size_bytes / BATCH_BYTES))
     step = -(-rows.num_rows // parts)
     for start in range(0, rows.num_rows, step):

@@ -1,4 +1,4 @@
-"""The topics, asked through librdkafka: partitions, earliest and latest offsets, offsets of a time."""
+"""Questions to the broker, through librdkafka: the topics' partitions, their ends, and the offsets of a time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from blumfeld_sink_spark.spark.topics import planning
 from blumfeld_sink_spark.spark.topics.planning import Offsets, Place, Position
 
 START_PATIENCE_S = 15.0
-"""How long a broker may be away when an archive starts."""
+"""Time that a broker has for its first answer when an archive starts."""
 
 RETRY_S = 0.2
-"""Pause before the same is asked again."""
+"""Retry backoff."""
 
 JAVA_ONLY = frozenset({"default.api.timeout.ms", "max.poll.records", "receive.buffer.bytes", "group.id"})
-"""Settings that librdkafka doesn't have, and those that are ours."""
+"""Client settings that aren't passed to librdkafka: it doesn't have them, or the archive sets them itself."""
 
 _JAAS = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
 
 
 def patience_s(settings: ArchiveSettings) -> float:
-    """How long a broker may be away while an archive runs: Kafka's ``default.api.timeout.ms``."""
+    """Returns the time that a broker has for an answer while an archive runs: Kafka's ``default.api.timeout.ms``."""
     return int(settings.kafka.get("default.api.timeout.ms", "60000")) / 1000
 
 
 def client_config(settings: ArchiveSettings) -> dict[str, Any]:
-    """librdkafka's configuration. Java's own names are taken where there is the same thing under another."""
+    """Returns librdkafka's configuration. User and password of Java's ``sasl.jaas.config`` become ``sasl.*`` keys."""
     config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
     for key, value in settings.kafka.items():
         if key == "sasl.jaas.config":
@@ -46,18 +46,20 @@ def client_config(settings: ArchiveSettings) -> dict[str, Any]:
 
 @attrs.frozen
 class TopicState:
-    """What a broker says of the topics at one time."""
+    """Both ends of all partitions."""
 
     earliest: Offsets
     latest: Offsets
-    """The last stable offset where only committed records are read."""
+    """The last stable offset with ``read_committed``, else the high watermark."""
 
 
 class Topics:
-    """The topics of an archive. One client, kept open; every answer is fresh.
+    """The topics of an archive, asked through one client that stays open. No answer comes from a cache.
 
-    Each call waits ``patience_s`` at most. :raises AwayError: the broker doesn't answer; :raises ArchiveError: it
-    refuses, or a topic is missing.
+    Each call waits ``patience_s`` at most.
+
+    :raises AwayError: (every method) the broker doesn't answer
+    :raises ArchiveError: (every method) the broker refuses, or a topic is missing
     """
 
     def __init__(self, settings: ArchiveSettings, patience_s: float = START_PATIENCE_S) -> None:
@@ -73,7 +75,7 @@ class Topics:
             raise SettingsError(f"archive.kafka: {error.args[0].str()}") from error
 
     def places(self) -> list[Place]:
-        """All partitions of the topics, sorted. A topic by name must be there; a pattern may match none."""
+        """Returns all partitions of the topics, sorted. Named topics must exist; a pattern may match none."""
         listed = self._patiently(self._listed)
         names = self._settings.topics or _matching(self._settings.topic_pattern, listed.topics)
         missing = [name for name in names if name not in listed.topics or listed.topics[name].error]
@@ -85,28 +87,28 @@ class Topics:
         return sorted((name, partition) for name in names for partition in listed.topics[name].partitions)
 
     def earliest(self, places: Sequence[Place]) -> Offsets:
-        """The first offset that each still has."""
+        """Returns the first offset that each partition still has."""
         return self._offsets(dict.fromkeys(places, planning.EARLIEST))
 
     def latest(self, places: Sequence[Place]) -> Offsets:
-        """The end of each, as the isolation level sees it."""
+        """Returns the end of each partition: by isolation level the last stable offset or the high watermark."""
         return self._offsets(dict.fromkeys(places, planning.LATEST))
 
     def at_time(self, places: Sequence[Place], timestamp_ms: int) -> Offsets:
-        """The first offset whose record is of this time or later; the end where there is none."""
+        """Returns the first offset with a record of this time or later; a partition's end where there is none."""
         found = self._offsets(dict.fromkeys(places, timestamp_ms))
         late = [place for place, offset in found.items() if offset < 0]
         return {**found, **(self.latest(late) if late else {})}
 
     def state(self) -> TopicState:
-        """Both ends of all partitions."""
+        """Returns both ends of all partitions."""
         places = self.places()
         return TopicState(earliest=self.earliest(places), latest=self.latest(places))
 
     def resolve(self, position: Position) -> Offsets:
-        """The offset of every partition at this position.
+        """Returns the offset of every partition at this position.
 
-        :raises SettingsError: offsets are given, and some of a partition that isn't there, or not of all
+        :raises SettingsError: the position's offsets don't name every partition exactly once
         """
         places = self.places()
         if position.kind == "timestamp":
@@ -126,7 +128,7 @@ class Topics:
         return {place: ends[offset][place] if offset in ends else offset for place, offset in offsets.items()}
 
     def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
-        """The offset at each of these times, which may be ``EARLIEST`` or ``LATEST``."""
+        """Returns the offset at each of these times (ms), which may be ``EARLIEST`` or ``LATEST``."""
         from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
         committed = self._settings.isolation == "read_committed"
@@ -152,7 +154,7 @@ class Topics:
         return dict(sorted(self._patiently(ask).items()))
 
     def _listed(self, left: float) -> Any:
-        """The topics of the cluster. A topic of ours that has no leader yet is an error; one that is missing is not."""
+        """Returns the cluster's topics. One of ours without a leader is an error to retry; a missing one is not."""
         from confluent_kafka import KafkaError, KafkaException
 
         listed = self._admin.list_topics(timeout=left)
@@ -163,7 +165,7 @@ class Topics:
         return listed
 
     def _patiently(self, ask: Any) -> Any:
-        """The answer, asked for again while the broker is away or has no leader."""
+        """Returns the answer. Asks again while the broker is away or the partition has no leader."""
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + self._patience_s
@@ -180,7 +182,7 @@ class Topics:
                 raise self._told(error.args[0]) from error
 
     def _refresh(self, until: float) -> None:
-        """Ask for leaders and their epochs anew: librdkafka goes by those that it knows for 10 s and more."""
+        """Makes librdkafka look up leaders and epochs: by itself it keeps those that it knows for 10 s and more."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
@@ -213,9 +215,9 @@ def _matching(pattern: str, names: Mapping[str, Any]) -> list[str]:
 
 
 def passing(error: Any) -> bool:
-    """Whether the same question may get an answer later: Kafka's table says so, or librdkafka had no broker to ask.
+    """Returns whether a retry may get an answer: Kafka calls the error retriable, or librdkafka reached no broker.
 
-    :param error: a ``KafkaError``, of the protocol (a code above 0) or of librdkafka itself (below 0)
+    :param error: a ``KafkaError``; codes above 0 are the protocol's, codes below 0 librdkafka's own
     """
     from confluent_kafka import KafkaError
 

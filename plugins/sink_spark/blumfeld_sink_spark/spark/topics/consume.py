@@ -1,7 +1,7 @@
-"""Reading a range of one partition through librdkafka: whatever it can be configured to do, an object a message.
+"""Reads a range of one partition through librdkafka: with all its settings, and with one object for each message.
 
-A range ends at its end offset even if the last of it are transaction markers, aborted records or compacted away:
-the consumer says where the partition ends for it, and positions count, not rows.
+A range ends at its end offset even if its last offsets hold transaction markers or aborted records, or were compacted
+away. So the reader goes by positions and by the consumer's end-of-partition event, never by the number of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blumfeld_sink_spark.spark.topics.lost import first_left
 from blumfeld_sink_spark.tally import Skips
 
 WAIT_S = 0.1
-"""How long one call gathers messages: what a range that ends in markers costs, once."""
+"""Time that one call gathers messages. A range that ends in markers waits for it once."""
 
 _BIG_FETCHES = {
     "fetch.max.bytes": 52_428_800,
@@ -45,12 +45,12 @@ _BIG_FETCHES = {
 def consume_range(
     settings: ArchiveSettings, wanted: OffsetRange, skips: Skips | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the archive's raw rows, in the order of the offsets, until the range's end. librdkafka passes control
-    records, aborted ones and compacted offsets in silence: ``skips`` is told of them as hidden.
+    """Yields batches of raw rows in the order of the offsets, until the range's end.
 
-    Where the topic lost the start of the range, it is an error, or skipped without ``fail_on_data_loss``.
+    librdkafka passes control records, aborted records and compacted offsets in silence; ``skips`` gets them as hidden.
+    Where the topic has lost the start of the range, that is an error; without ``fail_on_data_loss`` it is skipped.
 
-    :raises AwayError: nothing came for as long as the patience
+    :raises AwayError: no message came within ``default.api.timeout.ms``
     :raises ArchiveError: records are lost, or the broker refuses
     """
     from confluent_kafka import TopicPartition
@@ -65,7 +65,7 @@ def consume_range(
 
 @lru_cache(maxsize=1)
 def _consumer(config: bytes) -> Any:
-    """The consumer of this worker process, which Spark uses for one task after another."""
+    """Returns this process's consumer. Spark reuses its workers, so the connections stay open from task to task."""
     from confluent_kafka import Consumer
 
     return Consumer(msgspec.json.decode(config))
@@ -121,7 +121,7 @@ class _Range:
         return bool(self._next <= self._wanted.end)
 
     def _skip(self, reason: str, end: int) -> None:
-        """Goes on at an offset; nothing came of what lies before it."""
+        """Goes on at ``end`` and notes the offsets before it as skipped."""
         self._skips.add(reason, self._next, end)
         self._next = max(self._next, end)
 
@@ -144,9 +144,7 @@ class _Range:
 
 
 def to_batch(messages: list[Any], *, with_headers: bool) -> pa.RecordBatch:
-    """Messages of one partition as raw rows. Times are of whole milliseconds, -1 where a record has none, as in
-    Spark's source.
-    """
+    """Returns messages of one partition as raw rows. A record without a timestamp has -1 ms, as in Spark's source."""
     stamps = [message.timestamp() for message in messages]
     count = len(messages)
     columns = [

@@ -1,7 +1,7 @@
-"""Reading a range of one partition in a task: by our own fetches where they can, through librdkafka elsewhere.
+"""Reads a range of one partition in a task: by our own fetches where they can, through librdkafka elsewhere.
 
-Both give the same rows. librdkafka has every way to a broker (TLS, SASL, all its settings) and old record formats,
-and makes an object for each message, which costs several times as much.
+Both give the same rows. librdkafka has TLS, SASL, all its settings and old record formats, but makes an object for
+each message, which costs several times as much.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from blumfeld_sink_spark.tally import Skips
 __all__ = ["BATCH_ROWS", "consumed_because", "read_range"]
 
 STEP_S = 10.0
-"""How long a broker may let one step of a connection wait before it counts as away."""
+"""Time that a broker has for one step of a connection. After it the broker counts as away."""
 
 _NEEDLESS = JAVA_ONLY | {"client.id", "socket.keepalive.enable"}
-"""Settings of clients that our own fetches know, or that change nothing for them."""
+"""Client settings that our own fetches honour, or that change nothing for them."""
 
 
 def read_range(
     settings: ArchiveSettings, wanted: OffsetRange, skips: Skips | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the archive's raw rows, in the order of the offsets, until the range's end. ``skips`` is told of each
-    offset that gives no row.
+    """Yields batches of raw rows in the order of the offsets, until the range's end.
 
-    Where the topic lost the start of the range, it is an error, or skipped without ``fail_on_data_loss``.
+    ``skips`` gets each offset that gives no row. Where the topic has lost the start of the range, that is an error;
+    without ``fail_on_data_loss`` it is skipped.
 
-    :raises AwayError: nothing came for as long as the patience
+    :raises AwayError: no message came within ``default.api.timeout.ms``
     :raises ArchiveError: records are lost or damaged, or the broker refuses
     """
     position = wanted.start
@@ -66,7 +66,7 @@ def read_range(
 
 
 def consumed_because(settings: ArchiveSettings) -> str:
-    """Why ranges are read through librdkafka; empty where our own fetches do."""
+    """Returns the reason to read through librdkafka; empty where our own fetches can read."""
     for key, value in sorted(settings.kafka.items()):
         if key == "security.protocol" and value.upper() == "PLAINTEXT":
             continue

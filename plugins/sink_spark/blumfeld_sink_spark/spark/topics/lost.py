@@ -1,4 +1,4 @@
-"""What is to be read and isn't there any more."""
+"""The decision about records that a range should have and the topic no longer has."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from blumfeld_sink_spark.spark.topics.client import Topics
 
 
 def first_left(settings: ArchiveSettings, wanted: OffsetRange, position: int) -> int:
-    """Where the partition begins now, for a position that it doesn't have.
+    """Returns the partition's first offset, at which a reader goes on whose position is gone.
 
-    :raises ArchiveError: records of the range are gone, and that is not allowed
+    :raises ArchiveError: ``fail_on_data_loss`` is on, or the partition ends before the range does
     """
     place, name = (wanted.topic, wanted.partition), f"{wanted.topic}-{wanted.partition}"
     topics = Topics(settings)

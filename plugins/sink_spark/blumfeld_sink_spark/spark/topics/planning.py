@@ -1,6 +1,6 @@
-"""What a batch reads: offsets as Spark's Kafka source writes them, and the next ends under a limit. Pure.
+"""The offsets of batches: their JSON form, the next ends under a limit, and the ranges between two ends. Pure.
 
-Offsets are ``{"topic": {"0": 5}}``: the next offset to read of each partition, in checkpoints as in options.
+The JSON form is that of Spark's Kafka source, ``{"topic": {"0": 5}}``: the next offset to read of each partition.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.records import OffsetRange
 
 Place = tuple[str, int]
-"""A topic's partition."""
+"""(topic, partition)."""
 Offsets = dict[Place, int]
 
 EARLIEST, LATEST = -2, -1
-"""As Spark's JSON and the Kafka protocol write them."""
+"""Offsets that stand for a partition's ends in Spark's JSON; as timestamps they do so in Kafka's ListOffsets."""
 
 
 @attrs.frozen
 class Position:
-    """Where to start or to end, as the settings say it."""
+    """A start or an end, as the settings give it."""
 
     kind: Literal["earliest", "latest", "timestamp", "offsets"]
     timestamp_ms: int = 0
     offsets: Mapping[Place, int] = attrs.field(factory=dict)
-    """Of the kind ``offsets``; may hold ``EARLIEST`` and ``LATEST``."""
+    """Filled for the kind ``offsets``; may hold ``EARLIEST`` and ``LATEST``."""
 
 
 def parse_position(text: str, key: str) -> Position:
-    """``earliest``, ``latest``, ``timestamp:MS`` or Spark's JSON.
+    """Parses ``earliest``, ``latest``, ``timestamp:MS`` or Spark's JSON.
 
     :raises SettingsError: it is none of them; the message names ``key``
     """
@@ -54,7 +54,7 @@ def parse_position(text: str, key: str) -> Position:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Offsets of a decoded JSON document."""
+    """Returns the offsets of a decoded JSON document."""
     return {
         (topic, int(partition)): int(offset)
         for topic, partitions in offsets.items()
@@ -63,7 +63,7 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
-    """The document of these offsets, sorted."""
+    """Returns the JSON document of these offsets, sorted."""
     document: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
@@ -76,11 +76,12 @@ def next_ends(
     earliest: Mapping[Place, int],
     limit: int | None,
 ) -> Offsets:
-    """Where the next batch ends: as far as ``ends``, and ``limit`` offsets in all, shared out by lag.
+    """Returns the offsets at which the next batch ends: ``ends`` at most, and ``limit`` offsets in all, shared by lag.
 
-    A partition that is new since ``start`` begins at its earliest offset: this batch says so and reads nothing
-    of it, so that a batch that is run again finds its range in the log. An end before the start (a broker that
-    comes back may not know its own end yet) reads nothing. A partition that is gone keeps its offset.
+    A partition that is new since ``start`` gets its earliest offset as end, so this batch reads nothing of it. The
+    next batch then finds its start in the offset log, and reads the same range if it is run again. An end before the
+    start reads nothing: a broker that comes back may not know its own end yet. A partition that is gone keeps its
+    offset.
     """
     known = {place: max(offset, ends.get(place, offset)) for place, offset in start.items()}
     fresh = {place: earliest[place] for place in ends if place not in start}
@@ -90,7 +91,7 @@ def next_ends(
 
 
 def share_out(lags: Mapping[Place, int], limit: int) -> dict[Place, int]:
-    """``limit`` offsets, to each its part of the lag; the sum is the smaller of the limit and all the lag."""
+    """Shares ``limit`` offsets out by lag. The sum is the smaller of the limit and the whole lag."""
     total = sum(lags.values())
     if total <= limit:
         return dict(lags)
@@ -108,10 +109,10 @@ def share_out(lags: Mapping[Place, int], limit: int) -> dict[Place, int]:
 def ranges(
     start: Mapping[Place, int], end: Mapping[Place, int], fresh: int | None = None
 ) -> tuple[OffsetRange, ...]:
-    """What lies between two offsets, sorted, without empty ranges.
+    """Returns the ranges from ``start`` to ``end``, sorted, without empty ones.
 
-    :param fresh: where a partition begins that ``start`` doesn't have; ``None``: the batch only met it (see
-        :func:`next_ends`), nothing of it was read
+    :param fresh: begin of a partition that ``start`` doesn't have; ``None``: the batch reads nothing of such a
+        partition (see :func:`next_ends`)
     """
     return tuple(
         OffsetRange(topic, partition, begin, offset)
@@ -121,17 +122,17 @@ def ranges(
 
 
 def lag(ends: Mapping[Place, int], latest: Mapping[Place, int]) -> dict[Place, int]:
-    """How many offsets each partition is behind."""
+    """Returns the number of offsets that each partition is behind."""
     return {place: max(0, last - ends.get(place, 0)) for place, last in sorted(latest.items())}
 
 
 def vanished(earliest: Mapping[Place, int], latest: Mapping[Place, int]) -> list[Place]:
-    """Partitions that had records and have none: retention took them, perhaps because their times are old."""
+    """Returns the partitions that had records and have none: retention took them, perhaps for their old timestamps."""
     return sorted(place for place, end in latest.items() if end > 0 and earliest.get(place, 0) == end)
 
 
 def merged(ranges_: Iterable[OffsetRange]) -> dict[Place, list[tuple[int, int]]]:
-    """Ranges by partition, sorted, with neighbours joined."""
+    """Returns the ranges by partition as (start, end), sorted, with neighbours and overlaps joined."""
     found: dict[Place, list[tuple[int, int]]] = {}
     for each in sorted(ranges_):
         spans = found.setdefault((each.topic, each.partition), [])
