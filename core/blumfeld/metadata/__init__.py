@@ -1,1 +1,1 @@
-"""The cluster image and the controller: commands decide, records change. Pure."""
+"""Cluster metadata: the controller's commands decide, replayed records change the image. Pure."""

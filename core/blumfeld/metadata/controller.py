@@ -1,9 +1,10 @@
 """The controller: request messages in, records and a response out (docs/design.md, rule 3). Pure.
 
-A command reads the state and writes nothing; only :meth:`Controller.replay` writes. Commands are the wire's request
-messages, so that KRaft, ZooKeeper mode and a forwarding broker speak the same language. It reads no clock: whoever
-drives it says what time it is, appends the records as one batch, replays them once they are placed, and answers once
-they are committed.
+A command reads the state and writes nothing; only :meth:`Controller.replay` writes. Commands are the wire's
+request messages, so that KRaft, ZooKeeper mode and a forwarding broker speak the same language.
+
+The controller reads no clock. Its driver passes the time, appends a decision's records as one batch,
+replays them as soon as they have offsets, and answers when they are committed.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ElectLeadersRequest": ("partitions.elections", "elect_leaders"),
     "AssignReplicasToDirsRequest": ("partitions.replica_directories", "assign_replicas_to_dirs"),
 }
-"""Request → module of this package and function. A family is imported with its first command: a start needs two."""
+"""Request class → module of this package and function. The module is imported with its first command, because
+a start needs only two of them.
+"""
 
 
 def command_for(name: str) -> Command | None:
-    """The function that decides on requests of this class name."""
+    """Returns the function that decides on requests of this class, or ``None``."""
     found = COMMANDS.get(name)
     if found is None:
         return None
@@ -57,7 +60,7 @@ def command_for(name: str) -> Command | None:
 
 
 class Controller:
-    """The state machine over one image.
+    """The controller's state machine over one image.
 
     :param image: as replayed so far; the controller owns it from now on
     :param config: the manifest's values
@@ -75,11 +78,11 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """All that was replayed, committed or not."""
+        """The image with every replayed record, committed or not."""
         return self.state.image
 
     def command(self, request: Message, moment: Moment) -> ControllerDecision:
-        """Decide. Changes nothing.
+        """Decide on a request; changes nothing.
 
         :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller
         """
@@ -91,7 +94,8 @@ class Controller:
         return command(self.state, request, moment)
 
     def replay(self, records: Sequence[Message], base_offset: int, epoch: int) -> None:
-        """The records of one decision were placed at ``base_offset``: now they are so.
+        """Apply the records of one decision, which are in the log from ``base_offset`` on. They need not
+        be committed yet.
 
         :raises BrokenMetadata: they contradict the image
         """
@@ -112,16 +116,17 @@ class Controller:
             self.sessions.gone(record.broker_id)
 
     def answered(self, request: Message, response: Message, now_ms: float) -> None:
-        """A request was decided on, and its records replayed: note that its broker is alive."""
+        """Extend the session of the broker whose request was answered without an error."""
         if not isinstance(request, BrokerHeartbeatRequest) or getattr(response, "error_code", 0) != 0:
             return
         broker = self.image.brokers.get(request.broker_id)
-        # A broker that goes away in order may come back at once as another process.
+        # No new session for a broker that shuts down in order: its next process must be able to register at
+        # once, and a live session would make that DUPLICATE_BROKER_REGISTRATION.
         if broker is not None and not (broker.fenced and request.want_shut_down):
             self.sessions.heard(broker.broker_id, broker.epoch, now_ms, request.current_metadata_offset)
 
     def fence_expired(self, now_ms: float) -> tuple[int, list[Message]] | None:
-        """The first broker whose session has ended, and the records that fence it."""
+        """Returns the first broker whose session has ended with the records that fence it, or ``None``."""
         for broker_id in self.sessions.expired(now_ms):
             records = fence_expired(self.state, broker_id)
             if records:
@@ -130,9 +135,10 @@ class Controller:
         return None
 
     def take_over(self, now_ms: float, own_broker_id: int | None) -> None:
-        """This controller is active now: every unfenced broker has a full session from here.
+        """Give every unfenced broker a full session, because this controller has just become active.
 
-        Not the broker of this very process (``own_broker_id``): whoever of that id was alive before is not any more.
+        The broker in this process (``own_broker_id``) gets none: its id's last process has ended, and a
+        session would delay the registration of the new one.
         """
         for broker in self.image.brokers.values():
             if not broker.fenced and broker.broker_id != own_broker_id:

@@ -1,4 +1,4 @@
-"""What a command is told and what it comes to (docs/design.md, rule 3). Pure."""
+"""Input and output of a controller command (docs/design.md, rule 3). Pure."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ class ControllerDecision(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """What a command may know of the world."""
+    """The time, the next offset and random ids, which a command may not read for itself."""
 
     now_ms: float
-    """Of the clock that never goes back."""
+    """Monotonic time in milliseconds."""
     next_offset: int
-    """The offset that the first of the decision's records will have."""
+    """Offset that the first of the decision's records will have."""
     new_uuid: Callable[[], bytes]
 
 
 class ControllerState(msgspec.Struct, frozen=True):
-    """What every command reads, and none writes."""
+    """The state that commands read. No command writes it."""
 
     image: MetadataImage
-    """Placed, not only committed: each command sees those before it."""
+    """The image with every appended record, committed or not: a command sees the effects of all commands
+    before it.
+    """
     config: BrokerConfig
-    """The manifest's, without what was set at run time: that is in the image."""
+    """The manifest's values. Values set at run time are in the image."""
     features: Mapping[str, Feature]
-    """What this build can do, by name."""
+    """Features that this build supports, by name."""
     sessions: BrokerSessions

@@ -1,4 +1,4 @@
-"""ControllerRegistration: a controller says where it listens and what it can do (KIP-919). Pure."""
+"""ControllerRegistration: a controller announces its listeners and supported features (KIP-919). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blumfeld.wire.messages.metadata_records import (
 def register_controller(
     _state: ControllerState, request: ControllerRegistrationRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Write down what a controller says of itself; a later word replaces it."""
+    """Record a controller's registration. A later registration of the same controller replaces it."""
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -1,4 +1,4 @@
-"""The feature levels that this build can do (KIP-584). Pure."""
+"""Feature levels that this build supports (KIP-584). Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blumfeld.spi.hooks import Feature
 
 
 def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
-    """``metadata.version``, and what plug-ins bring, by name.
+    """Returns the supported features by name: ``metadata.version`` and those of the plug-ins.
 
     :raises ValueError: two plug-ins bring the same feature
     """
@@ -18,11 +18,11 @@ def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
     features = {own.name: own}
     for feature in brought:
         if feature.name in features:
-            raise ValueError(f"the feature {feature.name} is brought twice")
+            raise ValueError(f"two plug-ins bring the feature {feature.name}")
         features[feature.name] = feature
     return features
 
 
 def default_levels(features: dict[str, Feature]) -> dict[str, int]:
-    """What formatting finalizes: the default of each feature that is above 0."""
+    """Returns the levels that formatting finalizes: each feature's default level that is above 0."""
     return {f.name: f.default_level for f in features.values() if f.default_level > 0}

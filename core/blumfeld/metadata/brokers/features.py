@@ -19,18 +19,24 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def update_features(
     state: ControllerState, request: UpdateFeaturesRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Raise or lower finalized levels: all or none of them.
+    """Raise or lower finalized feature levels; either every update is done or none.
 
-    Errors: INVALID_UPDATE_VERSION for a level that this build or a registered broker can't do, or a downgrade that
-    was not asked for; INVALID_REQUEST. The first error is the answer's own in every version, and no feature has a
-    result then: none was updated (KIP-1022).
+    Errors:
+    * INVALID_UPDATE_VERSION: this build or a registered broker does not support the level, or the update is
+      a downgrade and the request did not allow one.
+    * INVALID_REQUEST: a feature is given twice, or the upgrade type is unknown.
+
+    The first error becomes the error of the whole answer, in every version. The answer then has no result
+    for any feature, because none was updated (KIP-1022).
     """
     records: list[Message] = []
     seen: set[str] = set()
     for update in request.feature_updates:
         try:
             if update.feature in seen:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{update.feature} is given twice")
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, f"the request names the feature {update.feature} twice"
+                )
             seen.add(update.feature)
             records += _update(state, update)
         except BrokerError as error:
@@ -51,7 +57,7 @@ def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
     feature = state.features.get(name)
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"no kind of upgrade has the number {update.upgrade_type}"
+            ErrorCode.INVALID_REQUEST, f"unknown upgrade type {update.upgrade_type}: 1 to 3 are allowed"
         )
     if feature is None:
         raise BrokerError(
@@ -87,6 +93,6 @@ def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
         if not low <= level <= high:
             raise BrokerError(
                 ErrorCode.INVALID_UPDATE_VERSION,
-                f"{name}: broker {registration.broker_id} does not do {level}",
+                f"{name}: broker {registration.broker_id} does not support level {level}",
             )
     return [] if level == current else [FeatureLevelRecord(name=name, feature_level=level)]

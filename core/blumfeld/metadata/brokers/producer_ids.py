@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids, so that no two brokers give out the same. Pure."""
+"""AllocateProducerIds: disjoint blocks of producer ids for the brokers. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ PRODUCER_ID_MAX = 2**63 - 1
 def allocate_producer_ids(
     state: ControllerState, request: AllocateProducerIdsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """The next block of 1000 ids; what a broker did not use of its last one is lost.
+    """Allocate the next block of 1000 producer ids. Ids of the broker's last block that it did not use are
+    lost.
 
-    Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are gone.
+    Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are allocated.
     """
     last = state.image.producer_ids
     start = 0 if last is None else last.next_producer_id
     try:
         broker_of_epoch(state, request.broker_id, request.broker_epoch)
         if start > PRODUCER_ID_MAX - BLOCK_IDS:
-            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are given out")
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are allocated")
     except BrokerError as error:
         return ControllerDecision([], AllocateProducerIdsResponse(error_code=error.code))
     record = ProducerIdsRecord(

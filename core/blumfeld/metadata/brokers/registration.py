@@ -1,5 +1,5 @@
-"""Brokers come, live and go: BrokerRegistration, BrokerHeartbeat, UnregisterBroker, and sessions that end
-(KIP-631, Kafka's ``ClusterControlManager``). Pure.
+"""The life of a broker: BrokerRegistration, BrokerHeartbeat, UnregisterBroker and expired sessions (KIP-631,
+Kafka's ``ClusterControlManager``). Pure.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ SHUTTING_DOWN = 1
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, moment: Moment
 ) -> ControllerDecision:
-    """A broker's process says that it is there. It is fenced until its first heartbeats show that it has caught up.
+    """Register a broker's process. It is fenced until a heartbeat shows that it has read the metadata up to
+    here.
 
-    Its epoch is the offset of its record. What an earlier process of the same id led or had in sync ends first.
-    Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    The broker's epoch is the offset of its registration record. The same records first remove the id's
+    previous process from every ISR and leadership.
+
+    Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
+    UNSUPPORTED_VERSION.
     """
     try:
         _check_registration(state, request, moment)
@@ -95,22 +99,28 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
         if other.broker_id != request.broker_id and any(d in other.log_dirs for d in dirs):
             raise BrokerError(
                 ErrorCode.INVALID_REGISTRATION,
-                f"a log directory belongs to broker {other.broker_id} already",
+                f"a log directory of the request already belongs to broker {other.broker_id}",
             )
     supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     for name, level in image.features.items():
-        # A level that no plug-in of this build brings was finalized by another: it can't be held against the broker.
+        # Another build may have finalized a feature that no plug-in here brings. Its level is no reason to
+        # refuse a broker.
         if name not in state.features:
             continue
         low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{name} is {level}, the broker does not do it")
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker does not support {name} level {level}, which the cluster has finalized",
+            )
     if METADATA_VERSION_FEATURE not in supported:
-        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "the registration names no metadata.version")
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_VERSION, "the registration lists no metadata.version among its features"
+        )
 
 
 def broker_of_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker, if the request is of its present process.
+    """Returns the broker if the request comes from its present process.
 
     :raises BrokerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
     """
@@ -125,8 +135,10 @@ def broker_of_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: Moment) -> ControllerDecision:
-    """A broker is alive, and says what it wants: to be unfenced, fenced, or to shut down in order; and which of its log
-    directories are offline: what lies there leaves the ISRs and its leaderships, and the registration (KIP-858).
+    """Decide on a broker's heartbeat: unfence it, fence it, or begin or finish its controlled shutdown.
+
+    The heartbeat also lists the broker's offline log directories. Replicas in them leave their ISRs and
+    leaderships, and the directories leave the registration (KIP-858).
 
     Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
     """
@@ -178,7 +190,7 @@ def _leads(state: ControllerState, broker_id: int) -> bool:
 
 
 def _may_shut_down(state: ControllerState, broker: BrokerImage) -> bool:
-    """It leads nothing, and every broker that serves knows that."""
+    """Whether the broker leads nothing and every active broker has read the record that began its shutdown."""
     if _leads(state, broker.broker_id):
         return False
     begun = state.sessions.shutdown_offset(broker.broker_id)
@@ -187,7 +199,7 @@ def _may_shut_down(state: ControllerState, broker: BrokerImage) -> bool:
 
 
 def fence(state: ControllerState, broker: BrokerImage) -> list[Message]:
-    """Records that take the broker out of every ISR and leadership, and fence it."""
+    """Returns the records that remove the broker from every ISR and leadership, and fence it."""
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
     )
@@ -197,7 +209,9 @@ def fence(state: ControllerState, broker: BrokerImage) -> list[Message]:
 def unfence(
     state: ControllerState, broker: BrokerImage, offline_directories: Collection[bytes] = ()
 ) -> list[Message]:
-    """Records that let the broker serve, and lead what nobody leads and is not in these directories."""
+    """Returns the records that unfence the broker. It is elected for partitions without a leader, except where
+    its replica lies in one of ``offline_directories``.
+    """
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
@@ -207,10 +221,12 @@ def unfence(
 def directories_lost(
     state: ControllerState, broker: BrokerImage, lost: Collection[bytes], leaves: bool
 ) -> list[Message]:
-    """Records that take the broker out of every ISR and leadership by way of these directories, and them from its
-    registration. Where it ``leaves`` altogether, the former is done already.
+    """Returns the records that remove these directories from the registration, and their replicas from ISRs
+    and leaderships.
 
-    When none is left, the registration stays: the broker stops by itself, as Kafka's does.
+    :param leaves: the broker leaves every ISR and leadership anyway, so only the registration changes here
+
+    If no directory is left, the registration stays as it is: the broker stops by itself, as Kafka's does.
     """
     records = [] if leaves else without_directories(state, broker.broker_id, lost)
     left = [directory for directory in broker.log_dirs if directory not in lost]
@@ -224,7 +240,9 @@ def directories_lost(
 
 
 def fence_expired(state: ControllerState, broker_id: int) -> list[Message]:
-    """Records for a broker whose session has ended; none if it is fenced or gone already."""
+    """Returns the records that fence a broker whose session has ended; none if it is already fenced or
+    unregistered.
+    """
     broker = state.image.brokers.get(broker_id)
     return [] if broker is None or broker.fenced else fence(state, broker)
 
@@ -232,7 +250,7 @@ def fence_expired(state: ControllerState, broker_id: int) -> list[Message]:
 def unregister_broker(
     state: ControllerState, request: UnregisterBrokerRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Forget a broker. Error: BROKER_ID_NOT_REGISTERED."""
+    """Unregister a broker. Error: BROKER_ID_NOT_REGISTERED."""
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
         return ControllerDecision(

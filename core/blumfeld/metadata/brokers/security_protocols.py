@@ -1,4 +1,4 @@
-"""Security protocols of endpoints: Kafka's numbers and names."""
+"""Numbers and names of the security protocols of endpoints, as Kafka has them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def protocol_name(number: int) -> str:
-    """The name; a number of a later Kafka stands for itself."""
+    """Returns the protocol's name, or the number as text if a later Kafka introduced it."""
     return NAMES[number] if 0 <= number < len(NAMES) else str(number)
 
 
 def protocol_number(name: str) -> int:
-    """The number.
+    """Returns the protocol's number.
 
     :raises ValueError: no such protocol
     """

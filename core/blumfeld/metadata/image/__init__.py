@@ -1,1 +1,1 @@
-"""The cluster image, the records that make it, and their snapshot (KIP-630). Pure."""
+"""The cluster image, the records that build it, and its snapshots (KIP-630). Pure."""

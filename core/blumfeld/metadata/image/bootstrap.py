@@ -1,4 +1,4 @@
-"""What a new cluster begins with: the files that formatting writes, and the first records. Pure."""
+"""The beginning of a cluster: the files that formatting writes, and the first records. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ MIN_ISR = "min.insync.replicas"
 
 
 def bootstrap_checkpoint(levels: dict[str, int], timestamp_ms: int) -> bytes:
-    """``bootstrap.checkpoint``: the feature levels that the first controller finalizes."""
+    """Returns the bytes of ``bootstrap.checkpoint``: the feature levels that the first controller finalizes."""
     return encode_checkpoint(feature_records(levels), epoch=BOOTSTRAP_EPOCH, timestamp_ms=timestamp_ms)
 
 
 def first_records(bootstrap: list[Message], min_insync_replicas: int) -> list[Message]:
-    """What the first controller of a cluster writes, in one batch: what was bootstrapped, as a transaction.
+    """Returns the first batch of a new cluster's log: the bootstrap records as one transaction.
 
-    With eligible leader replicas on, the cluster-wide ``min.insync.replicas`` must stand in the log (KIP-966).
+    With eligible leader replicas on, the cluster-wide ``min.insync.replicas`` must stand in the log
+    (KIP-966).
     """
     levels = {r.name: r.feature_level for r in bootstrap if r.meta.key == 12}  # type: ignore[attr-defined]
     records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]

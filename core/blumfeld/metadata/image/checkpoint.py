@@ -1,7 +1,8 @@
-"""A snapshot of the metadata as a file: ``<end offset>-<epoch>.checkpoint`` (KIP-630). Pure.
+"""A metadata snapshot as a file, ``<end offset>-<epoch>.checkpoint`` (KIP-630). Pure.
 
-Batches as in the log, with offsets of their own from 0: a control record that opens, the records of the image, one
-that closes. ``bootstrap.checkpoint`` is the same thing: what a cluster begins with.
+The file holds batches as in the log, with their own offsets from 0: an opening control record, the records
+of the image, a closing control record. ``bootstrap.checkpoint`` has the same form and holds a new cluster's
+first records.
 """
 
 from __future__ import annotations
@@ -35,25 +36,27 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class CheckpointId(NamedTuple):
-    """Everything below ``end_offset`` is in it; ``epoch`` is that of the last record."""
+    """Identity of a snapshot: it contains everything below ``end_offset``; ``epoch`` is the epoch of the last
+    record.
+    """
 
     end_offset: int
     epoch: int
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The snapshot's file name."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
     @classmethod
     def of(cls, name: str) -> CheckpointId | None:
-        """From a file's name; ``None`` for a file that is no finished snapshot."""
+        """Parse a file name; ``None`` if the file is not a finished snapshot."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
 
 
 class Checkpoint(NamedTuple):
-    """What stands in the file."""
+    """The content of a snapshot file."""
 
     records: list[Message]
     last_contained_ms: int
@@ -70,11 +73,12 @@ def encode_checkpoint(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> bytes:
-    """The file's bytes.
+    """Returns the bytes of a snapshot file.
 
-    :param timestamp_ms: of the records; when the snapshot is taken
-    :param last_contained_ms: of the last record of the log that is in it
-    :param kraft_version: with ``voters`` from 1 on, where voters stand in the log (KIP-853)
+    :param timestamp_ms: time of the snapshot, which its records carry
+    :param last_contained_ms: timestamp of the last log record that the snapshot contains
+    :param kraft_version: from 1 on ``voters`` are written too, because voters then stand in the log
+        (KIP-853)
     """
     header = encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_ms), 0)
     controls = [(ControlType.SNAPSHOT_HEADER, header)]
@@ -101,7 +105,7 @@ def encode_checkpoint(
 def metadata_batch(
     content: Sequence[Message], *, base_offset: int, epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """A batch of metadata records, as it stands in the log and in snapshots."""
+    """Returns a batch of metadata records, in the form that the log and snapshots share."""
     made = [Record(None, encode_record(record), timestamp=timestamp_ms) for record in content]
     return build_batch(made, base_offset=base_offset, leader_epoch=epoch)
 
@@ -118,10 +122,10 @@ def _in_batches(content: Iterable[Message]) -> Iterator[list[Message]]:
 
 
 def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
-    """Read a snapshot, whoever wrote it.
+    """Decode a snapshot that any Kafka controller may have written.
 
-    :param source: its path, for the message
-    :raises ValueError: it is cut off, damaged, or holds what this build can't read
+    :param source: the file's path, for error messages
+    :raises ValueError: the snapshot is cut off, damaged, or holds a record that this build can't read
     """
     content: list[Message] = []
     last_contained_ms, kraft_version = 0, 0
@@ -153,9 +157,9 @@ def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
 
 
 def batch_records(batch: RecordBatch) -> list[Message]:
-    """The metadata records of a batch that is no control batch.
+    """Decode the metadata records of a batch that is not a control batch.
 
     :raises DecodeError: a record of a type or version that this build does not know
-    :raises InvalidRecord: the batch can't be taken apart
+    :raises InvalidRecord: the batch can't be decoded
     """
     return [decode_record(record.value or b"") for record in records(batch)]

@@ -1,8 +1,8 @@
-"""The cluster image: what the metadata records say, as values. Pure.
+"""The cluster image: the state that the metadata records describe. Pure.
 
-A :class:`MetadataImage` is changed by an :class:`~blumfeld.metadata.image.step.ImageStep` and by nothing else.
-Its topics and brokers are frozen values that are replaced, so a reader may keep one for as long as it likes. All
-its mappings are in the order in which things came to be, never in that of a hash.
+Only an :class:`~blumfeld.metadata.image.step.ImageStep` changes a :class:`MetadataImage`. Topics and
+brokers in it are frozen values that are replaced, so a reader may keep one for as long as it likes. All
+mappings are in the order of creation, so that two nodes with the same records iterate alike.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 class MetadataImage:
-    """What is known of a cluster up to and including the record at ``offset``.
+    """The cluster as of the record at ``offset``.
 
-    It is a :class:`blumfeld.spi.cluster.ClusterImage`, with what only the controller and snapshots need beside.
+    It is a :class:`blumfeld.spi.cluster.ClusterImage` plus what only the controller and snapshots need.
     """
 
     __slots__ = (
@@ -51,20 +51,20 @@ class MetadataImage:
     features: dict[str, int]
     features_epoch: int
     offset: int
-    """Of the last record in it; -1 before the first."""
+    """Offset of the last replayed record; -1 before the first."""
     epoch: int
-    """Of the controller that wrote that record; -1 before the first."""
+    """Epoch of the controller that wrote that record; -1 before the first."""
     topic_names: dict[bytes, str]
     configs: dict[tuple[int, str], dict[str, str]]
-    """(resource type, name) → dynamic overrides; no entry is empty."""
+    """(Resource type, name) → dynamic overrides. No entry is empty."""
     registrations: dict[int, RegisterBrokerRecord]
-    """What each broker registered with, as changed since: the whole of what ``brokers`` shows a part of."""
+    """Complete registration of each broker, with later changes; ``brokers`` holds a part of it."""
     controllers: dict[int, RegisterControllerRecord]
     producer_ids: ProducerIdsRecord | None
-    """The last block that was given out."""
+    """The block of producer ids that was allocated last."""
     kept: dict[Hashable, Message]
-    """Records of parts that this build does not have (ACLs, quotas, SCRAM…), by what they are about: a snapshot
-    of ours must not lose them.
+    """Records of parts that this build does not have (ACLs, quotas, SCRAM…), by the entity that each
+    describes. A snapshot must not lose them.
     """
 
     def __init__(self, cluster_id: str = "") -> None:
@@ -83,16 +83,18 @@ class MetadataImage:
         self.kept = {}
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic with this id."""
+        """Returns the topic with this id, or ``None``."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Dynamic overrides of a resource; broker ``""`` is the cluster-wide default. Empty when there are none."""
+        """Returns a resource's dynamic overrides, empty if there are none. Broker ``""`` is the cluster-wide
+        default.
+        """
         return self.configs.get((resource_type, name), _NONE_SET)
 
     def configured(self, resource_type: int) -> tuple[str, ...]:
-        """Names of the resources of a type that have dynamic overrides, sorted."""
+        """Returns the names of a type's resources that have dynamic overrides, sorted."""
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
 
     @property
@@ -101,12 +103,12 @@ class MetadataImage:
         return self.features.get(ELR_FEATURE, 0) >= 1
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether it may lead: registered, not fenced, not shutting down."""
+        """Whether the broker may lead: registered, not fenced, not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def copy(self) -> MetadataImage:
-        """Another image with the same content; the values in it are shared, and never change."""
+        """Returns an independent image with the same content. The frozen values are shared."""
         other = MetadataImage(self.cluster_id)
         for name in MetadataImage.__slots__:
             value = getattr(self, name)
@@ -115,7 +117,7 @@ class MetadataImage:
         return other
 
     def first_delta(self) -> ImageDelta:
-        """The delta from nothing to here."""
+        """Returns the delta from the empty image to this one."""
         topics = tuple(self.topics.values())
         return ImageDelta(
             topics_created=topics,
@@ -127,7 +129,7 @@ class MetadataImage:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same of the cluster; how far they have read does not count."""
+        """Whether both images describe the same cluster state; offsets and epochs don't count."""
         if not isinstance(other, MetadataImage):
             return NotImplemented
         ignored = ("offset", "epoch", "features_epoch", "cluster_id")

@@ -1,4 +1,4 @@
-"""A metadata record and its bytes in the log: frame version, type and version as varints, then the message
+"""The bytes of a metadata record in the log: frame version, type and version as varints, then the message
 (Kafka's ``MetadataRecordSerde``, KIP-631). Pure.
 """
 
@@ -12,13 +12,14 @@ from blumfeld.wire.schema import Message
 
 FRAME_VERSION = 1
 METADATA_VERSION = 30
-"""4.3-IV0: the level that Apache Kafka 4.3.1 formats with, and the only one whose records are written here."""
+"""Level 4.3-IV0: Apache Kafka 4.3.1 formats with it, and records are written for this level only."""
 
 
 def record_version(record: Message) -> int:
-    """The version in which a record is written at ``metadata.version`` 30: the newest, as Kafka does.
+    """Returns the version in which a record is written at ``metadata.version`` 30: the newest, as in Kafka.
 
-    A broker's change is the exception: Kafka takes the oldest version that can say it.
+    BrokerRegistrationChangeRecord is the exception: Kafka writes the oldest version that can hold its
+    content.
     """
     if isinstance(record, BrokerRegistrationChangeRecord):
         if record.cordoned_log_dirs is not None:
@@ -30,7 +31,7 @@ def record_version(record: Message) -> int:
 
 
 def encode_record(record: Message) -> bytes:
-    """The value of the log's record; its key is null."""
+    """Returns the value of the log record; its key is null."""
     key = record.meta.key
     assert key is not None
     version = record_version(record)
@@ -47,10 +48,10 @@ def decode_record(data: bytes | memoryview) -> Message:
     view = memoryview(data)
     frame_version, at = uvarint(view, 0)
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"a metadata record of frame version {frame_version}, where only 1 is known")
+        raise DecodeError(f"unknown frame version {frame_version} of a metadata record: only 1 is allowed")
     key, at = uvarint(view, at)
     version, at = uvarint(view, at)
     record_class = RECORD_TYPES.get(key)
     if record_class is None:
-        raise DecodeError(f"a metadata record of type {key}, which this build does not know")
+        raise DecodeError(f"unknown metadata record type {key}")
     return decode_message(record_class, view, version, at)

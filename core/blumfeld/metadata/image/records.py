@@ -1,8 +1,4 @@
-"""An image as the records that make it: what a snapshot holds. Pure.
-
-``replay(image_records(image)) == image``, in Kafka's order: features, controllers, brokers, topics, configs,
-producer ids, then what is kept for others.
-"""
+"""An image as records: the content of a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from blumfeld.wire.schema import Message
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """The records, ``metadata.version`` first: whoever reads them must know how before it reads on."""
+    """Yield the records, ``metadata.version`` first: a reader needs it to decode those that follow."""
     yield from feature_records(image.features)
     yield from image.controllers.values()
     yield from image.registrations.values()
@@ -40,13 +36,13 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
 
 
 def feature_records(features: dict[str, int]) -> list[Message]:
-    """Levels as records: ``metadata.version``, then the others by name."""
+    """Returns the levels as records: ``metadata.version``, then the others by name."""
     names = sorted(features, key=lambda name: (name != METADATA_VERSION_FEATURE, name))
     return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
 
 
 def partition_record(topic: TopicImage, partition: PartitionImage) -> PartitionRecord:
-    """The whole of a partition."""
+    """Returns the record that describes the whole partition."""
     return PartitionRecord(
         partition_id=partition.partition,
         topic_id=topic.topic_id,
@@ -65,10 +61,7 @@ def partition_record(topic: TopicImage, partition: PartitionImage) -> PartitionR
 
 
 def image_of(cluster_id: str, records: Iterable[Message], offset: int = -1, epoch: int = -1) -> MetadataImage:
-    """The image that the records make.
-
-    :raises BrokenMetadata: they contradict each other
-    """
+    """Build the image that the records describe."""
     image = MetadataImage(cluster_id)
     step = ImageStep(image)
     for record in records:

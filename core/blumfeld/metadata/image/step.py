@@ -1,4 +1,4 @@
-"""One step of an image: records are replayed one by one, and the step says at its end what it changed. Pure."""
+"""Replay of records into an image, and the delta that they make. Pure."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ NO_LEADER_CHANGE = -2
 
 
 class BrokenMetadata(ValueError):  # noqa: N818 - the noun says what it is
-    """Records that contradict those before them: a log of another cluster, a damaged one, or a defect."""
+    """A record contradicts those before it: the log is of another cluster, it is damaged, or there is a defect."""
 
 
 class ImageStep:
-    """Replays committed records into an image and collects what they changed.
+    """Replays records into an image and collects what changed.
 
-    Each record is in the image when :meth:`replay` returns. Nothing is decided here: what a record says is done.
-    A step may span several batches; it ends with :meth:`finish` and is not used again.
+    Each record is in the image when :meth:`replay` returns. Replay decides nothing: it does what the record
+    says. A step may span several batches. It ends with :meth:`finish` and is not used again.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self._open: dict[bytes, dict[int, PartitionImage]] = {}
-        """Partitions of the topics that this step has touched: copied once, however many records follow."""
+        """Partitions of the topics that this step has touched. A topic's are copied once per step, not once
+        per record.
+        """
         self._created: dict[bytes, None] = {}
         self._deleted: list[TopicImage] = []
         self._partitions: dict[tuple[bytes, int], None] = {}
@@ -47,17 +49,17 @@ class ImageStep:
         self._features = False
 
     def replay(self, record: Message) -> None:
-        """Do what the record says. Types that this build has no part for are kept for the snapshot.
+        """Apply a record. Records of parts that this build does not have are kept for the snapshot.
 
-        :raises BrokenMetadata: it is about a topic, partition or broker that there is not
+        :raises BrokenMetadata: the record names a topic, partition or broker that does not exist
         """
         replay = _REPLAYS.get(type(record))
         if replay is None:
-            raise BrokenMetadata(f"{type(record).__name__} is no record of an image")
+            raise BrokenMetadata(f"{type(record).__name__} is not a record of the image")
         replay(self, record)
 
     def finish(self, offset: int, epoch: int) -> ImageDelta:
-        """The records up to ``offset``, of controller epoch ``epoch``, are in; what they changed."""
+        """End the step at ``offset`` in controller epoch ``epoch``, and return the changes."""
         image = self.image
         image.offset = offset
         image.epoch = epoch
@@ -92,7 +94,7 @@ class ImageStep:
         image = self.image
         name = image.topic_names.pop(record.topic_id, None)
         if name is None:
-            raise BrokenMetadata(f"topic {record.topic_id.hex()} is removed, and is not there")
+            raise BrokenMetadata(f"topic {record.topic_id.hex()} is removed but does not exist")
         topic = image.topics.pop(name)
         image.configs.pop((TOPIC_RESOURCE, name), None)
         self._open.pop(record.topic_id, None)
@@ -123,13 +125,13 @@ class ImageStep:
     def _partition_change(self, record: records.PartitionChangeRecord) -> None:
         old = self._partitions_of(record.topic_id).get(record.partition_id)
         if old is None:
-            raise BrokenMetadata(f"partition {record.partition_id} changes, and is not there")
+            raise BrokenMetadata(f"partition {record.partition_id} changes but does not exist")
         self._put(record.topic_id, changed_partition(old, record))
 
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
         image = self.image
         if record.topic_name and record.topic_name not in image.topics:
-            raise BrokenMetadata(f"topic {record.topic_name} loses its ELR, and is not there")
+            raise BrokenMetadata(f"topic {record.topic_name} loses its ELR but does not exist")
         topics = [image.topics[record.topic_name]] if record.topic_name else list(image.topics.values())
         for topic in topics:
             for old in list(topic.partitions.values()):
@@ -142,7 +144,7 @@ class ImageStep:
         if partitions is None:
             topic = self.image.topic_by_id(topic_id)
             if topic is None:
-                raise BrokenMetadata(f"topic {topic_id.hex()} changes, and is not there")
+                raise BrokenMetadata(f"topic {topic_id.hex()} changes but does not exist")
             partitions = self._open[topic_id] = dict(topic.partitions)
             self._replace(topic.name, topic_id)
         return partitions
@@ -187,7 +189,7 @@ class ImageStep:
     def _registered(self, broker_id: int, broker_epoch: int) -> records.RegisterBrokerRecord:
         found = self.image.registrations.get(broker_id)
         if found is None or found.broker_epoch != broker_epoch:
-            raise BrokenMetadata(f"broker {broker_id} of epoch {broker_epoch} changes, and is not there")
+            raise BrokenMetadata(f"broker {broker_id} of epoch {broker_epoch} changes but is not registered")
         return found
 
     def _set_broker(self, record: records.RegisterBrokerRecord) -> None:
@@ -229,7 +231,9 @@ class ImageStep:
             self.image.kept.pop(key, None)
 
     def _nothing(self, record: Message) -> None:
-        """NoOpRecord; and the brackets of a transaction, which is whole before it is replayed."""
+        """Ignore NoOpRecord and the brackets of a transaction: :class:`TransactionGate` has let the
+        transaction through whole.
+        """
 
 
 def _changed(old: tuple[T, ...], new: list[T] | None) -> tuple[T, ...]:
@@ -237,7 +241,9 @@ def _changed(old: tuple[T, ...], new: list[T] | None) -> tuple[T, ...]:
 
 
 def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
-    """The partition after the change: another partition epoch, and another leader epoch if it names a leader."""
+    """Returns the changed partition: its partition epoch rises by 1, and its leader epoch too if the record
+    names a leader.
+    """
     led = record.leader != NO_LEADER_CHANGE
     recovery = record.leader_recovery_state
     return PartitionImage(
@@ -276,7 +282,7 @@ def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
     return "quota", tuple(entity), record.key
 
 
-# What a record of a part that isn't here is about, and whether it sets that or takes it away.
+# Record → (the entity that it describes, whether it sets or removes the entity).
 _KEPT: dict[type[Message], Callable[[Any], tuple[Hashable, bool]]] = {
     records.AccessControlEntryRecord: lambda r: (("acl", r.id), True),
     records.RemoveAccessControlEntryRecord: lambda r: (("acl", r.id), False),

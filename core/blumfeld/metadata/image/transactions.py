@@ -1,4 +1,4 @@
-"""Changes that span several batches: what a controller brackets counts only once it is whole (KIP-868). Pure."""
+"""Metadata transactions: a change that spans several batches counts only once it is complete (KIP-868). Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class TransactionGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun and not ended: a new controller aborts it first."""
+        """Whether a transaction has begun and not ended. A new controller must abort it before it writes."""
         return self._held is not None
 
     def pass_on(self, record: Message) -> list[Message]:
-        """The records that may be replayed now that this one has been read; often just itself."""
+        """Returns the records that may be replayed now that this one has been read; outside of a transaction
+        the record itself.
+        """
         if isinstance(record, BeginTransactionRecord):
             self._held = []
             return []

@@ -1,4 +1,4 @@
-"""How a partition changes when replicas come, go or lead: elections and the ISR (KIP-966). Pure."""
+"""Changes of a partition when replicas come, go or lead: elections and the ISR (KIP-966). Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
 
 Usable = Callable[[int, bytes], bool]
-"""(broker, the directory of its replica)."""
+"""(Broker id, directory of its replica) → whether the replica may lead from there."""
 
 NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1
 
 
 class PartitionChange:
-    """A change in the making: set what is wanted, then take the record.
+    """A partition change under construction: set the fields, then take the record.
 
-    :param usable: whether a replica may lead by itself: registered, unfenced, not shutting down, and from this
-        directory
+    :param usable: whether a replica may lead by itself: its broker is registered, unfenced, not shutting
+        down, and has the directory online
     :param min_isr: ``min.insync.replicas`` where eligible leader replicas are kept (KIP-966), else ``None``
     :param unclean: ``unclean.leader.election.enable``: a replica that may lack records may lead
     """
@@ -40,7 +40,9 @@ class PartitionChange:
         self.partition = partition
         self.isr = list(partition.isr)
         self.directories = [directory_of(partition, replica) for replica in partition.replicas]
-        """Of the replicas, in their order: an election goes by these."""
+        """Directory of each replica, in the order of ``replicas``. The election looks here, not at the old
+        partition.
+        """
         self.recovery_state = partition.leader_recovery_state
         self._topic_id = topic_id
         self._usable_from = usable
@@ -50,18 +52,19 @@ class PartitionChange:
         self._last_known_elr = list(partition.last_known_elr)
 
     def assign(self, broker_id: int, directory_id: bytes) -> None:
-        """The broker's replica lies in this directory."""
+        """Set the directory of the broker's replica."""
         self.directories[self.partition.replicas.index(broker_id)] = directory_id
 
     def record(self) -> PartitionChangeRecord | None:
-        """What to append, or ``None`` if nothing changes. A changed leader has a new epoch by it."""
+        """Returns the record to append, or ``None`` if nothing changes. A new leader implies a new leader epoch."""
         old = self.partition
         self._populate_elr()
         leader = self._elect()
         record = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
         if leader != old.leader:
             record.leader = leader
-        # Without ELR the last ISR is kept: it is all that is known of who has every committed record.
+        # Without ELR an emptied ISR is not written: the last one is the only record of which replicas have
+        # every committed record.
         if (self.isr or self._min_isr is not None) and tuple(self.isr) != old.isr:
             record.isr = self.isr
         if tuple(self._elr) != old.eligible_leader_replicas:
@@ -119,14 +122,14 @@ class PartitionChange:
 
 
 def effective_config(state: ControllerState) -> BrokerConfig:
-    """The manifest's values under those set at run time for all brokers."""
+    """Returns the broker configuration: values set at run time for all brokers, then the manifest's."""
     given = state.image.config(BROKER_RESOURCE, "")
     known = usable(BROKER_CONFIGS, given)
     return state.config.with_overrides(dynamic_default=known) if known else state.config
 
 
 def topic_config(state: ControllerState, topic: TopicImage, config: BrokerConfig) -> TopicConfig:
-    """A topic's values; keys that a later Kafka set and this table lacks count for nothing."""
+    """Returns the topic's configuration. Keys that a later Kafka stored and this build does not know are ignored."""
     given = state.image.config(TOPIC_RESOURCE, topic.name)
     return TopicConfig.stored(given, config)
 
@@ -138,7 +141,7 @@ def partition_change(
     config: TopicConfig,
     usable: Usable,
 ) -> PartitionChange:
-    """A change of this partition under its topic's configuration."""
+    """Begin a change of this partition under its topic's configuration."""
     return PartitionChange(
         topic.topic_id,
         partition,
@@ -149,12 +152,12 @@ def partition_change(
 
 
 def active_in(image: MetadataImage) -> Usable:
-    """Who may lead by what the image says."""
+    """Returns the test whether a replica may lead, by the image alone."""
     return lambda broker, directory: image.is_active(broker) and may_lead_from(image, broker, directory)
 
 
 def without_broker(state: ControllerState, broker_id: int) -> list[Message]:
-    """The broker leaves every ISR that can do without it, and leads nothing any more."""
+    """Remove the broker from every leadership, and from every ISR that keeps another member."""
     active = active_in(state.image)
     return _changes(
         state,
@@ -167,7 +170,9 @@ def without_broker(state: ControllerState, broker_id: int) -> list[Message]:
 def without_directories(
     state: ControllerState, broker_id: int, directories: Collection[bytes]
 ) -> list[Message]:
-    """The broker's replicas in these directories leave every ISR that can do without them, and lead nothing."""
+    """Remove the broker's replicas in these directories from every leadership, and from every ISR that keeps
+    another member.
+    """
     active = active_in(state.image)
 
     def lost(partition: PartitionImage) -> bool:
@@ -184,7 +189,7 @@ def without_directories(
 def with_broker(
     state: ControllerState, broker_id: int, offline_directories: Collection[bytes] = ()
 ) -> list[Message]:
-    """The broker may lead again, but from these directories: partitions without a leader elect one."""
+    """Elect leaders for partitions without one, now that the broker may lead from all but its offline directories."""
     image = state.image
     active = active_in(image)
 

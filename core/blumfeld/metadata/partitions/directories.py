@@ -1,4 +1,4 @@
-"""Log directories as the controller sees them (KIP-858): which holds a replica, and whether that is online. Pure."""
+"""Log directories in the metadata (KIP-858): the directory of each replica, and whether it is online. Pure."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from blumfeld.metadata.image.cluster_image import MetadataImage
 
 MIGRATING_DIRECTORY = ZERO_UUID
-"""Nobody has said where the replica lies: it was made before directories were written down."""
+"""The replica's directory was never reported: the replica is older than KIP-858."""
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
-"""The broker has several directories and chooses one itself."""
+"""The broker has several directories and has not chosen one yet."""
 LOST_DIRECTORY = bytes(15) + b"\x02"
-"""One that is offline, its id unknown."""
+"""The replica's directory is offline and its id unknown."""
 
 RESERVED_BELOW = 100
 
 
 def is_reserved(directory_id: bytes) -> bool:
-    """Whether the id names no directory: its high word is 0 and its low word below 100 (KIP-858)."""
+    """Whether the id is reserved and names no directory: high word 0, low word below 100 (KIP-858)."""
     return int.from_bytes(directory_id) < RESERVED_BELOW
 
 
 def directory_of(partition: PartitionImage, broker_id: int) -> bytes:
-    """Where the broker's replica lies, as far as the controller knows; reserved ids for what it doesn't.
+    """Returns the directory of the broker's replica, or a reserved id if the controller doesn't know it.
 
-    :raises ValueError: the broker has no replica of it
+    :raises ValueError: the broker has no replica of the partition
     """
     at = partition.replicas.index(broker_id)
     return partition.directories[at] if at < len(partition.directories) else MIGRATING_DIRECTORY
@@ -37,7 +37,8 @@ def directory_of(partition: PartitionImage, broker_id: int) -> bytes:
 def has_online_directory(broker: BrokerImage, directory_id: bytes) -> bool:
     """Whether a replica in this directory of the broker can be led or followed.
 
-    One that is nowhere yet can. A broker that told of no directory has them all online: it would have stopped else.
+    A replica without a directory can. A broker that reported no directories counts as having all online: it
+    would have stopped otherwise.
     """
     if directory_id in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
         return True
@@ -47,13 +48,15 @@ def has_online_directory(broker: BrokerImage, directory_id: bytes) -> bool:
 
 
 def may_lead_from(image: MetadataImage, broker_id: int, directory_id: bytes) -> bool:
-    """Whether the directory of this replica doesn't keep it from leading; that the broker is there, others check."""
+    """Whether the replica's directory allows it to lead. Whether its broker is active is checked elsewhere."""
     broker = image.brokers.get(broker_id)
     return broker is None or has_online_directory(broker, directory_id)
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> bytes:
-    """Of a new replica: the broker's only directory, or one of its own choice."""
+    """Returns the directory of a new replica: the broker's only one, or the reserved id that lets the broker
+    choose.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None:
         return UNASSIGNED_DIRECTORY

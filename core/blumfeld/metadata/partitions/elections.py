@@ -1,4 +1,4 @@
-"""ElectLeaders: a client asks for the preferred leader, or for any leader at all (KIP-183, KIP-460). Pure."""
+"""ElectLeaders: elect the preferred leader, or any leader (KIP-183, KIP-460). Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ PREFERRED, UNCLEAN = 0, 1
 def elect_leaders(
     state: ControllerState, request: ElectLeadersRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Elect the leaders of the partitions that are named, or of all for null.
+    """Elect leaders for the named partitions, or for every partition if the request's list is null.
 
-    For null the answer leaves out partitions that need no election, as Kafka's does.
+    With a null list the answer omits partitions that need no election, as Kafka's does.
 
-    Errors of the whole: INVALID_REQUEST (unknown election type), which each partition has too. Of a partition:
-    UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Errors:
+    * the whole answer, repeated for each partition: INVALID_REQUEST (unknown election type)
+    * a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+      ELIGIBLE_LEADERS_NOT_AVAILABLE
     """
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"no election has the type {request.election_type}"
@@ -53,7 +55,7 @@ def elect_leaders(
 
 
 def failed(request: ElectLeadersRequest, code: int, message: str | None) -> ElectLeadersResponse:
-    """The answer as a whole has the error, and so has each partition that is named."""
+    """Returns an answer with this error for the whole and for each named partition."""
     results = [
         ReplicaElectionResult(
             topic=topic.topic,
@@ -77,7 +79,7 @@ class _Elections:
         self._config = effective_config(state)
         self._usable = active_in(state.image)
         self._elected: set[tuple[str, int]] = set()
-        """A partition that is named twice has one record; its second election is not needed."""
+        """Partitions elected in this request. The second mention of one is ELECTION_NOT_NEEDED."""
 
     def outcome(self, name: str, index: int) -> PartitionResult:
         try:
@@ -95,7 +97,7 @@ class _Elections:
         return PartitionResult(partition_id=index, error_message=None)
 
     def _elect_preferred(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
-        """The first replica leads, if it is in sync and there."""
+        """Elect the first replica if it is in sync and active."""
         preferred = partition.replicas[0]
         if partition.leader == preferred:
             raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
@@ -107,7 +109,7 @@ class _Elections:
         )
 
     def _elect_any(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
-        """A partition without a leader gets one, even one that may lack records."""
+        """Elect any replica for a partition without a leader, even one that may lack records."""
         if partition.leader != NO_LEADER:
             raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
         config = topic_config(self._state, topic, self._config)

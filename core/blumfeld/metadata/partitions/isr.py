@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for another ISR (KIP-497, KIP-966). Pure."""
+"""AlterPartition: a leader proposes another ISR (KIP-497, KIP-966). Pure."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from blumfeld.wire.schema import Message
 def alter_partition(
     state: ControllerState, request: AlterPartitionRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Change ISRs as their leaders ask; each partition has its own outcome.
+    """Change ISRs as their leaders ask; each partition has its own result.
 
-    Errors of the whole: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED. Of a partition, in this order: UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (it knows more than this controller), FENCED_LEADER_EPOCH,
-    INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NEW_LEADER_ELECTED when the change took leadership
-    from the asker.
+    Errors:
+    * the whole answer: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED
+    * a partition, in this order: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (the leader
+      has newer metadata than this controller), FENCED_LEADER_EPOCH, INVALID_REQUEST,
+      INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NEW_LEADER_ELECTED when the change itself took leadership
+      from the leader that asked
     """
     try:
         broker_of_epoch(state, request.broker_id, request.broker_epoch)

@@ -1,7 +1,8 @@
-"""AlterPartitionReassignments: other replicas for a partition (KIP-455), as far as this build goes. Pure.
+"""AlterPartitionReassignments (KIP-455), as far as this build goes. Pure.
 
-Replicas stay on their brokers, for nobody follows here: what is taken is the assignment that there is, and another
-order of it. That is what Kafka's tool asks for when it moves replicas between the log directories of their brokers.
+Replicas stay on their brokers, because nothing replicates here. Two requests are accepted: the present
+assignment, and the same replicas in another order. Kafka's tool sends these to move replicas between log
+directories.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from blumfeld.wire.schema import Message
 def alter_partition_reassignments(
     state: ControllerState, request: AlterPartitionReassignmentsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Each partition has its own outcome.
+    """Reassign the named partitions; each has its own result.
 
-    Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT: brokers that are not registered, named twice, none,
-    or others than those that have the replicas; NO_REASSIGNMENT_IN_PROGRESS: there is nothing to cancel;
-    REASSIGNMENT_IN_PROGRESS: one that another build of the cluster began, and this one can't end.
+    Errors:
+    * UNKNOWN_TOPIC_OR_PARTITION
+    * INVALID_REPLICA_ASSIGNMENT: the list is empty, names a broker twice or one that is not registered, or
+      names other brokers than those that have the replicas
+    * NO_REASSIGNMENT_IN_PROGRESS: there is nothing to cancel
+    * REASSIGNMENT_IN_PROGRESS: another build of the cluster began one, and this build can't finish it
     """
     records: list[Message] = []
     responses = []
@@ -64,11 +68,13 @@ def _change(
     if wanted.replicas is None and not ongoing:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if wanted.replicas is None or ongoing:
-        raise BrokerError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "this build ends no reassignment")
+        raise BrokerError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, "this build cannot finish or cancel a reassignment"
+        )
     check_assignment(state.image, wanted.replicas, None)
     if set(wanted.replicas) != set(partition.replicas):
         raise BrokerError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "this build moves no replica to another broker"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "this build cannot move a replica to another broker"
         )
     return _reordered(topic, partition, wanted.replicas)
 
@@ -76,7 +82,9 @@ def _change(
 def _reordered(
     topic: TopicImage, partition: PartitionImage, replicas: list[int]
 ) -> PartitionChangeRecord | None:
-    """The first replica is the preferred leader; who leads now goes on."""
+    """Returns the change of order, or ``None``. The first replica becomes the preferred leader; the present
+    leader stays.
+    """
     if tuple(replicas) == partition.replicas:
         return None
     return PartitionChangeRecord(

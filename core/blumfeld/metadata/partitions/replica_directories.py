@@ -1,4 +1,4 @@
-"""Brokers tell where their replicas lie, and which log directories they lost (KIP-858). Pure."""
+"""AssignReplicasToDirs: brokers report the log directories of their replicas (KIP-858). Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from blumfeld.wire.schema import Message
 def assign_replicas_to_dirs(
     state: ControllerState, request: AssignReplicasToDirsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Write down where replicas lie; each partition has its own outcome.
+    """Record the directories of replicas; each partition has its own result.
 
-    A replica in a directory that the broker doesn't have online leaves the ISR and its leadership with the same
-    record, if others can do without it; one that was nowhere to be found may lead again.
+    A replica in a directory that its broker does not have online loses its leadership, and leaves the ISR
+    if the ISR keeps another member. A replica that was in a lost directory before may lead again. Both
+    happen in the same record.
 
-    Errors of the whole: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED. Of a partition: UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it).
+    Errors:
+    * the whole answer: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED
+    * a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no
+      replica of it)
     """
     try:
         broker = broker_of_epoch(state, request.broker_id, request.broker_epoch)
@@ -43,7 +46,7 @@ def assign_replicas_to_dirs(
 
 
 class _Assigning:
-    """The assignments of one request, each seeing those before it: a partition named twice ends in the last place."""
+    """The assignments of one request. Each sees those before it, so the last one of a partition counts."""
 
     def __init__(self, state: ControllerState, broker: BrokerImage) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""Replicas that a client chose itself, and new partitions as records. Pure."""
+"""Checks of replica assignments that a client gives, and new partitions as records. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from blumfeld.wire.messages.metadata_records import PartitionRecord
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """One partition's replicas, as a client gave them.
+    """Check the replicas that a client chose for one partition.
 
-    :param replication_factor: how many there must be; ``None`` for the first partition
+    :param replication_factor: the required number of replicas; ``None`` for the first partition
     :raises BrokerError: INVALID_REPLICA_ASSIGNMENT
     """
     problem = None
@@ -41,7 +41,7 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
 def new_partition(
     image: MetadataImage, topic_id: bytes, number: int, replicas: Sequence[int]
 ) -> PartitionRecord:
-    """A partition whose ISR is those of ``replicas`` that are active; the first of them leads."""
+    """Returns the record of a new partition. Its ISR is the active ones of ``replicas``; the first of them leads."""
     isr = [r for r in replicas if image.is_active(r)]
     return PartitionRecord(
         partition_id=number,
@@ -56,5 +56,5 @@ def new_partition(
 
 
 def partition_count(image: MetadataImage) -> int:
-    """All partitions of the cluster: where round robin goes on."""
+    """Returns the number of partitions in the cluster: round-robin placement continues from there."""
     return sum(len(topic.partitions) for topic in image.topics.values())

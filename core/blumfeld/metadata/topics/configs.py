@@ -1,4 +1,4 @@
-"""Dynamic configuration: IncrementalAlterConfigs and AlterConfigs, of topics, brokers and groups. Pure."""
+"""Dynamic configuration of topics, brokers and groups: IncrementalAlterConfigs and AlterConfigs. Pure."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class _Edit(NamedTuple):
 def incremental_alter_configs(
     state: ControllerState, request: incremental.IncrementalAlterConfigsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Set, delete, append to and subtract from values; each resource is done whole or not at all.
+    """Set, delete, append to and subtract from values. Each resource is changed completely or not at all.
 
-    Errors of a resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
-    BROKER_ID_NOT_REGISTERED.
+    Errors of a resource: INVALID_REQUEST, INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_TOPIC_EXCEPTION, BROKER_ID_NOT_REGISTERED.
     """
 
     def edits(resource: Any, _old: Mapping[str, str]) -> list[_Edit]:
@@ -62,7 +62,9 @@ def incremental_alter_configs(
 def alter_configs(
     state: ControllerState, request: legacy.AlterConfigsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Replace all values of a resource: what is not named goes. Errors as :func:`incremental_alter_configs`."""
+    """Replace all values of a resource: keys that the request omits are deleted. Errors as
+    :func:`incremental_alter_configs`.
+    """
 
     def edits(resource: Any, old: Mapping[str, str]) -> list[_Edit]:
         named = {c.name for c in resource.configs}
@@ -135,7 +137,8 @@ def _records(
             new.pop(edit.name, None)
         else:
             new[edit.name] = value
-        # Kafka repeats a broker's unchanged value, so that brokers reload what it names (KAFKA-14136).
+        # A broker's unchanged value is written again, as in Kafka, so that brokers reload the files that it
+        # names (KAFKA-14136).
         if value != old.get(edit.name) or kind == BROKER_RESOURCE:
             changed[edit.name] = value
     if kind == TOPIC_RESOURCE:
@@ -150,9 +153,10 @@ def _records(
 
 
 def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str | None) -> str | None:
-    """The value after the edit; ``None`` where there is none.
+    """Returns the value after the edit; ``None`` if there is none.
 
-    :raises BrokerError: INVALID_CONFIG, but of a broker INVALID_REQUEST, as Kafka's brokers look before they forward
+    :raises BrokerError: INVALID_CONFIG; for a broker's key INVALID_REQUEST, because a Kafka broker
+        validates such a request itself before it forwards it
     """
     if edit.operation == DELETE and edit.name not in _TABLES[kind]:
         return None
@@ -170,14 +174,14 @@ def _checked(state: ControllerState, kind: int, name: str, edit: _Edit, old: str
 
 
 def _check_effect(kind: int, key: str, value: str) -> None:
-    """Refuse a new value that this build can't give effect to, and must not take in silence.
+    """Refuse a new value that would have no effect in this build.
 
-    :raises BrokerError: INVALID_CONFIG, but of a broker INVALID_REQUEST, as :func:`_checked`
+    :raises BrokerError: INVALID_CONFIG or INVALID_REQUEST, as :func:`_checked`
     """
     from blumfeld.config.effects import (
         check_change,
         check_effect,
-    )  # a start without changes needs no table
+    )  # imported late: a start without changes needs no table
 
     defn = _TABLES[kind].find(key)
     try:
@@ -190,9 +194,9 @@ def _check_effect(kind: int, key: str, value: str) -> None:
 
 
 def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:
-    """A consumer group's times lie within what the broker allows (KIP-848).
+    """Check that a consumer group's intervals lie within the broker's limits (KIP-848).
 
-    :raises ConfigError: one does not
+    :raises ConfigError: an interval is outside its limits
     """
     config = effective_config(state)
     for key in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
@@ -215,9 +219,10 @@ def _check_group(state: ControllerState, values: Mapping[str, str]) -> None:
 
 
 def _definition(kind: int, name: str, edit: _Edit) -> ConfigDef:
-    """The key's definition.
+    """Returns the key's definition.
 
-    :raises BrokerError: INVALID_REQUEST: unknown operation, null where there must be a value, a broker key that can't
+    :raises BrokerError: INVALID_REQUEST: unknown operation, null where a value is required, a broker key
+        that can't
         be changed at run time; INVALID_CONFIG: no such key
     """
     if edit.operation not in (SET, DELETE, APPEND, SUBTRACT):

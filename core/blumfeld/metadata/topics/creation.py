@@ -1,4 +1,4 @@
-"""Topics come and go: CreateTopics and DeleteTopics (Kafka's ``ReplicationControlManager``). Pure."""
+"""CreateTopics and DeleteTopics (Kafka's ``ReplicationControlManager``). Pure."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from blumfeld.wire.primitives import ZERO_UUID
 from blumfeld.wire.schema import Message
 
 NEW_PARTITIONS_MAX = 10_000
-"""New partitions in one request: they are one batch of records (Kafka's bound)."""
+"""Limit of new partitions in one request, because all of them are one batch of records (Kafka's limit)."""
 
 
 def create_topics(state: ControllerState, request: CreateTopicsRequest, moment: Moment) -> ControllerDecision:
-    """Create those topics that can be; each that can't has its own error and message.
+    """Create the topics that can be created; each other topic has its own error and message.
 
-    Errors: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (a name twice, an assignment beside
-    numbers), INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
-    POLICY_VIOLATION (more than 10000 new partitions).
+    Errors: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST (a name twice, or an assignment
+    together with a partition count or replication factor), INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+    INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION (more than 10000 new partitions).
     """
     names = Counter(topic.name for topic in request.topics)
     creation = _Creation(state, moment)
@@ -68,7 +68,7 @@ def create_topics(state: ControllerState, request: CreateTopicsRequest, moment: 
 
 
 class _Creation:
-    """The topics of one request, each seeing those before it."""
+    """The topics of one request. Each sees those before it."""
 
     def __init__(self, state: ControllerState, moment: Moment) -> None:
         self.records: list[Message] = []
@@ -81,7 +81,8 @@ class _Creation:
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:
         self._check_name(topic.name)
-        given = {c.name: c.value for c in topic.configs}  # of a key given twice the last counts, as in Kafka
+        # If a key is given twice, the last one counts, as in Kafka.
+        given = {c.name: c.value for c in topic.configs}
         if nulls := [name for name, value in given.items() if value is None]:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls[0]}"
@@ -182,15 +183,20 @@ class _Creation:
 
 
 def _check_effects(topic: CreatableTopic) -> None:
-    """:raises ConfigError: a key that this build refuses, with another value than Kafka's default"""
-    from blumfeld.config.effects import check_effect  # topics without configuration need no table
+    """Refuse keys that would have no effect in this build.
+
+    :raises ConfigError: such a key has another value than Kafka's default
+    """
+    from blumfeld.config.effects import (
+        check_effect,
+    )  # imported late: topics without configuration need no table
 
     for config in topic.configs:
         check_effect(TOPIC_CONFIGS.find(config.name), config.value)
 
 
 def described(config: TopicConfig) -> list[CreatableTopicConfigs]:
-    """Every key of a topic's configuration with its source, by name, as CreateTopics answers from version 5 on."""
+    """Returns all topic keys with value and source, sorted by name, as CreateTopics answers from version 5 on."""
     configs = []
     for name in sorted(TOPIC_CONFIGS):
         defn = TOPIC_CONFIGS[name]
@@ -211,10 +217,11 @@ def described(config: TopicConfig) -> list[CreatableTopicConfigs]:
 def delete_topics(
     state: ControllerState, request: DeleteTopicsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Delete topics by name or id; their configurations go with them.
+    """Delete topics by name or id, with their configurations.
 
-    Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (a topic twice, both or neither of name and
-    id), TOPIC_DELETION_DISABLED (``delete.topic.enable``; INVALID_REQUEST before version 3 is the handler's).
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (a topic twice, both or neither of
+    name and id), TOPIC_DELETION_DISABLED (``delete.topic.enable``). Before version 3 the handler answers
+    INVALID_REQUEST instead.
     """
     wanted = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
     enabled = state.config.bool("delete.topic.enable")

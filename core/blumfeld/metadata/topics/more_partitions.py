@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic grows. Pure."""
+"""CreatePartitions: more partitions for a topic. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blumfeld.wire.schema import Message
 def create_partitions(
     state: ControllerState, request: CreatePartitionsRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Give each topic as many partitions as it says, those that are there included.
+    """Grow each topic to the requested total number of partitions.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (no increase), INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST (a topic twice), POLICY_VIOLATION.

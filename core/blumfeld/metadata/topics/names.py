@@ -1,4 +1,4 @@
-"""Which names a topic may have (Kafka's ``Topic``). Pure."""
+"""Rules for topic names (Kafka's ``Topic``). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """:raises BrokerError: INVALID_TOPIC_EXCEPTION, with what is wrong"""
+    """Check a topic's name.
+
+    :raises BrokerError: INVALID_TOPIC_EXCEPTION; the message says what is wrong
+    """
     problem = None
     if not name:
         problem = "the empty string is not allowed"
@@ -27,7 +30,7 @@ def check_topic_name(name: str) -> None:
 
 
 def colliding_topic(name: str, others: Iterable[str]) -> str | None:
-    """The topic with which ``name`` would share its metrics' name, where '.' and '_' are the same."""
+    """Returns the topic whose metric names ``name`` would share ('.' and '_' are the same there), or ``None``."""
     if "." not in name and "_" not in name:
         return None
     unified = name.replace(".", "_")

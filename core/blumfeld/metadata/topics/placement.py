@@ -1,7 +1,7 @@
-"""Which brokers get the replicas of new partitions. Pure, and without chance.
+"""Placement of the replicas of new partitions. Pure and deterministic.
 
-Rack-unaware round robin: partition ``n`` of the cluster starts at broker ``n mod brokers``, its replicas follow.
-The brokers that may lead come first; fenced ones fill up, as Kafka does, where there are too few.
+Round robin without racks: partition ``n`` of the cluster starts at broker ``n mod brokers``, and its
+replicas follow. Active brokers come first; fenced ones fill up where there are too few, as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
 def place(image: MetadataImage, partitions: int, replication_factor: int, start: int) -> list[list[int]]:
-    """Replicas of each new partition; the first of each is active and leads.
+    """Returns the replicas of each new partition. The first replica is active and leads.
 
-    :param start: how many partitions there are already, so that load goes round
-    :raises BrokerError: INVALID_REPLICATION_FACTOR: fewer brokers than that, or none that may lead
+    :param start: number of partitions that exist already, so that the load goes round
+    :raises BrokerError: INVALID_REPLICATION_FACTOR: too few brokers, or none that is active
     """
     active = sorted(b for b in image.brokers if image.is_active(b))
     passive = sorted(b for b, broker in image.brokers.items() if b not in active and broker.fenced)
