@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from blumfeld.bench.wire_client import WireClient
+from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.testing import EmbeddedBroker
 
 INTRODUCTION = """\

@@ -21,12 +21,12 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.rebalance.asking import GroupClient
-from blumfeld.bench.rebalance.crowd import Crowd, undisturbed
-from blumfeld.bench.rebalance.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
-from blumfeld.bench.rebalance.ownership import Ownership
-from blumfeld.bench.usage import totals
+from blumfeld.bench.rebalance.members.crowd import Crowd, undisturbed
+from blumfeld.bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
+from blumfeld.bench.rebalance.members.ownership import Ownership
+from blumfeld.bench.running.usage import totals
 from blumfeld.client.errors import error_name
 from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld.wire.messages.consumer_group_heartbeat import (

@@ -24,7 +24,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.counted import Server, start
+from campaigns.bench.counted import Server, start
 from campaigns.bench.instructions import LOADS, MakeLoad, this_build, whole_turns
 from campaigns.bench.lockstep import make_topic
 

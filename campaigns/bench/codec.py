@@ -6,7 +6,7 @@ timed, each rival has made the same bytes of the same message (:mod:`campaigns.b
 A round times all of them, one after the other, and then again in the opposite order; a time is the least of several
 stretches of CPU time, so that a neighbour who takes the core away is not counted. Garbage collection stands still, as
 in ``timeit``: that favours those whose objects it would have to look at, and ours it needn't. A ratio is of the
-rounds' ratios; its interval is :mod:`blumfeld.bench.statistics`'s.
+rounds' ratios; its interval is :mod:`blumfeld.bench.statistics.intervals`'s.
 
 ``--instructions N`` has callgrind count, in a process of its own: (I(2N) - I(N)) / N, which no neighbour changes.
 """
@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld.bench.machine import this_machine
-from blumfeld.bench.statistics import paired
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.statistics.intervals import paired
 from campaigns.bench.codec_counted import Count, counting
 from campaigns.bench.codec_messages import cases
 from campaigns.bench.codec_rivals import Contestant, contestants

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-from blumfeld.bench.counted import CALLGRIND_LATER, Counted
 from campaigns import ROOT
 from campaigns.bench.codec_messages import cases
 from campaigns.bench.codec_rivals import Contestant, contestants
+from campaigns.bench.counted import CALLGRIND_LATER, Counted
 
 Count = Callable[[str, str, str, int], float]
 """Of codec, case, direction, and N: instructions of one call."""

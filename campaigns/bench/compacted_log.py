@@ -10,9 +10,9 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.servers import Server, start_server
-from blumfeld.bench.wire_client import WireClient
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.running.servers import Server, start_server
+from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
 

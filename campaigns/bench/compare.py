@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.bench.workload import shipped
+from blumfeld.bench.plan.workload import shipped
 
 VERSIONS = ("4.3.1", "4.4.0")
 """Releases of Apache Kafka that this build stands beside."""

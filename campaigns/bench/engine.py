@@ -5,7 +5,7 @@
 A round times both, one after the other and then again in the opposite order, on fresh files each time; the lesser time
 of the two counts. Appends and reads are CPU time, the kernel's part included, so that a neighbour who takes the core
 away is not counted (nor is what the kernel writes back later); what waits for a device is wall time. The ratio is that
-of the rates, 1 where the engine costs nothing; its interval is :mod:`blumfeld.bench.statistics`'s.
+of the rates, 1 where the engine costs nothing; its interval is :mod:`blumfeld.bench.statistics.intervals`'s.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld.bench.machine import this_machine
-from blumfeld.bench.statistics import paired
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.statistics.intervals import paired
 from campaigns.bench.engine_contestants import SHAPES, Bare, Contestant, Engine, Shape
 
 STRETCH_S = 0.05

@@ -21,9 +21,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.machine import this_machine
 from blumfeld.bench.result import Machine
-from blumfeld.bench.servers import Server, free_port, start_server
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.running.servers import Server, free_port, start_server
 from campaigns.bench.group_load_data import Shape, await_all, fill, last_groups
 from campaigns.bench.rivals import Rival, kafka, this_build
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import attrs
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.wire_client import WireClient
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.wire.errors import ErrorCode

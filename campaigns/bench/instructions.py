@@ -25,7 +25,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.counted import (
+from campaigns.bench.counted import (
     CALLGRIND_LATER,
     Counted,
     MissingToolError,

@@ -19,10 +19,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.machine import this_machine
-from blumfeld.bench.page_cache import drop
 from blumfeld.bench.result import Machine
-from blumfeld.bench.servers import Server, ServerError, free_port, start_server
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.running.page_cache import drop
+from blumfeld.bench.running.servers import Server, ServerError, free_port, start_server
 from campaigns.bench.recovery_data import Shape, await_all, copy_tree, fill, log_bytes
 from campaigns.bench.rivals import Rival, kafka, this_build
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.wire_client import WireClient
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.servers import Server, answers, listens, start_server
-from blumfeld.bench.variants import MANIFEST_FILE, VariantSpec
+from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld.bench.running.servers import Server, answers, listens, start_server
 
 
 @attrs.frozen

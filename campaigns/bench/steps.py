@@ -23,7 +23,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.counted import CALLGRIND_LATER, Server
+from campaigns.bench.counted import CALLGRIND_LATER, Server
 from campaigns.bench.instructions import difference, running_server, this_build, whole_turns
 from campaigns.bench.lockstep import Produce
 

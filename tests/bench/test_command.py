@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import blumfeld.bench.session
+import blumfeld.bench.running.session
 from blumfeld.bench.command import app, chosen
+from blumfeld.bench.plan.variants import VariantSpec
+from blumfeld.bench.plan.workload import Workload, WorkloadError
 from blumfeld.bench.result import Result, load_result, save_result
-from blumfeld.bench.session import Options, SessionError
+from blumfeld.bench.running.session import Options, SessionError
 from blumfeld.bench.terminal import with_common
-from blumfeld.bench.variants import VariantSpec
-from blumfeld.bench.watching import Watcher
-from blumfeld.bench.workload import Workload, WorkloadError
+from blumfeld.bench.watching.watcher import Watcher
 from tests.bench.synthetic import CATCH_UP, OPEN, synthetic_result
 
 Ran = list[dict[str, Any]]
@@ -53,7 +53,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Result]) -> R
         asked.append({"specs": specs, "workload": workload, "options": options})
         return outcome()
 
-    monkeypatch.setattr(blumfeld.bench.session, "run_session", session)
+    monkeypatch.setattr(blumfeld.bench.running.session, "run_session", session)
     return asked
 
 

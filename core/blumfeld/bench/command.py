@@ -27,11 +27,11 @@ from blumfeld.bench.terminal import (
 )
 
 if TYPE_CHECKING:
+    from blumfeld.bench.plan.variants import VariantSpec
+    from blumfeld.bench.plan.workload import Workload
     from blumfeld.bench.rebalance.result import RebalanceResult
     from blumfeld.bench.result import Result
-    from blumfeld.bench.session import Options
-    from blumfeld.bench.variants import VariantSpec
-    from blumfeld.bench.workload import Workload
+    from blumfeld.bench.running.session import Options
 
 RUN = "run"
 
@@ -113,9 +113,9 @@ def run(
 ) -> None:
     """Measure variants in turn and say what differs. The verb may be left out."""
     need_libraries()
-    from blumfeld.bench.session import Options
-    from blumfeld.bench.variants import VariantError, parse_variants
-    from blumfeld.bench.workload import WorkloadError, load_workload
+    from blumfeld.bench.plan.variants import VariantError, parse_variants
+    from blumfeld.bench.plan.workload import WorkloadError, load_workload
+    from blumfeld.bench.running.session import Options
 
     try:
         loaded = chosen(load_workload(workload), driver, step or [])
@@ -163,8 +163,8 @@ def report(
 def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
     """Run again what a result is of: the same variants, workload, seed and rounds. Manifests are those in the file."""
     need_libraries()
-    from blumfeld.bench.session import Options
-    from blumfeld.bench.variants import VariantError, specs_of
+    from blumfeld.bench.plan.variants import VariantError, specs_of
+    from blumfeld.bench.running.session import Options
 
     loaded = _load(result)
     try:
@@ -187,7 +187,7 @@ def show(result: ResultFile) -> None:
     """Print a result's table and verdict again."""
     need_libraries()
     from blumfeld.bench.rebalance.table import rebalance_table
-    from blumfeld.bench.table import result_table
+    from blumfeld.bench.report.table import result_table
 
     rebalanced = _rebalanced(result)
     shown = result_table(_load(result)) if rebalanced is None else rebalance_table(rebalanced)
@@ -201,7 +201,7 @@ def workloads() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from blumfeld.bench.workload import parse_workload, shipped
+    from blumfeld.bench.plan.workload import parse_workload, shipped
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0), show_header=False)
     table.add_column("name", no_wrap=True, style="bold")
@@ -216,10 +216,10 @@ def workloads() -> None:
 def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options, path: Path) -> None:
     """Run it, save it, show it; the file is written before anything is shown, and of an interrupted run as well."""
     from blumfeld.bench.drivers import make_driver
-    from blumfeld.bench.live import watching
+    from blumfeld.bench.report.table import result_table
     from blumfeld.bench.result import save_result
-    from blumfeld.bench.session import SessionError, run_session
-    from blumfeld.bench.table import result_table
+    from blumfeld.bench.running.session import SessionError, run_session
+    from blumfeld.bench.watching.live import watching
 
     console = make_console()
     try:
@@ -247,7 +247,7 @@ def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Work
     """
     import msgspec
 
-    from blumfeld.bench.workload import WorkloadError
+    from blumfeld.bench.plan.workload import WorkloadError
 
     names = [step.name for step in workload.steps]
     unknown = [name for name in steps if name not in names]

@@ -36,7 +36,7 @@ Folder = Annotated[
 
 def with_common(variant: str, overrides: Sequence[str]) -> str:
     """A variant's text with these overrides laid beneath its own; a foreign broker's as it is."""
-    from blumfeld.bench.variants import SCHEME
+    from blumfeld.bench.plan.variants import SCHEME
 
     if not overrides or variant.startswith(SCHEME):
         return variant

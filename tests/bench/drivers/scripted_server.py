@@ -8,7 +8,7 @@ import threading
 import time
 from types import TracebackType
 
-from blumfeld.bench.drivers.null_server import NullServer
+from blumfeld.bench.drivers.wire.null_server import NullServer
 from blumfeld.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 TOPIC = "t"

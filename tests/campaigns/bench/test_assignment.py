@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.rebalance.member import FAR_NS, Group
-from blumfeld.bench.rebalance.ownership import Ownership
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.rebalance.members.member import FAR_NS, Group
+from blumfeld.bench.rebalance.members.ownership import Ownership
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import request_header, response_header

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.machine import this_machine
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.running.machine import this_machine
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.testing import EmbeddedBroker
 from campaigns.bench.group_load import KINDS, Result, Start, run, table

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.counted import Server, calls_by_name, start, total_instructions
+from blumfeld.bench.running.system_calls import calls_by_name
 from blumfeld.testing import EmbeddedBroker
 from campaigns.bench import steps
+from campaigns.bench.counted import Server, start, total_instructions
 from campaigns.bench.instructions import Cost, MakeLoad, per_request, table, whole_turns
 from campaigns.bench.lockstep import CatchUp, Produce, Tail, make_topic
 from tests.shared_facts import shared_path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from blumfeld.bench.driver import Driver
-from blumfeld.bench.workload import Workload
+from blumfeld.bench.drivers.contract import Driver
+from blumfeld.bench.plan.workload import Workload
 
 
 def make_driver(workload: Workload, goes_first: bool = False) -> Driver:
@@ -12,9 +12,9 @@ def make_driver(workload: Workload, goes_first: bool = False) -> Driver:
     :param goes_first: its processes run before the server's (SCHED_RR)
     """
     if workload.driver == "librdkafka":
-        from blumfeld.bench.drivers.librdkafka import LibrdkafkaDriver
+        from blumfeld.bench.drivers.librdkafka.driver import LibrdkafkaDriver
 
         return LibrdkafkaDriver(workload, goes_first=goes_first)
-    from blumfeld.bench.drivers.wire import WireDriver
+    from blumfeld.bench.drivers.wire.driver import WireDriver
 
     return WireDriver(workload, goes_first=goes_first)

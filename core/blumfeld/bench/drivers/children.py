@@ -15,7 +15,7 @@ from types import TracebackType
 
 import msgspec
 
-from blumfeld.bench.driver import DriverError, Marks, Outcome, Progress
+from blumfeld.bench.drivers.contract import DriverError, Marks, Outcome, Progress
 from blumfeld.bench.drivers.gather import Gathered
 from blumfeld.bench.drivers.spec import Begin, Done, Failed, Lap, ProcessSpec, Ready, Said
 from blumfeld.bench.result import Placement

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from blumfeld.bench.driver import Outcome, Progress
+from blumfeld.bench.drivers.contract import Outcome, Progress
 from blumfeld.bench.drivers.latencies import encode_latencies
 from blumfeld.bench.drivers.spec import Begin, Counts, Done, Lap, unpack
+from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import DriverUsage, Point
-from blumfeld.bench.workload import Step
 
 Latencies = NDArray[np.int64]
 NONE: Latencies = np.empty(0, np.int64)

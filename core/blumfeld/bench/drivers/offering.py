@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from blumfeld.bench.drivers.frames import ProduceFrame
-from blumfeld.bench.drivers.producing import ProduceSocket
 from blumfeld.bench.drivers.spec import share
+from blumfeld.bench.drivers.wire.producing import ProduceSocket
 
 OFFERS_MAX = 64
 """Requests sent in one go when several are due, before answers are looked at."""

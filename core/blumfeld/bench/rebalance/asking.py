@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from blumfeld.bench.driver import DriverError
+from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.rebalance.settings import BROKER_RESOURCE
-from blumfeld.bench.wire_client import POLL_S, WireClient
+from blumfeld.bench.running.wire_client import POLL_S, WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -9,15 +9,15 @@ from time import monotonic_ns
 import attrs
 import msgspec
 
-from blumfeld.bench.driver import DriverError
-from blumfeld.bench.rebalance.classic import ClassicMember
-from blumfeld.bench.rebalance.consumer import ConsumerMember
-from blumfeld.bench.rebalance.crowd import Crowd
-from blumfeld.bench.rebalance.member import Group, Member
-from blumfeld.bench.rebalance.ownership import pauses
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.rebalance.members.classic import ClassicMember
+from blumfeld.bench.rebalance.members.consumer import ConsumerMember
+from blumfeld.bench.rebalance.members.crowd import Crowd
+from blumfeld.bench.rebalance.members.member import Group, Member
+from blumfeld.bench.rebalance.members.ownership import pauses
 from blumfeld.bench.rebalance.result import Sample, Spread
 from blumfeld.bench.rebalance.settings import KIP_848, Settings
-from blumfeld.bench.usage import Totals
+from blumfeld.bench.running.usage import Totals
 
 SECOND_NS = 1_000_000_000
 STABLE_TIMEOUT_S = 60.0

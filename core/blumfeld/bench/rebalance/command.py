@@ -21,8 +21,8 @@ from blumfeld.bench.terminal import (
 )
 
 if TYPE_CHECKING:
+    from blumfeld.bench.plan.variants import VariantSpec
     from blumfeld.bench.rebalance.settings import Settings
-    from blumfeld.bench.variants import VariantSpec
 
 ROUNDS = 3
 QUICK_SIZES = (100,)
@@ -68,8 +68,8 @@ def rebalance(
 ) -> None:
     """Measure what a rebalance costs in each group protocol: a member is killed, added, leaves; a tenth is added."""
     from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
+    from blumfeld.bench.plan.variants import VariantError
     from blumfeld.bench.rebalance.settings import PROTOCOLS, Settings
-    from blumfeld.bench.variants import VariantError
 
     need_libraries()
     unknown = [one for one in protocols or () if one not in PROTOCOLS]
@@ -100,7 +100,7 @@ def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, .
 
     :raises VariantError: one can't be run
     """
-    from blumfeld.bench.variants import parse_variant, parse_variants
+    from blumfeld.bench.plan.variants import parse_variant, parse_variants
 
     labels = [spec.label for spec in parse_variants(texts)]
     return tuple(

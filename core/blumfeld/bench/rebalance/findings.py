@@ -16,9 +16,9 @@ import attrs
 
 from blumfeld.bench.rebalance.result import RebalanceResult, Sample
 from blumfeld.bench.rebalance.settings import PROTOCOLS
-from blumfeld.bench.report.cells import Measure
-from blumfeld.bench.statistics import paired
-from blumfeld.bench.verdict import Comparison, Pair, judged
+from blumfeld.bench.statistics.cells import Measure
+from blumfeld.bench.statistics.intervals import paired
+from blumfeld.bench.statistics.verdict import Comparison, Pair, judged
 
 LEAST_S = 0.001
 """A time to stable below it counts as this: what is nothing has no ratio."""

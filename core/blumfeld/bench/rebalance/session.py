@@ -15,21 +15,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from blumfeld import __version__
-from blumfeld.bench.driver import DriverError
 from blumfeld.bench.drivers.connecting import raise_descriptor_limit
-from blumfeld.bench.machine import this_machine
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.plan.schedule import turns_of
+from blumfeld.bench.plan.variants import VariantSpec
 from blumfeld.bench.rebalance.asking import GroupClient
 from blumfeld.bench.rebalance.cell import Cell
-from blumfeld.bench.rebalance.crowd import Crowd, undisturbed
-from blumfeld.bench.rebalance.member import Group
-from blumfeld.bench.rebalance.ownership import Ownership
+from blumfeld.bench.rebalance.members.crowd import Crowd, undisturbed
+from blumfeld.bench.rebalance.members.member import Group
+from blumfeld.bench.rebalance.members.ownership import Ownership
 from blumfeld.bench.rebalance.place import HOST, WARM_UP_SIZE, Place, UnequalError, configured, place_of
 from blumfeld.bench.rebalance.result import Failure, RebalanceResult, Sample
 from blumfeld.bench.rebalance.settings import Settings
-from blumfeld.bench.schedule import turns_of
-from blumfeld.bench.servers import ServerError
-from blumfeld.bench.variants import VariantSpec
-from blumfeld.bench.watching import Turn
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.running.servers import ServerError
+from blumfeld.bench.watching.watcher import Turn
 
 EXPECTED = (DriverError, ServerError, UnequalError, OSError, subprocess.SubprocessError)
 Tell = Callable[[str], None]

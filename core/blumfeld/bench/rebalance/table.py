@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from blumfeld.bench.narrative import machine_words
 from blumfeld.bench.rebalance.findings import (
     Key,
     cautions_of,
@@ -20,6 +19,7 @@ from blumfeld.bench.rebalance.findings import (
     verdicts_of,
 )
 from blumfeld.bench.rebalance.result import RebalanceResult
+from blumfeld.bench.report.narrative import machine_words
 
 FIXED = ("members", "event", "protocol")
 FIGURES = ("stable s", "converged s", "member's pause s", "partition's pause s", "CPU s")

@@ -10,7 +10,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from blumfeld.bench.report.cells import (
+from blumfeld.bench.report.curves import log_marks, short
+from blumfeld.bench.report.drawing import INK, Plot, colour_of
+from blumfeld.bench.statistics.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P99,
     PRODUCE_P50,
@@ -19,9 +21,7 @@ from blumfeld.bench.report.cells import (
     Measure,
     StepCells,
 )
-from blumfeld.bench.report.curves import log_marks, short
-from blumfeld.bench.report.drawing import INK, Plot, colour_of
-from blumfeld.bench.report.findings import Findings, Interval
+from blumfeld.bench.statistics.findings import Findings, Interval
 
 LABEL_COLUMNS = 20
 CALLS_SHOWN = 7

@@ -12,9 +12,9 @@ from hdrh.histogram import HdrHistogram
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from blumfeld.bench.report.cells import END_TO_END_P99, PRODUCE_P99, RATE, Cell, Round, StepCells
 from blumfeld.bench.report.drawing import INK, MUTED, Plot, colour_of, dash_of
 from blumfeld.bench.result import Point
+from blumfeld.bench.statistics.cells import END_TO_END_P99, PRODUCE_P99, RATE, Cell, Round, StepCells
 
 MANY_NINES = 6
 CURVE_POINTS = 40

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
 
-from blumfeld.bench.narrative import (
+from blumfeld.bench.report.drawing import Plot, svg_of
+from blumfeld.bench.report.narrative import (
     NOT_CLAIMED,
     brief,
     cautions,
@@ -16,12 +17,11 @@ from blumfeld.bench.narrative import (
     run_words,
     variant_words,
 )
-from blumfeld.bench.report.cells import StepCells
-from blumfeld.bench.report.drawing import Plot, svg_of
-from blumfeld.bench.report.findings import Findings
 from blumfeld.bench.report.rows import Figure, rows_of
 from blumfeld.bench.result import Result, Variant
-from blumfeld.bench.watching import Verdict
+from blumfeld.bench.statistics.cells import StepCells
+from blumfeld.bench.statistics.findings import Findings
+from blumfeld.bench.watching.watcher import Verdict
 
 VERDICTS_OPEN = 24
 """A longer list of what was not found is folded."""

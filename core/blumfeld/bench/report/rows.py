@@ -6,8 +6,14 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from blumfeld.bench.narrative import ceiling_words, durability_words, late_words, mark_of, offered_words
-from blumfeld.bench.report.cells import (
+from blumfeld.bench.report.narrative import (
+    ceiling_words,
+    durability_words,
+    late_words,
+    mark_of,
+    offered_words,
+)
+from blumfeld.bench.statistics.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P99,
     MEASURES,
@@ -17,7 +23,7 @@ from blumfeld.bench.report.cells import (
     Measure,
     StepCells,
 )
-from blumfeld.bench.report.findings import Findings, Interval
+from blumfeld.bench.statistics.findings import Findings, Interval
 
 NOTHING = "–"
 RATIO_LEAST, RATIO_MOST = 0.01, 100.0

@@ -8,7 +8,11 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.report.bars import cost_bars, ratio_dots, step_dots, system_call_bars
-from blumfeld.bench.report.cells import (
+from blumfeld.bench.report.curves import latency_series, percentile_curve, rate_series
+from blumfeld.bench.report.drawing import Plot, png_of
+from blumfeld.bench.report.page import page_of
+from blumfeld.bench.result import Result
+from blumfeld.bench.statistics.cells import (
     CPU_PER_MB,
     CPU_PER_REQUEST,
     END_TO_END_P99,
@@ -17,11 +21,7 @@ from blumfeld.bench.report.cells import (
     StepCells,
     cells_of,
 )
-from blumfeld.bench.report.curves import latency_series, percentile_curve, rate_series
-from blumfeld.bench.report.drawing import Plot, png_of
-from blumfeld.bench.report.findings import Findings, findings_of
-from blumfeld.bench.report.page import page_of
-from blumfeld.bench.result import Result
+from blumfeld.bench.statistics.findings import Findings, findings_of
 
 PAGE = "index.html"
 

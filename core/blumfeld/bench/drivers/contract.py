@@ -1,0 +1,95 @@
+"""Between the session, which starts servers and keeps the books, and the drivers, which make load.
+
+A driver runs in processes of its own, so that the session's work never delays a request. For each step the session
+hands over a :class:`Task` and gets a :class:`Outcome`; on the way it is told what to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from blumfeld.bench.plan.workload import Step, Workload
+from blumfeld.bench.result import Ceiling, DriverUsage, Point
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One step against one server."""
+
+    host: str
+    port: int
+    topic: str
+    """It exists, with the workload's partitions, and its leaders answer."""
+    step: Step
+    seed: int
+    """The same for all variants in one round: they get the same bytes at the same intended times."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """For the live view, about twice a second."""
+
+    elapsed_s: float
+    """Since the warm-up began."""
+    measuring: bool
+    point: Point
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a driver saw in the measured part of a step; see ``result.Measured`` for what the fields mean."""
+
+    seconds: float
+    records: int
+    bytes: int
+    received_bytes: int
+    requests: int
+    errors: int
+    error: str | None = None
+    produce_ack: str | None = None
+    end_to_end: str | None = None
+    series: tuple[Point, ...] = ()
+    usage: DriverUsage
+
+
+class Marks(Protocol):
+    """Called by the driver at the edges of the measured part, so that the server's usage is taken right there."""
+
+    def measuring_begins(self) -> None:
+        """The warm-up is over."""
+        ...
+
+    def measuring_ended(self) -> None:
+        """The measured part is over; what is still open is drained afterwards."""
+        ...
+
+
+class Driver(Protocol):
+    """Makes load. Every method blocks until it is done."""
+
+    def run(self, task: Task, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
+        """Run one step: warm up, measure, drain.
+
+        :raises DriverError: the server refused what the step needs, or went away for good
+        """
+        ...
+
+    def preload(self, task: Task, total_bytes: int, record_bytes: int) -> None:
+        """Write that many bytes of record values to the topic, evenly over its partitions, and wait for the acks."""
+        ...
+
+    def ceiling(self, step: Step, seed: int) -> Ceiling:
+        """What the driver reaches in this step, as fast as it can, against a server that answers at no cost."""
+        ...
+
+    def close(self) -> None:
+        """End its processes."""
+        ...
+
+
+class DriverError(Exception):
+    """The step can't be run; the message says what the server answered."""
+
+
+MakeDriver = Callable[[Workload, bool], Driver]
+"""``blumfeld.bench.drivers.make_driver``: the workload, and whether the driver's processes go first."""

@@ -1,0 +1,1 @@
+"""The driver that loads a server through librdkafka's clients."""

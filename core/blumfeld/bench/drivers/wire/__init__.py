@@ -1,0 +1,1 @@
+"""The driver that sends prepared frames over its own sockets."""

@@ -1,0 +1,216 @@
+"""The reading side of a driver process: sockets that fetch and count.
+
+Plain Fetch requests without a session (KIP-227), one open on a connection at a time, each asking for all its
+partitions; positions are kept here, and partitions are dealt by the driver: no group coordinator is asked
+(the librdkafka driver joins real groups). Records are counted from batch headers; of each batch only the
+first record is looked into, for its intended time and for what a record takes beside its value.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from time import monotonic_ns
+
+from blumfeld.bench.drivers.frames import first_value
+from blumfeld.bench.drivers.meter import Meter
+from blumfeld.bench.drivers.wire.loop import EPOLLOUT, Loop
+from blumfeld.client.errors import error_name
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+
+BUFFER_BYTES = 262_144
+"""At first; it grows to the largest answer."""
+GRACE_NS = 300_000_000
+"""How long after the end a reader that has read everything waits for more."""
+
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_ANSWER = struct.Struct(">4xi4xhii")  # length, correlation id, throttle, error, session, topics
+_NAME = struct.Struct(">h")
+_PARTITION = struct.Struct(">ihqqqi")  # index, error, high watermark, stable, log start, aborted transactions
+_RECORDS = struct.Struct(">ii")  # preferred replica, bytes of records
+_BATCH = struct.Struct(">qi11xi30xi")  # base offset, length, last offset delta, records
+_STAMP = struct.Struct(">q")
+_ABORTED_BYTES = 16
+
+
+class FetchSocket:
+    """One consumer's connection to one broker, for the partitions that it leads and that were dealt to this
+    consumer.
+
+    :param frame: the request, and ``offset_at`` where each partition's offset stands in it
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        meter: Meter,
+        sock: socket.socket,
+        frame: bytearray,
+        offset_at: dict[int, int],
+    ) -> None:
+        self._loop, self._meter, self._socket = loop, meter, sock
+        self._frame, self._offset_at = frame, offset_at
+        self._positions = {index: _I64.unpack_from(frame, at)[0] for index, at in offset_at.items()}
+        self._behind = set(offset_at)
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._number = 0
+        self._asked_ns = self._known_ns = 0
+        self._stopped = False
+        self.broken = False
+        loop.add(sock, self._ready)
+
+    @property
+    def level(self) -> bool:
+        """Everything was read that the last answer knew of."""
+        return not self._behind
+
+    def level_since(self, at_ns: int) -> bool:
+        """The same, where the last answer is to a request of then or later: it knows what there was then."""
+        return not self._behind and self._known_ns >= at_ns
+
+    def start(self) -> None:
+        """Send the first request."""
+        self._ask(monotonic_ns())
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Hang up; harmless twice."""
+        self._loop.remove(self._socket)
+        self._socket.close()
+
+    def _ask(self, now_ns: int) -> None:
+        if self._stopped:
+            return
+        self._asked_ns = now_ns
+        self._number += 1
+        _I32.pack_into(self._frame, 8, self._number)
+        try:
+            sent = self._socket.send(self._frame)
+            if sent < len(self._frame):  # at most one small request is ever open, so this is no slow reader
+                raise OSError("the server takes no request")
+        except OSError as error:
+            self._break(error)
+
+    def _ready(self, mask: int) -> None:
+        if mask == EPOLLOUT or self.broken:
+            return
+        try:
+            got = self._socket.recv_into(self._view[self._filled :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._break(error)
+            return
+        if not got:
+            self._break(OSError("the server hung up"))
+            return
+        self._filled += got
+        if self._filled < 4:
+            return
+        size = _I32.unpack_from(self._buffer)[0] + 4
+        if self._filled < size:
+            if size > len(self._buffer):
+                self._grow(size)
+            return
+        now = monotonic_ns()
+        self._filled = 0
+        try:
+            self._take(self._view[:size], now)
+        except (struct.error, LookupError, ValueError) as error:
+            self._break(error)
+            return
+        self._known_ns = self._asked_ns
+        self._ask(now)
+
+    def _grow(self, size: int) -> None:
+        larger = bytearray(size)
+        larger[: self._filled] = self._view[: self._filled]
+        self._buffer, self._view = larger, memoryview(larger)
+
+    def _take(self, answer: memoryview, now_ns: int) -> None:
+        number, error, _session, topics = _ANSWER.unpack_from(answer)
+        if number != self._number:
+            raise ValueError(f"answer {number} where {self._number} was due")
+        if error:
+            self._meter.fault(f"Fetch: {error_name(error)}")
+        at = _ANSWER.size
+        before = self._meter.received_records
+        for _ in range(topics):
+            at += 2 + _NAME.unpack_from(answer, at)[0]
+            (partitions,) = _I32.unpack_from(answer, at)
+            at += 4
+            for _ in range(partitions):
+                at = self._take_partition(answer, at, now_ns)
+        if self._meter.received_records > before:
+            self._meter.fetches += 1
+
+    def _take_partition(self, answer: memoryview, at: int, now_ns: int) -> int:
+        index, error, high_watermark, _, _, aborted = _PARTITION.unpack_from(answer, at)
+        at += _PARTITION.size + max(aborted, 0) * _ABORTED_BYTES
+        size: int = _RECORDS.unpack_from(answer, at)[1]
+        at += _RECORDS.size
+        end = at + max(size, 0)
+        if error:
+            self._meter.fault(f"Fetch of partition {index}: {error_name(error)}")
+        elif size > 0:
+            following = self._take_batches(answer, at, end, now_ns)
+            if following > self._positions[index]:
+                self._positions[index] = following
+                _I64.pack_into(self._frame, self._offset_at[index], following)
+        if self._positions[index] >= high_watermark and not error:
+            self._behind.discard(index)
+        else:
+            self._behind.add(index)
+        return end
+
+    def _take_batches(self, answer: memoryview, at: int, end: int, now_ns: int) -> int:
+        """Count whole batches; the offset behind the last one, or -1."""
+        meter = self._meter
+        following = -1
+        while end - at >= HEADER_BYTES:
+            base_offset, length, last_delta, records = _BATCH.unpack_from(answer, at)
+            size = length + LOG_OVERHEAD_BYTES
+            if at + size > end:
+                break  # cut off, as a fetch may
+            value_at, value_bytes, record_end = first_value(answer, at + HEADER_BYTES)
+            beside = record_end - at - HEADER_BYTES - value_bytes
+            meter.received_records += records
+            meter.received_bytes += size - HEADER_BYTES - records * beside - _longer_deltas(records)
+            if value_bytes >= 8:
+                meter.end_to_end(_STAMP.unpack_from(answer, value_at)[0], now_ns)
+            following = int(base_offset + last_delta + 1)
+            at += size
+        return following
+
+    def _break(self, error: Exception) -> None:
+        self._meter.fault(f"a consumer's connection ended: {error}")
+        self.broken = True
+        self.close()
+
+
+def _longer_deltas(records: int) -> int:
+    """What the offset deltas of a batch take beyond one byte each, as varints."""
+    return max(0, records - 64) + max(0, records - 8192)
+
+
+class IdleSocket:
+    """A client that says hello and then nothing. That the server hangs up on it is an error."""
+
+    def __init__(self, loop: Loop, meter: Meter, sock: socket.socket) -> None:
+        self._loop, self._meter, self._socket = loop, meter, sock
+        loop.add(sock, self._ready)
+
+    def _ready(self, mask: int) -> None:
+        self._meter.fault("an idle connection was not left alone")
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; harmless twice."""
+        self._loop.remove(self._socket)
+        self._socket.close()

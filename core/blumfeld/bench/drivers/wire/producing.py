@@ -1,0 +1,234 @@
+"""A socket that sends prepared requests, and takes their answers."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from time import monotonic_ns, time_ns
+
+from blumfeld.bench.drivers.frames import ProduceFrame
+from blumfeld.bench.drivers.meter import Meter
+from blumfeld.bench.drivers.wire.loop import EPOLLOUT, Loop
+from blumfeld.client.errors import error_name
+
+RECEIVE_BYTES = 16384
+
+Next = Callable[[], ProduceFrame | None]
+
+
+class ProduceSocket:
+    """One connection of a producer to one broker, with up to ``in_flight`` requests open.
+
+    In a closed loop (:meth:`start`) it keeps that many open. In an open one (:meth:`offer`) it sends what is
+    due as long as there is room, and queues the rest; a request's latency counts from its intended time in
+    both.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_answer_bytes",
+        "_broken",
+        "_expected",
+        "_in_flight",
+        "_loop",
+        "_meter",
+        "_next",
+        "_number",
+        "_open",
+        "_queue",
+        "_rest",
+        "_silent",
+        "_socket",
+        "_stamping",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        loop: Loop,
+        meter: Meter,
+        sock: socket.socket,
+        topic: str,
+        in_flight: int,
+        acks: int,
+        stamping: bool,
+    ) -> None:
+        self._loop, self._meter, self._socket = loop, meter, sock
+        self._in_flight = in_flight
+        self._silent = acks == 0
+        self._stamping = stamping
+        # version 7: length, correlation id, one topic, its name, one partition, its index, the error; then 28 bytes
+        self._answer = struct.Struct(f">ii4x2x{len(topic.encode())}x4x4xh")
+        self._answer_bytes = self._answer.size + 28
+        self._number = self._expected = 1
+        self._open: deque[tuple[int, ProduceFrame]] = deque()
+        self._queue: deque[tuple[int, ProduceFrame]] = deque()
+        self._unsent: deque[bytes] = deque()
+        self._rest = b""
+        self._next: Next | None = None
+        self._broken = False
+        loop.add(sock, self._ready)
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer, sent or not."""
+        return len(self._open) + len(self._queue)
+
+    @property
+    def broken(self) -> bool:
+        """The connection ended."""
+        return self._broken
+
+    def start(self, following: Next) -> None:
+        """From now on, send as much as may be open."""
+        self._next = following
+        self._refill(monotonic_ns())
+
+    def stop(self) -> None:
+        """Send nothing new."""
+        self._next = None
+
+    def offer(self, intended_ns: int, due_ns: int, frame: ProduceFrame) -> None:
+        """A request is due: send it now, or as soon as there is room."""
+        if self._broken:
+            self._meter.fault("a record was due on a connection that has ended")
+        elif len(self._open) < self._in_flight and not self._queue:
+            now = monotonic_ns()
+            if intended_ns >= self._meter.measure_ns:
+                self._meter.late.append(now - due_ns)
+            self._send(intended_ns, frame)
+        else:
+            self._queue.append((intended_ns, frame))
+
+    def give_up(self, now_ns: int) -> None:
+        """The drain is over: what is still open counts with its age, so that the tail shows it."""
+        for intended_ns, _ in (*self._open, *self._queue):
+            self._meter.ack(intended_ns, now_ns)
+        self._meter.fault("a request was not answered before the drain ended", len(self._open))
+        self._open.clear()
+        self._queue.clear()
+
+    def close(self) -> None:
+        """Hang up; harmless twice."""
+        self._loop.remove(self._socket)
+        self._socket.close()
+
+    def _send(self, intended_ns: int, frame: ProduceFrame) -> None:
+        frame.number(self._number)
+        self._number += 1
+        if self._stamping:
+            frame.stamp(intended_ns, time_ns() // 1_000_000)
+        if not self._silent:
+            self._open.append((intended_ns, frame))
+        if self._unsent:
+            self._unsent.append(bytes(frame.data))
+            return
+        try:
+            sent = self._socket.send(frame.data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._break(error)
+            return
+        if sent < len(frame.data):
+            self._unsent.append(bytes(memoryview(frame.data)[sent:]))
+            self._loop.watch_writing(self._socket, True)
+        elif self._silent:
+            self._acknowledged(intended_ns, frame, monotonic_ns())
+
+    def _ready(self, mask: int) -> None:
+        if mask & EPOLLOUT:
+            self._flush()
+        if mask & ~EPOLLOUT and not self._broken:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._break(error)
+            return
+        now = monotonic_ns()
+        if not data:
+            self._break(ConnectionResetError(errno.ECONNRESET, "the server hung up"))
+            return
+        if self._rest:
+            data = self._rest + data
+        at, size, end = 0, self._answer_bytes, len(data)
+        while end - at >= size and self._open:
+            length, number, error_code = self._answer.unpack_from(data, at)
+            if length != size - 4 or number != self._expected:
+                self._break(ValueError(f"answer {number} of {length} bytes where {self._expected} was due"))
+                return
+            self._expected += 1
+            intended_ns, frame = self._open.popleft()
+            if error_code:
+                self._meter.fault(f"Produce: {error_name(error_code)}")
+            else:
+                self._acknowledged(intended_ns, frame, now)
+            at += size
+        self._rest = data[at:]
+        if self._rest and not self._may_follow():
+            self._break(ValueError(f"{self._rest[:16]!r} is no answer to a request"))
+            return
+        self._refill(now)
+
+    def _acknowledged(self, intended_ns: int, frame: ProduceFrame, now_ns: int) -> None:
+        meter = self._meter
+        latency = now_ns - intended_ns
+        meter.acks.append(latency if intended_ns >= meter.measure_ns else -latency)
+        meter.requests += 1
+        meter.records += frame.records
+        meter.bytes += frame.value_bytes
+
+    def _may_follow(self) -> bool:
+        """What is left behind the last answer is the beginning of another one."""
+        size = (self._answer_bytes - 4).to_bytes(4, "big")
+        return bool(self._open) and size.startswith(self._rest[:4])
+
+    def _refill(self, now_ns: int) -> None:
+        opened, queue, following = self._open, self._queue, self._next
+        while len(opened) < self._in_flight and not self._broken:
+            if queue:
+                self._send(*queue.popleft())
+            elif following is not None and not self._unsent:
+                frame = following()
+                if frame is None:
+                    self._next = None
+                    return
+                self._send(monotonic_ns(), frame)
+                if self._silent:  # one a turn: nothing else would ever end this loop
+                    self._loop.watch_writing(self._socket, True)
+                    return
+            else:
+                return
+
+    def _flush(self) -> None:
+        while self._unsent:
+            data = self._unsent[0]
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._break(error)
+                return
+            if sent < len(data):
+                self._unsent[0] = data[sent:]
+                return
+            self._unsent.popleft()
+        self._loop.watch_writing(self._socket, False)
+        self._refill(monotonic_ns())
+
+    def _break(self, error: Exception) -> None:
+        """Nothing more can come: all that was open is lost, and each request of it is an error."""
+        self._meter.fault(f"a connection ended: {error}", max(1, self.waiting))
+        self._broken = True
+        self._open.clear()
+        self._queue.clear()
+        self.close()

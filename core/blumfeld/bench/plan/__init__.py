@@ -1,0 +1,1 @@
+"""A bench's input: workloads, the variants to compare, and the order and length of their rounds."""

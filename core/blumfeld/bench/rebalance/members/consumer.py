@@ -1,0 +1,120 @@
+"""A member of a KIP-848 group: one request, ConsumerGroupHeartbeat, at the interval that the server returns.
+
+It answers each new assignment at once with what it owns then, as clients do, and otherwise sends nothing that
+did not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
+from blumfeld.client.errors import error_name
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+VERSION = 1
+LEAVE_EPOCH = -1
+ASSIGNOR = "uniform"
+_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class ConsumerMember(Member):
+    """One member; its id is drawn by the seed, as clients make theirs (version 1)."""
+
+    def __init__(self, group: Group, index: int) -> None:
+        super().__init__(group, index)
+        self._member_id = f"{group.draw.getrandbits(128):032x}"
+        self._interval_ns = 0
+        self._beat = b""
+        self._quiet = b""
+        """The answer that says nothing new, byte for byte."""
+
+    def begin(self, now_ns: int) -> bytes:
+        """Epoch 0, with all that the group must know."""
+        self.epoch = 0
+        self.idle = False
+        self.heard_ns = self.group.told_ns = now_ns
+        self.wake_ns = FAR_NS
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=self.group.group_id,
+            member_id=self._member_id,
+            member_epoch=0,
+            rebalance_timeout_ms=self.group.rebalance_timeout_ms,
+            subscribed_topic_names=[self.group.topic],
+            server_assignor=ASSIGNOR,
+            topic_partitions=[],
+        )
+        return request(message, VERSION)
+
+    def due(self, now_ns: int) -> bytes:
+        """A heartbeat that says that nothing changed; or, after a refusal, the first one again."""
+        if not self._beat:
+            return self.begin(now_ns)
+        self.heard_ns = now_ns
+        self.wake_ns = FAR_NS
+        return self._beat
+
+    def answered(self, frame: bytes, now_ns: int) -> bytes | None:
+        """See :class:`Member`."""
+        if frame == self._quiet:
+            self.wake_ns = self.heard_ns + self._interval_ns
+            return None
+        found = answer(ConsumerGroupHeartbeatResponse, frame, VERSION)
+        if found.error_code:
+            return self._failed(found.error_code, now_ns)
+        self._told(found, frame, now_ns)
+        if found.assignment is not None:
+            wanted = [one for topic in found.assignment.topic_partitions for one in topic.partitions]
+            before = set(self.group.ownership.owned(self.index))
+            if before != set(wanted):
+                self.group.ownership.change(now_ns, self.index, wanted)
+                return self._acknowledge(wanted, now_ns)
+        self.wake_ns = self.heard_ns + self._interval_ns
+        return None
+
+    def leave(self) -> bytes:
+        """Epoch -1."""
+        return self._heartbeat(LEAVE_EPOCH)
+
+    def _told(self, found: ConsumerGroupHeartbeatResponse, frame: bytes, now_ns: int) -> None:
+        self._interval_ns = found.heartbeat_interval_ms * 1_000_000
+        self.idle = True
+        if found.member_epoch != self.epoch or not self._beat:
+            self.epoch = found.member_epoch
+            self.group.told_ns = now_ns
+            self._beat = self._heartbeat(self.epoch)
+        self._quiet = frame if found.assignment is None else b""
+
+    def _acknowledge(self, owned: Sequence[int], now_ns: int) -> bytes:
+        """Say at once what it owns now; the next heartbeat is due an interval after this one."""
+        self.heard_ns = now_ns
+        self.wake_ns = FAR_NS
+        mine = [TopicPartitions(topic_id=self.group.topic_id, partitions=sorted(owned))] if owned else []
+        return self._heartbeat(self.epoch, mine)
+
+    def _heartbeat(self, epoch: int, owned: list[TopicPartitions] | None = None) -> bytes:
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=self.group.group_id,
+            member_id=self._member_id,
+            member_epoch=epoch,
+            topic_partitions=owned,
+        )
+        return request(message, VERSION)
+
+    def _failed(self, code: int, now_ns: int) -> bytes | None:
+        """Patience; or give up all and begin again, where the coordinator says so."""
+        if code in PATIENCE:
+            self.wake_ns = now_ns + RETRY_NS
+            return None
+        if code not in _FENCED:
+            raise DriverError(f"a member was refused: {error_name(code)}")
+        self.fault(code)
+        self.stop_owning(now_ns)
+        self._beat = self._quiet = b""
+        return self.begin(now_ns)

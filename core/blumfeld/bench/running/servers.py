@@ -1,0 +1,164 @@
+"""Servers that a bench starts, accounts for and stops: on loopback, with fresh data, with every process they fork."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from blumfeld.bench.running.usage import Totals, reset_peak, totals, tree
+from blumfeld.testing.brokers import process as broker_process
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+POLL_S = 0.002
+TAIL_CHARS = 2000
+"""Of what a server printed, in the message of one that didn't start."""
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", ""))
+
+
+class ServerError(RuntimeError):
+    """A server stopped, or never answered; the message ends with what it printed."""
+
+
+@attrs.define
+class Server:
+    """One that is up. It leads a session of its own, so that all its processes can be found and ended."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+    folder: Path
+    ready_s: float = 0.0
+    """From the start of its process to the first ApiVersions answer."""
+
+    def pids(self) -> list[int]:
+        """All its processes, now."""
+        return tree(self.process.pid)
+
+    def totals(self) -> Totals:
+        """What they have used."""
+        return totals(self.pids())
+
+    def reset_peak(self) -> None:
+        """Begin the highest resident set anew."""
+        reset_peak(self.pids())
+
+    @property
+    def is_up(self) -> bool:
+        """Its first process has not ended."""
+        return self.process.poll() is None
+
+    def printed(self) -> str:
+        """The end of what it printed."""
+        return (self.folder / "log").read_text(errors="replace")[-TAIL_CHARS:]
+
+    def stop(self) -> None:
+        """SIGTERM to all, then SIGKILL after 15 s; its data is removed, what it printed is kept."""
+        pids = self.pids()
+        self._signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+        _await_end([pid for pid in pids if pid != self.process.pid])
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def start_server(
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    *,
+    port: int = 0,
+    files: Mapping[str, str] | None = None,
+    cores: frozenset[int] | None = None,
+    is_ready: Callable[[int], bool] | None = None,
+) -> Server:
+    """Start it with fresh data below ``folder``, and return when it answers ApiVersions.
+
+    :param command: ``{port}`` and ``{folder}`` in it are filled in
+    :param port: 0 for any free one
+    :param files: written to the folder first
+    :param cores: bind all of it to these
+    :param is_ready: whether what listens on the port serves; unless told otherwise, that ApiVersions is answered
+    :raises ServerError: it did not start
+    """
+    folder.mkdir(parents=True)
+    for file, text in (files or {}).items():
+        (folder / file).write_text(text, encoding="utf-8")
+    port = port or free_port()
+    filled = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in command]
+    if cores is not None:
+        filled = ["taskset", "-c", ",".join(map(str, sorted(cores))), *filled]
+    began = time.perf_counter()
+    with (folder / "log").open("wb") as out:
+        try:
+            process = subprocess.Popen(filled, cwd=folder, stdout=out, stderr=out, start_new_session=True)
+        except OSError as error:
+            raise ServerError(f"{name} did not start: {filled[0]}: {error.strerror}") from error
+    server = Server(name, process, port, folder)
+    try:
+        while not (is_ready or answers)(port):
+            if not server.is_up or time.perf_counter() - began > READY_TIMEOUT_S:
+                raise ServerError(f"{name} did not start:\n{server.printed()}")
+            time.sleep(POLL_S)
+    except BaseException:
+        server.stop()
+        raise
+    server.ready_s = time.perf_counter() - began
+    return server
+
+
+def _await_end(pids: Sequence[int]) -> None:
+    """Wait for those that outlive their leader, and end them if they take too long."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(_exists(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    for pid in filter(_exists, pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago, with its successor free too (a controller's)."""
+    return broker_process.free_port(adjacent=2)
+
+
+def answers(port: int) -> bool:
+    """Whether an ApiVersions request is answered there now."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+            client.sendall(API_VERSIONS_V0)
+            return len(client.recv(4)) == 4
+    except OSError:
+        return False
+
+
+def listens(port: int) -> bool:
+    """Whether a connection is accepted there now."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False

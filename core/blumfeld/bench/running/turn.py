@@ -1,0 +1,187 @@
+"""One variant in one round: a server with fresh data, its topic, the steps one after the other, the server's end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from blumfeld.bench.drivers.contract import Driver, DriverError, Marks, Outcome, Progress, Task
+from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld.bench.plan.workload import Consume, Produce, Step, Workload
+from blumfeld.bench.result import Measured, Usage
+from blumfeld.bench.running import page_cache
+from blumfeld.bench.running.servers import Server, start_server
+from blumfeld.bench.running.usage import Totals, placement_of, used
+from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.watching.watcher import Turn
+
+HOST = "127.0.0.1"
+WARM_UP_PRODUCE = Produce(
+    connections=4, record_bytes_min=100, record_bytes_max=100, batch_records=10, in_flight=2
+)
+"""What warms a server that compiles as it runs: both ways, closed loop, small enough to leave the disk in peace."""
+
+
+class Place(NamedTuple):
+    """A server that is up, and its topic."""
+
+    port: int
+    topic: str
+    server: Server | None
+    """None: somebody else started it."""
+
+
+class ServerMarks:
+    """Takes a server's usage right at the edges of the measured part."""
+
+    def __init__(self, server: Server | None) -> None:
+        self._server = server
+        self._before: Totals | None = None
+        self._after: Totals | None = None
+
+    def measuring_begins(self) -> None:
+        """See :class:`blumfeld.bench.drivers.contract.Marks`."""
+        if self._server is not None:
+            self._server.reset_peak()
+            self._before = self._server.totals()
+
+    def measuring_ended(self) -> None:
+        """See :class:`blumfeld.bench.drivers.contract.Marks`."""
+        if self._server is not None:
+            self._after = self._server.totals()
+
+    def usage(self) -> Usage | None:
+        """What lies between, or None where it isn't known."""
+        if self._before is None or self._after is None:
+            return None
+        return used(self._before, self._after)
+
+
+@contextmanager
+def server_of(
+    spec: VariantSpec, workload: Workload, folder: Path, cores: frozenset[int] | None = None
+) -> Iterator[Place]:
+    """Its server with the workload's topic, while the block lasts. Its data is gone afterwards.
+
+    :raises ServerError: it did not start
+    :raises DriverError: it refused the topic, or has fewer brokers than the topic needs
+    """
+    variant = spec.variant
+    topic = f"bench-{folder.parent.name}-{folder.name}" if variant.kind == "running" else "bench"
+    if variant.kind == "running":
+        _make_topic(spec.port, topic, workload)
+        yield Place(spec.port, topic, None)
+        return
+    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
+    server = start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
+    try:
+        _make_topic(server.port, topic, workload)
+        yield Place(server.port, topic, server)
+    finally:
+        server.stop()
+
+
+def _make_topic(port: int, name: str, workload: Workload) -> None:
+    topic = workload.topic
+    with WireClient(HOST, port) as client:
+        brokers = client.broker_count()
+        if brokers < topic.replication_factor:
+            raise DriverError(f"{topic.replication_factor} replicas need as many brokers; it has {brokers}")
+        client.create_topic(name, topic.partitions, topic.replication_factor, topic.config)
+        client.wait_for_leaders(name)
+
+
+class Runner:
+    """Runs steps of one workload against servers that are up."""
+
+    def __init__(self, workload: Workload, driver: Driver, seed: int) -> None:
+        self._workload = workload
+        self._driver = driver
+        self._seed = seed
+
+    def task(self, place: Place, step: Step, round_number: int) -> Task:
+        """The same seed for all variants in one step of one round."""
+        nth = self._workload.steps.index(step) if step in self._workload.steps else len(self._workload.steps)
+        seed = (self._seed * 1_000_003 + round_number * 1_009 + nth) % 2**31
+        return Task(host=HOST, port=place.port, topic=place.topic, step=step, seed=seed)
+
+    def prepare(self, spec: VariantSpec, place: Place, round_number: int) -> None:
+        """Warm the server as the variant asks, and write what the workload reads.
+
+        :raises DriverError: it went wrong
+        """
+        workload = self._workload
+        warm_up_s = spec.variant.warm_up_s
+        if warm_up_s > 0:
+            step = Step(
+                name="warm-up", produce=WARM_UP_PRODUCE, consume=Consume(), warm_up_s=0, measure_s=warm_up_s
+            )
+            warm = place._replace(topic=f"{place.topic}-warm-up")
+            _make_topic(place.port, warm.topic, workload)
+            self._driver.run(self.task(warm, step, round_number), ServerMarks(None), _unseen)
+        if workload.preload_bytes:
+            task = self.task(place, workload.steps[0], round_number)
+            self._driver.preload(task, workload.preload_bytes, workload.preload_record_bytes)
+
+    def measure(self, place: Place, step: Step, turn: Turn, progress: Callable[[Progress], None]) -> Measured:
+        """One step.
+
+        :raises DriverError: it could not be run
+        """
+        marks = ServerMarks(place.server)
+        outcome = self.run(place, step, turn.round, marks, progress)
+        produce = step.produce
+        return Measured(
+            variant=turn.variant,
+            step=step.name,
+            round=turn.round,
+            position=turn.position,
+            seconds=outcome.seconds,
+            offered_per_s=produce.rate_per_s if produce is not None else 0.0,
+            records_per_s=outcome.records / outcome.seconds,
+            bytes_per_s=outcome.bytes / outcome.seconds,
+            received_bytes_per_s=outcome.received_bytes / outcome.seconds,
+            requests=outcome.requests,
+            errors=outcome.errors,
+            error=outcome.error,
+            produce_ack=outcome.produce_ack,
+            end_to_end=outcome.end_to_end,
+            series=outcome.series,
+            server=marks.usage(),
+            driver=outcome.usage,
+            server_placement=None if place.server is None else placement_of(place.server.process.pid),
+            ready_s=place.server.ready_s if place.server is not None else 0.0,
+        )
+
+    def run(
+        self, place: Place, step: Step, round_number: int, marks: Marks, progress: Callable[[Progress], None]
+    ) -> Outcome:
+        """One step, between marks of the caller's.
+
+        :raises DriverError: it could not be run, or nothing was measured
+        """
+        if step.page_cache == "cold":
+            if place.server is None:
+                raise DriverError(
+                    "a server that somebody else started keeps its data where it pleases: not cold"
+                )
+            page_cache.drop(place.server.folder)
+        outcome = self._driver.run(self.task(place, step, round_number), marks, progress)
+        if outcome.seconds <= 0:
+            raise DriverError("nothing was measured")
+        return outcome
+
+
+def shortened(step: Step, measure_s: float) -> Step:
+    """A step for a look in passing."""
+    return msgspec.structs.replace(
+        step, warm_up_s=min(step.warm_up_s, 0.5), measure_s=min(step.measure_s, measure_s)
+    )
+
+
+def _unseen(progress: Progress) -> None:
+    """Nobody watches a warm-up."""

@@ -1,0 +1,1 @@
+"""Turn measured rounds into figures, intervals and verdicts. Pure."""

@@ -1,0 +1,238 @@
+"""A result, laid out as a person reads it: step by step, variant by variant, over all rounds. Draws nothing.
+
+What is said of a cell is the median of its rounds. A round that measured nothing of a kind has no value of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import attrs
+from hdrh.histogram import HdrHistogram
+
+from blumfeld.bench.plan.workload import Step
+from blumfeld.bench.result import Ceiling, Measured, Result, SystemCalls, Variant
+
+CEILING_SHARE = 0.8
+"""A rate above this share of the driver's own ceiling is the driver's."""
+BUSY_SHARE = 0.8
+"""So is one at which its busiest process had something to do for longer than this share of the time."""
+REACHED_SHARE = 0.98
+"""An offered rate counts as reached from here."""
+QUANTILES = (50.0, 99.0, 99.9)
+
+
+@attrs.frozen
+class Round:
+    """One round of one variant in one step, with its histograms opened. Percentiles are in µs."""
+
+    measured: Measured
+    produce: HdrHistogram | None
+    end_to_end: HdrHistogram | None
+    produce_us: dict[float, float]
+    end_to_end_us: dict[float, float]
+
+    @property
+    def cpu_s(self) -> float | None:
+        """What the server's processes used, in user and kernel; None where they aren't known."""
+        server = self.measured.server
+        return None if server is None else server.user_s + server.system_s
+
+    @property
+    def moved_bytes(self) -> float:
+        """Record values written and read in the measured part."""
+        seen = self.measured
+        written = seen.bytes_per_s if seen.produce_ack is not None else 0.0
+        read = seen.received_bytes_per_s or (0.0 if written else seen.bytes_per_s)
+        return (written + read) * seen.seconds
+
+
+@attrs.frozen
+class Measure:
+    """One figure of a round."""
+
+    key: str
+    title: str
+    unit: str
+    lower_is_better: bool
+    of: Callable[[Round], float | None]
+
+
+@attrs.frozen
+class Cell:
+    """What one variant did in one step."""
+
+    variant: Variant
+    step: Step
+    rounds: tuple[Round, ...]
+    """In the order of rounds; empty if the variant could not run the step."""
+    ceiling: Ceiling | None
+    system_calls: SystemCalls | None
+
+    def values(self, measure: Measure) -> list[float]:
+        """One for each round that has it."""
+        found = (measure.of(one) for one in self.rounds)
+        return [value for value in found if value is not None]
+
+    def median(self, measure: Measure) -> float | None:
+        """Over rounds, or None where no round has it."""
+        values = self.values(measure)
+        return statistics.median(values) if values else None
+
+    @property
+    def saturated(self) -> bool:
+        """The load was a closed loop: its latencies are a full server's, whatever was offered."""
+        return self.step.produce is not None and self.step.produce.rate_per_s == 0
+
+    @property
+    def ceiling_share(self) -> float | None:
+        """The rate as a share of what the driver reaches alone; None where that wasn't measured."""
+        rate = self.median(RATE)
+        if rate is None or self.ceiling is None or not self.ceiling.records_per_s:
+            return None
+        return rate / self.ceiling.records_per_s
+
+    @property
+    def busy(self) -> float:
+        """Of the driver's busiest process, the median of rounds."""
+        return statistics.median(one.measured.driver.busy for one in self.rounds) if self.rounds else 0.0
+
+    @property
+    def late_us(self) -> float | None:
+        """How late the driver itself sent, p99, the median of rounds; ``None`` in a closed loop."""
+        if self.saturated or self.step.produce is None or not self.rounds:
+            return None
+        return statistics.median(one.measured.driver.late_us_p99 for one in self.rounds)
+
+    @property
+    def is_the_drivers(self) -> bool:
+        """What was measured is the driver's limit, not the server's."""
+        return (self.ceiling_share or 0.0) > CEILING_SHARE or self.busy > BUSY_SHARE
+
+    @property
+    def errors(self) -> int:
+        """In all rounds."""
+        return sum(one.measured.errors for one in self.rounds)
+
+    @property
+    def first_error(self) -> str:
+        """In words, or empty."""
+        return next((one.measured.error for one in self.rounds if one.measured.error), "")
+
+    @property
+    def calls_per_request(self) -> dict[str, float]:
+        """System call → how many for each request, most first; empty if they weren't counted."""
+        counted = self.system_calls
+        if counted is None or not counted.requests:
+            return {}
+        ordered = sorted(counted.by_name.items(), key=lambda item: (-item[1], item[0]))
+        return {name: number / counted.requests for name, number in ordered}
+
+
+@attrs.frozen
+class StepCells:
+    """One step, the variants in their order."""
+
+    step: Step
+    cells: tuple[Cell, ...]
+
+    def has(self, measure: Measure) -> bool:
+        """Some variant has a value of it."""
+        return any(cell.values(measure) for cell in self.cells)
+
+
+def cells_of(result: Result) -> tuple[StepCells, ...]:
+    """All of a result."""
+    return tuple(
+        StepCells(step, tuple(_cell(result, step, variant) for variant in result.variants))
+        for step in result.workload.steps
+    )
+
+
+def _cell(result: Result, step: Step, variant: Variant) -> Cell:
+    mine = [one for one in result.measured if one.step == step.name and one.variant == variant.label]
+    calls = (one for one in result.system_calls if one.step == step.name and one.variant == variant.label)
+    return Cell(
+        variant=variant,
+        step=step,
+        rounds=tuple(open_round(one) for one in sorted(mine, key=lambda one: one.round)),
+        ceiling=next((one for one in result.ceilings if one.step == step.name), None),
+        system_calls=next(calls, None),
+    )
+
+
+def open_round(measured: Measured) -> Round:
+    """With its histograms decoded."""
+    produce, end_to_end = _opened(measured.produce_ack), _opened(measured.end_to_end)
+    return Round(measured, produce, end_to_end, _quantiles_us(produce), _quantiles_us(end_to_end))
+
+
+def _opened(encoded: str | None) -> HdrHistogram | None:
+    if encoded is None:
+        return None
+    histogram = HdrHistogram.decode(encoded)
+    return histogram if histogram.get_total_count() else None
+
+
+def _quantiles_us(histogram: HdrHistogram | None) -> dict[float, float]:
+    if histogram is None:
+        return {}
+    found = histogram.get_percentile_to_value_dict(list(QUANTILES))
+    return {share: value / 1000 for share, value in found.items()}
+
+
+def _per_request(amount: float | None, of: Round) -> float | None:
+    return amount / of.measured.requests if amount is not None and of.measured.requests else None
+
+
+def _switches(of: Round) -> float | None:
+    server = of.measured.server
+    if server is None:
+        return None
+    return _per_request((server.voluntary_switches + server.involuntary_switches) * 1000, of)
+
+
+def _cpu_per_mb(of: Round) -> float | None:
+    return of.cpu_s * 1e3 / (of.moved_bytes / 1e6) if of.cpu_s is not None and of.moved_bytes else None
+
+
+def _cpu_us_per_request(of: Round) -> float | None:
+    return _per_request(None if of.cpu_s is None else of.cpu_s * 1e6, of)
+
+
+def _rss_mb(of: Round) -> float | None:
+    return None if of.measured.server is None else of.measured.server.rss_bytes / 1e6
+
+
+def _received(of: Round) -> float | None:
+    return of.measured.received_bytes_per_s / 1e6 if of.measured.received_bytes_per_s else None
+
+
+RATE = Measure("rate", "records/s", "1/s", False, lambda of: of.measured.records_per_s)
+MEGABYTES = Measure("megabytes", "MB/s", "", False, lambda of: of.measured.bytes_per_s / 1e6)
+PRODUCE_P50 = Measure("produce_p50", "ack p50", "µs", True, lambda of: of.produce_us.get(50.0))
+PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", True, lambda of: of.produce_us.get(99.0))
+PRODUCE_P999 = Measure("produce_p999", "ack p99.9", "µs", True, lambda of: of.produce_us.get(99.9))
+END_TO_END_P50 = Measure("end_to_end_p50", "e2e p50", "µs", True, lambda of: of.end_to_end_us.get(50.0))
+END_TO_END_P99 = Measure("end_to_end_p99", "e2e p99", "µs", True, lambda of: of.end_to_end_us.get(99.0))
+RECEIVED = Measure("received", "received MB/s", "", False, _received)
+CPU_PER_REQUEST = Measure("cpu_per_request", "CPU/request", "µs", True, _cpu_us_per_request)
+CPU_PER_MB = Measure("cpu_per_mb", "CPU/MB", "ms", True, _cpu_per_mb)
+RSS = Measure("rss", "RSS", "MB", True, _rss_mb)
+SWITCHES = Measure("switches", "switches/1k req", "", True, _switches)
+
+MEASURES = (
+    RATE,
+    MEGABYTES,
+    PRODUCE_P50,
+    PRODUCE_P99,
+    PRODUCE_P999,
+    END_TO_END_P50,
+    END_TO_END_P99,
+    RECEIVED,
+    CPU_PER_REQUEST,
+    CPU_PER_MB,
+    RSS,
+    SWITCHES,
+)

@@ -1,0 +1,101 @@
+"""What may be typed for a variant, and what is said of the rest. Nothing is started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from blumfeld.bench.plan.variants import VariantError, parse_variant, parse_variants
+
+
+def manifest(folder: Path, text: str = "", name: str = "a.toml") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_manifest_is_described_as_plan_would(tmp_path: Path) -> None:
+    text = '[storage]\nplugin = "storage_memory"\n'
+    variant = parse_variant(manifest(tmp_path, text)).variant
+    assert (variant.label, variant.kind, variant.manifest) == ("a", "manifest", text)
+    assert variant.network == "net_asyncio (epoll)"
+    assert variant.durability.startswith("acks=1: memory: gone with the process; acks=all: ")
+    assert set(variant.versions) >= {"blumfeld", "python", "net_asyncio", "storage_memory"}
+    assert variant.command[:5] == (sys.executable, "-m", "blumfeld.cli.main", "run", "{folder}/manifest.toml")
+
+
+def test_overrides_are_checked_kept_and_shown_in_the_label(tmp_path: Path) -> None:
+    """Values with spaces and quotes come through as the shell would have passed them."""
+    path = manifest(tmp_path)
+    text = f"{path} --set storage.plugin=storage_memory --set 'config.\"log.flush.interval.messages\"=1'"
+    variant = parse_variant(text).variant
+    assert variant.overrides == ("storage.plugin=storage_memory", 'config."log.flush.interval.messages"=1')
+    assert variant.label == "a storage_memory log.flush.interval.messages=1"
+    assert variant.command.count("--set") == 2
+    assert "memory" in variant.durability
+
+
+def test_no_file_at_all_is_a_variant() -> None:
+    variant = parse_variant("default").variant
+    assert (variant.label, variant.manifest) == ("default", None)
+    assert "manifest.toml" not in " ".join(variant.command)
+
+
+def test_equal_variants_get_labels_of_their_own() -> None:
+    assert [spec.label for spec in parse_variants(["default", "default", "default --label x"])] == [
+        "default",
+        "default (2)",
+        "x",
+    ]
+
+
+def test_a_foreign_broker_is_its_command() -> None:
+    text = (
+        "kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port}' --warm-up 5 --durability cache"
+    )
+    spec = parse_variant(text)
+    variant = spec.variant
+    assert (variant.label, variant.kind, spec.port) == ("kafka-peer", "foreign", 0)
+    assert variant.command == ("kafka-peer", "start", "{folder}/data", "{port}")
+    assert (variant.warm_up_s, variant.durability, variant.network) == (5.0, "cache", "not known")
+
+
+def test_a_foreign_broker_is_warmed_unless_told_otherwise() -> None:
+    assert parse_variant("kafka://127.0.0.1:0 --start 'k {port}'").variant.warm_up_s == 25.0
+
+
+def test_a_running_broker_must_be_asked_for_by_name() -> None:
+    spec = parse_variant("kafka://127.0.0.1:9092 --running")
+    assert (spec.variant.kind, spec.port, spec.variant.warm_up_s) == ("running", 9092, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nowhere.toml", "nowhere.toml: No such file"),
+        ("default --set network.plugin=net_carrier_pigeon", "net_carrier_pigeon"),
+        ("default --set config.nonsense=1", "nonsense"),
+        ("default --set broken", "section.key=value"),
+        ("default --sett x=1", "unrecognized arguments"),
+        ("default 'unbalanced", "No closing quotation"),
+        ("default --warm-up 3", "--warm-up is for kafka://"),
+        ("default --running", "--running is for kafka://"),
+        ("kafka://127.0.0.1:9092", "data isn't fresh"),
+        ("kafka://127.0.0.1:9092 --running --start 'x {port}'", "say how it is started"),
+        ("kafka://127.0.0.1:0 --running", "has a port"),
+        ("kafka://127.0.0.1:0 --start 'x'", "{port}"),
+        ("kafka://127.0.0.1:0 --start 'x {port}' --set a.b=1", "--set is for manifests"),
+        ("kafka://elsewhere:9092 --running", "allowed: kafka://127.0.0.1:PORT"),
+        ("kafka://127.0.0.1:many --running", "allowed: kafka://127.0.0.1:PORT"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_is_allowed(text: str, said: str) -> None:
+    with pytest.raises(VariantError, match=said.replace("{", r"\{").replace("(", r"\(")):
+        parse_variant(text)
+
+
+def test_two_variants_may_not_share_a_label_that_would_be_made_unique() -> None:
+    with pytest.raises(VariantError, match="one --label"):
+        parse_variants(["default", "default", "default --label 'default (2)'"])
