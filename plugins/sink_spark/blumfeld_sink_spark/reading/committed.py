@@ -1,4 +1,4 @@
-"""What an archive holds, as its ledger says it: files that no commit record names aren't there for a reader."""
+"""The committed files of an archive. A file that no commit record names doesn't exist for a reader."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from blumfeld_sink_spark.tables import DERIVED, tables
 
 @attrs.define
 class Committed:
-    """The committed files of an archive, looked up once: what is committed later isn't seen."""
+    """The committed files of an archive at one time. Later commits aren't seen."""
 
     store: ArchiveStore
     records: Sequence[CommitRecord]
-    """Of all queries, in the order of their names and batches."""
+    """The commit records of all queries, by query and batch."""
     _entries: list[FileEntry] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -33,9 +33,9 @@ class Committed:
 
     @classmethod
     def open(cls, root: str) -> Committed:
-        """The archive under a root.
+        """Reads the ledger of the archive under a root.
 
-        :raises ArchiveError: there is none
+        :raises ArchiveError: there is no archive
         """
         store = open_store(root)
         ledger = Ledger(store)
@@ -46,8 +46,9 @@ class Committed:
         return cls(store, records)
 
     def files(self, table: str) -> list[FileEntry]:
-        """Of one table, by path. Derived tables (bars, book snapshots) have no records: theirs are those that lie
-        there.
+        """Returns the files of a table, by path.
+
+        Derived tables (bars, book snapshots) have no commit records: every Parquet file in their folder counts.
         """
         if table not in DERIVED:
             return [entry for entry in self._entries if entry.table == table]
@@ -56,7 +57,10 @@ class Committed:
     def select(
         self, table: str, *, symbol: str = "", start_ns: int | None = None, end_ns: int | None = None
     ) -> list[FileEntry]:
-        """Files of a table that may hold rows of this symbol and time (end outside), by the table's time column."""
+        """Returns the files of a table that may hold rows of this symbol and time, by the table's time column.
+
+        :param end_ns: exclusive
+        """
         return [
             entry
             for entry in self.files(table)
@@ -66,11 +70,14 @@ class Committed:
         ]
 
     def symbols(self, table: str) -> list[str]:
-        """Those that a table has rows of, sorted."""
+        """Returns the symbols that a table has rows of, sorted."""
         return sorted({entry.symbol for entry in self.files(table)})
 
     def expect(self, symbols: Iterable[str]) -> None:
-        """:raises ArchiveError: nothing of one of these symbols is archived"""
+        """Checks that every one of these symbols is archived.
+
+        :raises ArchiveError: one isn't; the text lists those that are
+        """
         known = {entry.symbol for entry in self._entries if entry.symbol}
         for symbol in symbols:
             if symbol not in known:
@@ -78,14 +85,14 @@ class Committed:
                 raise ArchiveError(f"nothing of the symbol {symbol!r} is archived; symbols: {told}")
 
     def ranges(self) -> Iterator[OffsetRange]:
-        """All planned ranges, unmerged."""
+        """Yields the planned ranges of all batches, not joined."""
         for record in self.records:
             yield from record.ranges
 
     def open_file(self, entry: FileEntry) -> Any:
-        """For ``pyarrow.parquet``; close it.
+        """Opens a file for ``pyarrow.parquet``. The caller closes it.
 
-        :raises ArchiveError: it went since the ledger was read, because it was compacted
+        :raises ArchiveError: the file is gone: a compaction replaced it after the ledger was read
         """
         try:
             return self.store.open_input(entry.path)
@@ -97,21 +104,22 @@ class Committed:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies in a folder of this machine."""
+        """Whether the archive lies in a folder of this machine."""
         return "://" not in self.store.root.removeprefix("file://")
 
     def local_root(self) -> Path:
-        """The folder that it lies in.
+        """Returns the archive's folder.
 
-        :raises ArchiveError: it isn't on this machine
+        :raises ArchiveError: the archive isn't on this machine
         """
         if not self.is_local:
             raise ArchiveError(f"{self.store.root}: this works on a local archive only; copy it, or mount it")
         return Path(self.store.root.removeprefix("file://")).resolve()
 
     def dataset(self, table: str) -> Any:
-        """The committed files of a table that has any, wherever they lie, for engines that scan Arrow's datasets. The
-        date, which only paths have, is a column too. Columns that a file hasn't are null.
+        """Returns the files of a table as an Arrow dataset, for engines that scan one. The table must have files.
+
+        The date, which is only in paths, becomes a column. Columns that a file lacks are null.
         """
         import pyarrow as pa
         from pyarrow import dataset
@@ -129,8 +137,9 @@ class Committed:
         return factory.finish(self.schema(table).append(pa.field("date", pa.date32())))
 
     def schema(self, table: str) -> Any:
-        """The columns of a table that has files, as they are now, with the decimals of its first file. Older files may
-        lack some.
+        """Returns the present columns of a table that has files, with the decimals of its first file.
+
+        Older files may lack some of the columns.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""The table ``gaps``, read."""
+"""Reads the table ``gaps``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def read(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> pa.Table:
-    """Rows of ``gaps``, sorted by time, topic, partition and offset. Empty selections take all.
+    """Returns rows of ``gaps``, sorted by time, topic, partition and offset. An empty selection takes all.
 
-    :raises SettingsError: a kind that there is not
-    :raises ArchiveError: nothing of a symbol is archived
+    :param end_ns: exclusive
+    :raises SettingsError: there is no such kind
+    :raises ArchiveError: a symbol isn't archived
     """
     for kind in kinds:
         if kind not in KINDS:
@@ -57,7 +58,7 @@ def read(
 
 
 def calendar(rows: pa.Table) -> dict[str, dict[str, int]]:
-    """Date → kind → how many, sorted by date. Rows that count others (``more``) count as what they say."""
+    """Returns the number of findings by date and kind, sorted by date. A row ``more`` counts all that it stands for."""
     counts: dict[str, dict[str, int]] = {}
     for ts, kind, missing in zip(
         *(rows.column(name).to_pylist() for name in ("ts_event", "kind", "missing")), strict=True
@@ -68,10 +69,10 @@ def calendar(rows: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def closed(rows: pa.Table) -> tuple[int, int, int]:
-    """How many gaps there are, how many of them messages closed that came late, and how many ids are still missing.
+    """Returns (gaps, gaps that late messages closed, ids that are still missing).
 
-    Ids count where the venue numbers without holes; a stream whose messages name the one before says only that
-    something is missing.
+    Ids are counted where the venue numbers without holes. Where messages name only the one before, a gap says that
+    something is missing, not how much.
     """
     kinds = rows.column("kind")
     gaps, ends = (pc.sum(pc.equal(kinds, kind)).as_py() or 0 for kind in (GAP, GAP_END))

@@ -1,4 +1,4 @@
-"""Rows of many files in one order, a window at a time: what exports and pictures read."""
+"""Merges the rows of many files into one order, a window at a time. Exports and pictures read through it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import tables
 
 BATCH_ROWS = 65_536
-"""Of each file that is open at the same time."""
+"""Rows in memory of each open file."""
 
 
 def ordered(
@@ -26,11 +26,11 @@ def ordered(
     key: str,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.Table]:
-    """All rows of the files, by ``key`` (an int64 column); rows of the same key in the order of the files' paths, and
-    within a file as they stand there. So rows of one message stay together, whatever it was cut into.
+    """Yields all rows of the files by ``key``, an int64 column. Rows of one key are in the order of the files' paths,
+    and within a file in its own order, so the rows of a message stay together.
 
-    Files are opened when their first key comes up, and closed behind their last: memory is that of the files that
-    overlap. A file that isn't in the order of ``key`` is read whole.
+    A file is open from its first key to its last, so memory is bounded by the files that overlap. A file that isn't in
+    the order of ``key`` is read whole.
     """
     wanted = list(dict.fromkeys([*columns, key]))
     waiting = sorted(
@@ -62,7 +62,7 @@ def _close(lanes: Sequence[_Lane]) -> None:
 
 
 def _limit(lanes: Sequence[_Lane]) -> int | None:
-    """Below it all rows of these lanes are in memory; None: all rows are."""
+    """Returns the key below which all rows of these lanes are in memory; None if all rows are."""
     ends = [lane.last for lane in lanes if not lane.is_read]
     return min(ends) if ends else None
 
@@ -73,12 +73,13 @@ def _merged(parts: Sequence[pa.Table], key: str) -> pa.Table | None:
     if len(parts) == 1:
         return parts[0]
     rows = pa.concat_tables(parts)
-    return rows.take(pc.sort_indices(rows[key]))  # stable
+    # Arrow's sort_indices is stable: rows of one key keep the order of the paths.
+    return rows.take(pc.sort_indices(rows[key]))
 
 
 @attrs.define
 class _Lane:
-    """One file."""
+    """One file of the merge, and its rows in memory."""
 
     archive: Committed
     entry: FileEntry
@@ -93,13 +94,13 @@ class _Lane:
 
     @classmethod
     def of(cls, archive: Committed, entry: FileEntry, columns: list[str], key: str, batch_rows: int) -> _Lane:
-        """Looks at the file's footer alone."""
+        """Returns a closed lane. Only the file's footer is read, for its least key."""
         with archive.open_file(entry) as source:
             low = _least(pq.ParquetFile(source), key)
         return cls(archive, entry, columns, key, low, batch_rows)
 
     def open(self) -> _Lane:
-        """Reads its first rows."""
+        """Opens the file and reads its first rows."""
         self._source = self.archive.open_file(self.entry)
         file = pq.ParquetFile(self._source)
         if _is_sorted(file.read(columns=[self.key])[self.key]):
@@ -114,7 +115,7 @@ class _Lane:
         return self
 
     def _whole(self, rows: pa.Table) -> pa.Table:
-        """With nulls for columns that came to the table after the file was written."""
+        """Adds nulls for columns that the table got after the file was written."""
         schema = tables()[self.entry.table].schema
         for name in self.columns:
             if name not in rows.schema.names:
@@ -125,17 +126,20 @@ class _Lane:
 
     @property
     def last(self) -> int:
-        """Key of the last row in memory."""
+        """The key of the last row in memory."""
         assert self._rows is not None
         return int(self._rows[self.key][-1].as_py())
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is left of it."""
+        """Whether all rows were read and taken."""
         return self.is_read and not (self._rows is not None and self._rows.num_rows)
 
     def take(self, limit: int | None) -> pa.Table:
-        """Rows below ``limit``, and as many new ones read as it takes to have one that isn't."""
+        """Removes and returns the rows below ``limit``; all rows if it is None.
+
+        Then reads on where needed: rows with the key ``limit`` may go on in the next batch.
+        """
         assert self._rows is not None
         if limit is None:
             taken, self._rows = self._rows, self._rows.slice(0, 0)
@@ -157,14 +161,14 @@ class _Lane:
             self._rows = batch if self._rows is None else pa.concat_tables([self._rows, batch])
 
     def close(self) -> None:
-        """Away with the file."""
+        """Closes the file."""
         if self._source is not None:
             self._source.close()
             self._source = None
 
 
 def _least(file: Any, key: str) -> int:
-    """By the footer's statistics, else by the column."""
+    """Returns the least key, from the footer's statistics, or from the column where there are none."""
     metadata = file.metadata
     at = metadata.schema.to_arrow_schema().get_field_index(key)
     found = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]

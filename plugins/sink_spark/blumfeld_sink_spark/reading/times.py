@@ -1,4 +1,4 @@
-"""Times as people write them, to ns since the epoch."""
+"""Converts times between the text that people write and ns since the epoch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from blumfeld_sink_spark.errors import SettingsError
 
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:?\d\d)?")
 _DIGITS = {10: 10**9, 13: 10**6, 16: 10**3, 19: 1}
-"""A bare number is s, ms, µs or ns, by its length (2001 to 2286)."""
+"""Factor to ns by the number of digits: a bare number is s, ms, µs or ns (right for the years 2001 to 2286)."""
 
 
 def ns_of(text: str | None) -> int | None:
-    """``2024-08-09``, ``2024-08-09T00:01:02.123456789Z`` (UTC where no offset is said) or a number of s, ms, µs or
-    ns; None for None.
+    """Parses ``2024-08-09``, ``2024-08-09T00:01:02.123456789Z`` (UTC without an offset), or s, ms, µs or ns as digits.
+    None stays None.
 
     :raises SettingsError: it is none of these
     """
@@ -37,6 +37,6 @@ def ns_of(text: str | None) -> int | None:
 
 
 def iso_of(ns: int) -> str:
-    """``2024-08-09T00:00:00.123456789Z``."""
+    """Returns a time as ``2024-08-09T00:00:00.123456789Z``."""
     seconds, rest = divmod(ns, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

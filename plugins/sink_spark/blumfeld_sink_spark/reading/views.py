@@ -1,4 +1,4 @@
-"""DuckDB views of an archive's tables: one script, for us and for anybody's duckdb."""
+"""DuckDB views of an archive's tables, as a script that any duckdb can run."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ CREATE OR REPLACE MACRO bars_of(sym, width) AS TABLE                    -- FROM 
 
 
 def script(archive: Committed) -> str:
-    """SQL that makes a view of every table. Run it again to see what was committed since.
+    """Returns SQL that makes a view of every table. Run it again to see later commits.
 
-    Views read the files that commit records name, and nothing else: no half-published batch is seen.
+    The views read only files that commit records name, so they never show a part of a batch.
 
     :raises ArchiveError: the archive isn't on this machine
     """
@@ -59,10 +59,10 @@ def _statements(archive: Committed) -> Iterator[str]:
 
 
 def _select(archive: Committed, name: str) -> str:
-    """All rows, with ``date`` and with columns that came later than the files.
+    """Returns a query for all rows of a table, with ``date`` and with columns that files of older archives lack.
 
-    Folders ``symbol=…``, which only older archives have, aren't one hive layout with bare ones to DuckDB. The date is
-    cut out of the files' names then, and files aren't pruned by it.
+    Older archives have folders ``symbol=…``. DuckDB doesn't take them and bare folders for one hive layout. The date is
+    then cut out of the files' names, at the price that a condition on it doesn't leave files out.
     """
     files = f"read_parquet(getvariable('files_{name}'), union_by_name = true"
     if any(is_old_place(entry.path) for entry in archive.files(name)):
@@ -84,7 +84,7 @@ def _list_of(name: str) -> str:
 
 
 def _empty(name: str) -> str:
-    """A table that nothing was written to yet: no rows, the right columns."""
+    """Returns a view for a table without files: no rows, the right columns."""
     return f"CREATE OR REPLACE VIEW {name} AS {_no_rows(tables()[name].schema)};"
 
 
@@ -115,8 +115,9 @@ def _quoted(text: str) -> str:
 
 
 def connect(archive: Committed) -> Any:
-    """A DuckDB connection in memory that has the views. In an object store they are of Arrow's datasets, which DuckDB
-    reads without its extension for the net.
+    """Returns a DuckDB connection in memory that has the views.
+
+    For an object store they are views of Arrow datasets: DuckDB's own way needs an extension that it would download.
     """
     import duckdb
 
@@ -135,7 +136,12 @@ def connect(archive: Committed) -> Any:
 
 
 class Rows:
-    """An answer, as text: exact decimals, nanoseconds, NULL as None. Bounded memory where DuckDB's plan allows."""
+    """The rows of an answer as text, with exact decimals and nanoseconds; NULL is None.
+
+    Rows are fetched in chunks, so memory is bounded where DuckDB's plan allows.
+
+    :raises ArchiveError: DuckDB refuses the query
+    """
 
     def __init__(self, connection: Any, query: str, *, as_json: bool = False) -> None:
         import duckdb
@@ -162,9 +168,9 @@ class Rows:
 
 
 def polars_rows(archive: Committed, query: str) -> Any:
-    """The answer of Polars' own SQL, as a frame: tables are lazy scans of the committed files.
+    """Returns the answer of Polars' own SQL as a frame. The tables are lazy scans of the committed files.
 
-    :raises ArchiveError: Polars refuses
+    :raises ArchiveError: Polars refuses the query
     """
     import polars
 

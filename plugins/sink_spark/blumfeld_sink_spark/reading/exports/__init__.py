@@ -1,1 +1,1 @@
-"""An archive in the forms that other tools read. Rows stream: memory is that of the files that overlap in time."""
+"""Exports of an archive in the forms of other tools. Rows stream: memory is that of the files that overlap in time."""

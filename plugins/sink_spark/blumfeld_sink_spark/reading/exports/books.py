@@ -1,8 +1,10 @@
-"""A book's snapshots and changes in the order in which a reader can apply them.
+"""A book's snapshots and changes in an order that a reader can apply.
 
-The archive holds book messages as they came. Here the venue's ids put them together (``book.sync``): nothing before the
-first snapshot, a change that the book already has is left out, and changes that a late REST snapshot lacks come again
-behind it. An export that begins later begins with a snapshot of the book at that time.
+The archive holds book messages as they came. ``book.sync`` orders them by the venue's ids:
+
+* Rows before the first snapshot are left out, and so are changes that a snapshot already has.
+* Changes that a late REST snapshot lacks come again behind it.
+* An export with a start begins with a snapshot of the book at that time.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ COLUMNS = (
 
 @attrs.frozen
 class Part:
-    """Whole messages."""
+    """A run of whole messages."""
 
     rows: pa.Table
-    """``COLUMNS``; ``ts_recv`` never goes back."""
+    """Columns ``COLUMNS``. ``ts_recv`` never goes back, from part to part either."""
     is_snapshot: bool
-    """The rows are the whole book, bids from the best down, then asks from the best up."""
+    """Whether the rows are a whole book: bids from the best down, then asks from the best up."""
 
 
 def parts(selection: Selection, symbol: str, venue: str) -> Iterator[Part]:
-    """The book of a symbol. Empty where there is no snapshot.
+    """Yields the book of a symbol; no part where there is no snapshot.
 
-    :raises ArchiveError: it lies in several partitions, which have no order among them
+    :raises ArchiveError: the book lies in several partitions, which have no order among them
     """
     sync, begin, latest = Sync(), _Begin(selection.start_ns), -(2**63)
     for rows in _messages(attrs.evolve(selection, start_ns=None), symbol, venue):
@@ -54,7 +56,7 @@ def parts(selection: Selection, symbol: str, venue: str) -> Iterator[Part]:
 
 
 def _messages(selection: Selection, symbol: str, venue: str) -> Iterator[pa.Table]:
-    """Chunks of whole messages by offset."""
+    """Yields chunks of whole messages by offset."""
     held = partition = None
     for rows in selection.rows(BOOK_DELTAS, symbol, COLUMNS, venue, key="k_offset"):
         partition = rows["k_partition"][0] if partition is None else partition
@@ -72,14 +74,14 @@ def _messages(selection: Selection, symbol: str, venue: str) -> Iterator[pa.Tabl
 
 
 class _Begin:
-    """Keeps a book until the export begins, then begins with it."""
+    """Builds the book up to the export's start, and gives it out there as a snapshot."""
 
     def __init__(self, start_ns: int | None) -> None:
         self._start_ns = start_ns
         self._ladder: Ladder | None = None if start_ns is None else Ladder()
 
     def take(self, change: Change) -> Iterator[Part]:
-        """What of a change belongs into the export."""
+        """Yields the parts of a change that belong in the export."""
         if not change.rows.num_rows:
             return
         if self._ladder is None or self._start_ns is None:
@@ -101,7 +103,7 @@ class _Begin:
         yield Part(rest, False)
 
     def _opening(self, ladder: Ladder, rest: pa.Table) -> Iterator[Part]:
-        """The book as it is, stamped with the export's begin and the receipt of what follows."""
+        """Yields the present book as a snapshot, with the export's start as event time and the next row's receipt."""
         ladder.settle()
         if ladder.levels is None or not ladder.levels.num_rows:
             return

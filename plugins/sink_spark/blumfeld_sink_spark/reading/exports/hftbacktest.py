@@ -1,11 +1,11 @@
-"""Event arrays for hftbacktest (its version 2 form): ``data`` in ``<venue>_<symbol>_<date>.npz``, a file for each UTC
-day of receipt.
+"""Event arrays for hftbacktest (version 2): ``data`` in ``<venue>_<symbol>_<date>.npz``, a file for each UTC day of
+receipt.
 
-Each event has flags for where it counts: at the exchange by ``exch_ts``, at the consumer by ``local_ts``. Both orders
-must hold, so an event that was overtaken on its way is there twice: once for each side. ``local_ts`` must not lie
-before ``exch_ts``: where the consumer's clock was behind, all of its times are shifted by the worst difference.
+hftbacktest reads the array in two orders: events flagged for the exchange by ``exch_ts``, events flagged for the
+consumer by ``local_ts``. An event that was overtaken on its way stands twice, once for each order. ``local_ts`` must
+not lie before ``exch_ts``. Where the consumer's clock was behind, all its times are shifted by the worst difference.
 
-The book is put together by the venue's ids, see ``books``.
+The book is ordered by the venue's ids, see ``books``.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ EVENT = np.dtype(
         ("fval", "<f8"),
     ]
 )
-"""64 bytes, aligned by itself."""
+"""hftbacktest's event, 64 bytes without padding."""
 DAY_NS = 86_400 * 10**9
 CHUNK = 1 << 17
 
 
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
-    """Writes the files of each symbol.
+    """Writes the files of each symbol, and yields each file once it is written.
 
-    :raises ArchiveError: nothing is there
-    :raises SettingsError: a symbol has several venues and none was chosen
+    :raises ArchiveError: there are no rows
+    :raises SettingsError: a symbol has several venues and none is named
     """
     for symbol in selection.symbols_of([TRADES, BOOK_DELTAS]):
         venue = selection.one_venue([TRADES, BOOK_DELTAS], symbol)
@@ -69,13 +69,13 @@ def _least_latency(selection: Selection, symbol: str, venue: str) -> int:
 
 
 def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
-    """Arrays of events, by ``local_ts``."""
+    """Yields the trades as arrays of ``EVENT``, by ``local_ts``."""
     for rows in selection.rows(TRADES, symbol, ["ts_event", "ts_recv", "side", "price", "size"], venue):
         yield _events(rows, TRADE)
 
 
 def book_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
-    """Arrays of events, by ``local_ts``."""
+    """Yields the book as arrays of ``EVENT``, by ``local_ts``."""
     for part in books.parts(selection, symbol, venue):
         yield _snapshot(part.rows) if part.is_snapshot else _events(part.rows, DEPTH)
 
@@ -90,7 +90,7 @@ def _events(rows: pa.Table, kind: int) -> Any:
 
 
 def _snapshot(rows: pa.Table) -> Any:
-    """For each side: away with all up to its deepest level, then its levels, best first."""
+    """Returns for each side an event that clears it down to its deepest level, then its levels, best first."""
     levels = _events(rows, SNAPSHOT)
     parts = []
     for flag in (BUY, SELL):
@@ -103,7 +103,7 @@ def _snapshot(rows: pa.Table) -> Any:
 
 
 def merged(streams: list[Iterator[Any]]) -> Iterator[Any]:
-    """Arrays of all streams by ``local_ts``; each stream is in that order."""
+    """Merges streams of arrays by ``local_ts``. Each stream must be in that order."""
     heads = [next(stream, None) for stream in streams]
     while any(head is not None for head in heads):
         limit = min(int(head["local_ts"][-1]) for head in heads if head is not None)
@@ -138,7 +138,7 @@ def _days(events: Iterator[Any], shift: int, out: Path, prefix: str) -> Iterator
 
 
 def _member() -> zipfile.ZipInfo:
-    """Of a fixed date: the same events give the same file."""
+    """Returns the archive member's header. It has a fixed date, so the same events give the same file."""
     member = zipfile.ZipInfo("data.npy")
     member.compress_type = zipfile.ZIP_DEFLATED
     return member
@@ -150,17 +150,17 @@ def _date(day: int) -> str:
 
 @attrs.define
 class DayFile:
-    """Events of one day on their way into a file; they wait on the disk, as the file's head says how many they are."""
+    """The events of one day. They wait in temporary files, because the final file begins with their number."""
 
     day: int
     rows: int = 0
     _latest: int = -(2**63)
-    """``exch_ts`` of what is in the exchange's order so far."""
+    """Greatest ``exch_ts`` so far."""
     _main: IO[bytes] = attrs.field(factory=tempfile.TemporaryFile)
     _overtaken: IO[bytes] = attrs.field(factory=tempfile.TemporaryFile)
 
     def add(self, rows: Any) -> None:
-        """Events by ``local_ts``, behind those before."""
+        """Adds events that are sorted by ``local_ts`` and follow those before."""
         rows = rows.copy()
         before = np.maximum.accumulate(np.concatenate([[self._latest], rows["exch_ts"]]))
         late = rows["exch_ts"] < before[:-1]
@@ -173,7 +173,7 @@ class DayFile:
         self.rows += len(rows) + len(copies)
 
     def finish(self, path: Path) -> Exported:
-        """The file."""
+        """Writes the file."""
         try:
             with (
                 zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
@@ -192,12 +192,14 @@ class DayFile:
         return Exported(path, self.rows)
 
     def close(self) -> None:
-        """Away with what waits."""
+        """Removes the temporary files."""
         self._main.close()
         self._overtaken.close()
 
     def _in_both_orders(self) -> Iterator[Any]:
-        """Overtaken events at the exchange's side go before the first one that is later there."""
+        """Yields all events. The exchange's copy of an overtaken event goes before the first one with a later
+        ``exch_ts``.
+        """
         self._overtaken.seek(0)
         late = np.frombuffer(self._overtaken.read(), EVENT)
         late = late[np.argsort(late["exch_ts"], kind="stable")]

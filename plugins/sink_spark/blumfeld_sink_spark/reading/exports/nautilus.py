@@ -1,9 +1,9 @@
 """A data catalog for NautilusTrader: ``data/<type>/<instrument>/<from>_<to>.parquet`` with trade ticks, quote ticks and
-book deltas, in the Arrow schema of its 1.2xx releases with 128-bit prices (the standard Linux wheels). Later releases
-changed that schema.
+book deltas.
 
-``ts_init`` is the time of receipt. Instruments themselves aren't written: an archive doesn't know their tick sizes.
-Precisions in the metadata are what the values need. A book begins with a snapshot, see ``books``.
+The Arrow schema is that of its 1.2xx releases with 128-bit prices (the standard Linux wheels); later releases changed
+it. ``ts_init`` is the time of receipt. The metadata's precisions are those that the values need. Instruments aren't
+written, because an archive doesn't know their tick sizes. A book begins with a snapshot, see ``books``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 RAW_SCALE = 16
-"""Of its 128-bit fixed-point numbers."""
+"""Decimal places of NautilusTrader's 128-bit fixed-point numbers."""
 ROW_GROUP_ROWS = 5000
 VENUES = {"binance-spot": ("", "BINANCE"), "binance-usdm": ("-PERP", "BINANCE"), "coinbase": ("", "COINBASE")}
-"""What it calls them: (behind the symbol, venue); others are our name in capitals."""
+"""(suffix of the symbol, venue's name) in NautilusTrader, by our venue. Other venues have our name in capitals."""
 
 UPDATE, DELETE, CLEAR, ADD = 2, 3, 4, 1
 F_LAST, F_SNAPSHOT = 128, 32
@@ -41,19 +41,19 @@ _TIMES = [("ts_event", pa.uint64()), ("ts_init", pa.uint64())]
 
 @attrs.frozen
 class Kind:
-    """One type of data."""
+    """One of NautilusTrader's data types, and the table that it comes from."""
 
     name: str
     table: str
     columns: tuple[str, ...]
     price: str
     size: str
-    """Columns of ours that tell the precisions."""
+    """Our columns that the two precisions are computed from."""
     fields: tuple[tuple[str, Any], ...]
     made: Callable[[pa.Table], dict[str, Any]]
 
     def schema(self, instrument: str, price_places: int, size_places: int) -> pa.Schema:
-        """Of its files."""
+        """Returns the schema of the type's files, with the instrument and its precisions as metadata."""
         metadata = {
             "instrument_id": instrument,
             "price_precision": str(price_places),
@@ -93,7 +93,7 @@ def _quotes(rows: pa.Table) -> dict[str, Any]:
 
 
 def _deltas(rows: pa.Table) -> dict[str, Any]:
-    """The last row of a message has F_LAST."""
+    """Converts book rows. The last row of each message has the flag F_LAST."""
     offsets, snapshot = rows["k_offset"].to_numpy(), rows["is_snapshot"].to_numpy(zero_copy_only=False)
     ends = np.concatenate([offsets[1:] != offsets[:-1], [True]])
     gone = pc.equal(rows["size"], 0).to_numpy(zero_copy_only=False)
@@ -110,7 +110,7 @@ def _deltas(rows: pa.Table) -> dict[str, Any]:
 
 
 def _cleared(rows: pa.Table) -> pa.Table:
-    """In front of a snapshot's levels a row that empties the book."""
+    """Puts a row that empties the book before a snapshot's levels."""
     empty = {"action": CLEAR, "side": 0, "price": bytes(16), "size": bytes(16), "flags": F_SNAPSHOT}
     head = {
         field.name: pa.array([empty[field.name]], field.type)
@@ -168,10 +168,10 @@ KINDS = (
 
 
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
-    """Writes a file of each type for each instrument.
+    """Writes a file of each type for each instrument, and yields each file once it is written.
 
-    :raises ArchiveError: nothing is there
-    :raises SettingsError: a symbol has several venues and none was chosen
+    :raises ArchiveError: there are no rows
+    :raises SettingsError: a symbol has several venues and none is named
     """
     names = [kind.table for kind in KINDS]
     for symbol in selection.symbols_of(names):
@@ -184,13 +184,13 @@ def export(selection: Selection, out: Path) -> Iterator[Exported]:
 
 
 def instrument_of(symbol: str, venue: str) -> str:
-    """``BTCUSDT-PERP.BINANCE``."""
+    """Returns NautilusTrader's id of an instrument, such as ``BTCUSDT-PERP.BINANCE``."""
     behind, name = VENUES.get(venue, ("", venue.upper().replace("-", "_")))
     return f"{symbol.replace('/', '')}{behind}.{name}"
 
 
 def _precisions(selection: Selection, symbol: str, venue: str) -> tuple[int, int]:
-    """Of prices and of sizes: the same for all types, as it expects of an instrument."""
+    """Returns the precisions of prices and sizes. NautilusTrader expects the same for all types of an instrument."""
     price = size = 0
     for kind in KINDS:
         for rows in selection.rows(kind.table, symbol, [kind.price, kind.size], venue):
@@ -245,5 +245,5 @@ def _tables(
 
 
 def _stamp(ns: int) -> str:
-    """``2024-08-08T23-54-16-299000123Z``."""
+    """Returns a time as ``2024-08-08T23-54-16-299000123Z``, for a file's name."""
     return iso_of(ns).replace(":", "-").replace(".", "-")

@@ -1,4 +1,4 @@
-"""Exact decimals as text, floats and fixed-point integers. Each distinct value is worked on once."""
+"""Converts exact decimals to text, floats and fixed-point integers. Each distinct value is converted once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 
 def texts(column: Any) -> pa.Array:
-    """The shortest text of each decimal: ``61800.3``, ``0.001``, ``5``. Null stays null."""
+    """Returns the shortest text of each decimal: ``61800.3``, ``0.001``, ``5``. Null stays null."""
     encoded = _encoded(column)
-    # Python's, as Arrow writes small ones with an exponent
+    # Python formats them, because Arrow writes small numbers with an exponent.
     text = pa.array([f"{value:f}" for value in encoded.dictionary.to_pylist()], pa.string())
     if encoded.dictionary.type.scale > 0:
         text = pc.replace_substring_regex(text, r"\.?0+$", "")
@@ -19,14 +19,17 @@ def texts(column: Any) -> pa.Array:
 
 
 def floats(column: Any) -> Any:
-    """The nearest float of each decimal, as numpy's; null is NaN. (Arrow's own cast is one off now and then.)"""
+    """Returns the nearest float of each decimal as a numpy array; null is NaN.
+
+    The cast goes through text, because Arrow's direct cast is off by one unit in the last place now and then.
+    """
     encoded = _encoded(column)
     values = encoded.dictionary.cast(pa.string()).cast(pa.float64()).take(encoded.indices)
     return values.to_numpy(zero_copy_only=False)
 
 
 def places(column: Any) -> int:
-    """How many digits behind the point the values need."""
+    """Returns the number of decimal places that the values need."""
     values = _encoded(column).dictionary
     for scale in range(values.type.scale):
         try:
@@ -38,9 +41,9 @@ def places(column: Any) -> int:
 
 
 def fixed(column: Any, scale: int) -> pa.Array:
-    """Each decimal times ten to ``scale`` as 16 bytes, little-endian, two's complement.
+    """Returns each decimal times 10**scale as 16 bytes, little-endian, two's complement.
 
-    :raises pa.ArrowInvalid: one has more places than ``scale``
+    :raises pa.ArrowInvalid: a value has more decimal places than ``scale``
     """
     encoded = _encoded(column)
     values = encoded.dictionary.cast(pa.decimal128(38, scale))

@@ -1,4 +1,4 @@
-"""Every table of a symbol as one gzipped CSV file, all columns as they are: times in ns, decimals exact."""
+"""One gzipped CSV file for each symbol and table, with all columns: times in ns, decimals exact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
     """Writes ``<table>_<symbol>.csv.gz`` of trades, agg_trades, book_deltas and bbo, by the time of receipt.
 
-    :raises ArchiveError: nothing is there
+    :raises ArchiveError: there are no rows
     """
     for symbol in selection.symbols_of(NAMES):
         for name in NAMES:

@@ -1,4 +1,4 @@
-"""What is exported: rows of a symbol and time, by venue, in the order in which they were received."""
+"""The rows to export: selected by symbol, venue and time, in the order of receipt."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import AGG_TRADES, TRADES, tables
 
 TIME = "ts_recv"
-"""The order of an export: a consumer saw the messages so."""
+"""The order of an export: that in which a consumer saw the messages."""
 
 
 @attrs.frozen
 class Exported:
-    """A file that was written."""
+    """A written file."""
 
     path: Path
     rows: int
@@ -31,20 +31,20 @@ class Exported:
 
 @attrs.frozen
 class Selection:
-    """Rows of an archive."""
+    """A selection of an archive's rows."""
 
     archive: Committed
     symbols: Sequence[str] = ()
-    """All where it is empty."""
+    """Empty selects all symbols."""
     venue: str = ""
     start_ns: int | None = None
     end_ns: int | None = None
-    """Outside; both by the event's time."""
+    """Exclusive. Both bounds are event times."""
 
     def symbols_of(self, names: Sequence[str]) -> list[str]:
-        """Those to export of these tables, sorted.
+        """Returns the symbols to export of these tables, sorted.
 
-        :raises ArchiveError: none, or one that the archive doesn't have
+        :raises ArchiveError: the tables have no symbol, or not one that is selected
         """
         looked = [*names, AGG_TRADES] if TRADES in names else names
         known = sorted({symbol for name in looked for symbol in self.archive.symbols(name)})
@@ -57,13 +57,13 @@ class Selection:
         return sorted(self.symbols) or known
 
     def entries(self, table: str, symbol: str) -> list[FileEntry]:
-        """Files that may hold such rows; of ``trades``, the aggregates of a symbol that has no single ones."""
+        """Returns the files that may hold selected rows. Aggregates stand in for a symbol without single trades."""
         if table == TRADES and not self.archive.select(TRADES, symbol=symbol):
             table = AGG_TRADES
         return self.archive.select(table, symbol=symbol, start_ns=self.start_ns, end_ns=self.end_ns)
 
     def venues(self, names: Sequence[str], symbol: str) -> list[str]:
-        """Those of a symbol, sorted: the chosen one if it is among them."""
+        """Returns the venues of a symbol, sorted; only the selected venue if one is selected."""
         found: set[str] = set()
         for name in names:
             for entry in self.entries(name, symbol):
@@ -72,9 +72,9 @@ class Selection:
         return sorted(found & {self.venue} if self.venue else found)
 
     def one_venue(self, names: Sequence[str], symbol: str) -> str:
-        """The venue of a symbol, for forms whose files don't name it.
+        """Returns the venue of a symbol, for forms that can't hold several in one file.
 
-        :raises SettingsError: there are several and none was chosen
+        :raises SettingsError: there are several and none is named
         :raises ArchiveError: there are no rows
         """
         found = self.venues(names, symbol)
@@ -87,7 +87,7 @@ class Selection:
     def rows(
         self, table: str, symbol: str, columns: Sequence[str], venue: str = "", key: str = TIME
     ) -> Iterator[pa.Table]:
-        """Chunks of rows by ``key``, then as they stand in the files; each has rows."""
+        """Yields the selected rows by ``key``, then in the files' order. No chunk is empty."""
         time_column = tables()[table].time_column
         needed = list(dict.fromkeys([*columns, time_column, "venue"]))
         for rows in ordered(self.archive, self.entries(table, symbol), needed, key):
@@ -106,9 +106,9 @@ class Selection:
 
 
 def empty_folder(out: Path) -> Path:
-    """The folder for an export, made.
+    """Creates the folder for an export and returns it.
 
-    :raises ArchiveError: something lies in it: two exports in one folder would be one that nobody asked for
+    :raises ArchiveError: it isn't empty. Two exports in one folder would look like one
     """
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
@@ -117,6 +117,6 @@ def empty_folder(out: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Away with a temporary file."""
+    """Removes a temporary file if it is there."""
     with suppress(FileNotFoundError):
         path.unlink()

@@ -1,9 +1,9 @@
-"""CSV files as tardis.dev offers them for download: one for each exchange, kind, UTC day of receipt and symbol.
+"""CSV files in the form of tardis.dev's downloads: one for each exchange, kind, UTC day of receipt and symbol.
 
 Columns, names and units are those of its documented data sets ``trades``, ``incremental_book_L2`` and ``quotes``.
-Times are µs: the nanoseconds of the archive are cut off. A book begins with a snapshot, see ``books``. ``quotes`` are
-the exchange's own best bid and ask (tardis makes its ``quotes`` from the book; the exchange's own it calls
-``book_ticker``, with the same columns).
+Times are µs, cut from the archive's ns. A book begins with a snapshot, see ``books``. ``quotes`` holds the exchange's
+own best bid and ask. (tardis computes its ``quotes`` from the book, and calls the exchange's own ``book_ticker``; the
+columns are the same.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 EXCHANGES = {"binance-spot": "binance", "binance-usdm": "binance-futures", "okx": "okex"}
-"""Our venues by tardis' ids; others have the same name."""
+"""tardis' exchange ids by our venue, where the two differ."""
 DAY_US = 86_400 * 10**6
 GZIP_LEVEL = 6
 
@@ -40,9 +40,9 @@ class Kind:
     name: str
     table: str
     columns: tuple[str, ...]
-    """Of ours, beside venue, symbol and times."""
+    """Our columns that it needs beside venue, symbol and times."""
     made: Callable[[pa.Table], dict[str, Any]]
-    """Their columns behind the first four."""
+    """Returns tardis' columns after the first four."""
 
 
 def _trades(rows: pa.Table) -> dict[str, Any]:
@@ -80,9 +80,9 @@ KINDS = (
 
 
 def export(selection: Selection, out: Path) -> Iterator[Exported]:
-    """Writes ``<exchange>_<kind>_<date>_<symbol>.csv.gz``, each as it is finished.
+    """Writes files ``<exchange>_<kind>_<date>_<symbol>.csv.gz``, and yields each file once it is written.
 
-    :raises ArchiveError: nothing is there
+    :raises ArchiveError: there are no rows
     """
     for symbol in selection.symbols_of([kind.table for kind in KINDS]):
         for kind in KINDS:
@@ -144,7 +144,7 @@ def _name(kind: Kind, exchange: str, day: int, symbol: str) -> str:
 
 
 class CsvFile:
-    """A gzipped CSV file. Its bytes follow from its rows: no name and no time in the header."""
+    """A gzipped CSV file. The gzip header has no name and no time, so the same rows give the same bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -161,7 +161,7 @@ class CsvFile:
         return self
 
     def write(self, rows: pa.Table) -> None:
-        """Rows more."""
+        """Appends rows. The first call also writes the header line."""
         if self._writer is None:
             options = pa.csv.WriteOptions(quoting_style="none", include_header=False)  # it would be quoted
             self._gzip.write(",".join(rows.column_names).encode() + b"\n")

@@ -1,12 +1,13 @@
-"""Bars out of trades: open, high, low, close, volume, VWAP, in exact decimals.
+"""Makes bars from trades: open, high, low, close, volume and VWAP. All but the VWAP are exact decimals.
 
-A bar is made of the trades with ``ts <= ts_event < ts + interval``, in the order of time, then of their trade
-ids, then of their offsets. A trade that is archived twice (same venue and trade id) counts once; trades off
-the market (insurance fund, ADL) don't count. Aggregates count only where a date and symbol has no single trades.
-Intervals without a trade have no bar.
+* A bar has the trades with ``ts <= ts_event < ts + interval``, ordered by time, trade id and offset.
+* A trade that is archived twice (same venue and trade id) counts once.
+* Trades off the market (insurance fund, auto-deleveraging) don't count.
+* Aggregates count only where a date and symbol has no single trades.
+* An interval without a trade has no bar.
 
-A file holds all bars of one interval, date and symbol, and follows from the committed trades alone: made
-again it is the same, byte for byte.
+A file holds the bars of one interval, date and symbol. It depends on the committed trades alone: made again, it is the
+same byte for byte.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NO_ID = -(2**63)
 
 @attrs.frozen
 class Covered:
-    """What one file of bars was made of."""
+    """One file of bars and its source."""
 
     date: str
     symbol: str
@@ -44,15 +45,13 @@ class Covered:
     bars: int
     trades: int
     until_ns: int
-    """Bars end here or before: what is behind it may still change."""
+    """End of the last bar that may be in the file. Bars after it may still change."""
     whole: bool
-    """Whether that is the end of the date."""
+    """Whether ``until_ns`` is the end of the date."""
 
 
 def closed_until(archive: Committed) -> dict[str, int]:
-    """For each topic with trades: the time up to which its input is complete, which is that of the latest event
-    in the partition that is furthest behind.
-    """
+    """Returns the time up to which each topic's input is complete: the latest event of its slowest partition."""
     latest: dict[tuple[str, int], int] = {}
     for name in (TRADES, AGG_TRADES, "bbo", "book_deltas"):
         for entry in archive.files(name):
@@ -74,10 +73,12 @@ def make(
     end: str = "",
     through: bool = False,
 ) -> Iterator[Covered]:
-    """Writes the bars of each date (from ``start`` to ``end``, both inside) and symbol, in order.
+    """Writes the bars of each date and symbol, in order, and yields each file once it is written.
 
-    :param through: also bars that may still change, because their input isn't closed
-    :raises ArchiveError: nothing of a symbol is archived
+    :param start: first date, ``YYYY-MM-DD``; empty is no bound
+    :param end: last date, inclusive
+    :param through: write also bars that may still change, because their input isn't complete
+    :raises ArchiveError: a symbol isn't archived
     """
     archive.expect(symbols)
     horizon = closed_until(archive)
@@ -101,7 +102,7 @@ def make(
 
 
 def _by_place(entries: Iterable[FileEntry]) -> dict[tuple[str, str], list[FileEntry]]:
-    """By date and symbol."""
+    """Groups files by date and symbol."""
     found: dict[tuple[str, str], list[FileEntry]] = {}
     for entry in entries:
         found.setdefault((entry.date, entry.symbol), []).append(entry)
@@ -118,7 +119,7 @@ def _read(archive: Committed, entry: FileEntry) -> pa.Table:
 
 
 def as_parquet(bars: pa.Table) -> bytes:
-    """The file, in the archive's encodings."""
+    """Returns the bytes of a Parquet file in the archive's encodings."""
     table = tables(*_price_type(bars))[BARS]
     sink = io.BytesIO()
     writer = open_writer(sink, table, "zstd:3")
@@ -133,7 +134,7 @@ def _price_type(bars: pa.Table) -> tuple[int, int]:
 
 
 def bars_of(trades: pa.Table, interval_ns: int) -> pa.Table:
-    """Bars of trades in any order, sorted by venue, symbol and time."""
+    """Returns the bars of trades, which may be in any order. Bars are sorted by venue, symbol and time."""
     number = trades.schema.field("price").type
     schema = tables(number.precision, number.scale)[BARS].schema
     trades = _countable(trades)
@@ -166,7 +167,7 @@ def bars_of(trades: pa.Table, interval_ns: int) -> pa.Table:
 
 
 def _edges(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.intp]:
-    """Where any of them differs from the row before."""
+    """Returns the rows in which any column differs from the row before; the first row is one."""
     changed = np.zeros(len(columns[0]), dtype=bool)
     changed[0] = True
     for column in columns:
@@ -175,10 +176,10 @@ def _edges(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.intp]:
 
 
 def _countable(trades: pa.Table) -> pa.Table:
-    """Each trade of the market once, sorted."""
+    """Returns each trade of the market once, sorted."""
     flags = pc.fill_null(trades.column("flags"), 0).to_numpy()
     counts = (flags & NOT_MARKET) == 0
-    # Before `agg_trades` was a table, Binance's aggregates lay among the trades. Other venues flag trades of theirs so.
+    # Older archives have Binance's aggregates among the trades. Other venues use the same flag for single trades.
     old = ((flags & AGGREGATE) > 0) & pc.starts_with(trades.column("venue"), "binance").to_numpy()
     if old.any() and not old.all():
         counts &= ~old
@@ -209,7 +210,7 @@ def _sums(bar: pa.Array, price: pa.ChunkedArray, size: pa.ChunkedArray, bought: 
 
 
 def _vwap(price: pa.ChunkedArray, size: pa.ChunkedArray, starts: NDArray[np.intp]) -> NDArray[np.float64]:
-    """In float64. The mean price where nothing has a size."""
+    """Returns the VWAP of each bar in float64; the mean price where all sizes are 0."""
     prices, sizes = (column.cast(pa.float64()).to_numpy() for column in (price, size))
     turnover, volume = np.add.reduceat(prices * sizes, starts), np.add.reduceat(sizes, starts)
     counts = np.diff(np.append(starts, len(prices)))

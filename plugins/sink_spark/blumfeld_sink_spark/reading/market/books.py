@@ -1,4 +1,4 @@
-"""The book as it stood at a time, from the nearest snapshot before it."""
+"""Rebuilds a book at a time, from the nearest snapshot before it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import BOOK_SNAPSHOTS
 
 FULL = "full"
-"""In the name of a file of snapshots that hold all levels: a book can go on from them."""
+"""Mark in the name of a snapshot file that holds all levels, so that a book can be rebuilt from it."""
 
 
 @attrs.frozen
@@ -32,29 +32,31 @@ class Standing:
     sync: Sync
     venue: str
     ts_event: int
-    """Of the last message in it."""
+    """Event time of the last message in the book."""
     last_id: int | None
     offset: int | None
-    """Of that message; None where it is a stored snapshot alone."""
+    """Offset of that message; None where the book is a stored snapshot alone."""
     snapshot: str
-    """What it was started from."""
+    """The snapshot that the book was started from, for people."""
 
 
 @attrs.define
 class Start:
-    """Where to begin: a snapshot in the feed, or one stored by ``book --write-snapshots``."""
+    """The begin of a rebuild: a snapshot in the feed, or one stored by ``book --write-snapshots``."""
 
     groups: list[Group]
     offset: int
-    """Rows from here on."""
+    """First offset to read."""
     ts: int
     stored: pa.Table | None = None
 
 
 def nearest(archive: Committed, book: BookOf, at_ns: int) -> Start:
-    """The last snapshot at or before a time, and the row groups from it up to there.
+    """Returns the last snapshot at or before a time, with the row groups from it on.
 
-    :raises ArchiveError: there is none
+    Dates are searched backwards, so a book late in a long archive doesn't read all of it.
+
+    :raises ArchiveError: there is no snapshot at or before that time
     """
     files = [entry for entry in deltas.entries(archive, book) if entry.ts_min <= at_ns]
     taken: list[Group] = []
@@ -80,7 +82,7 @@ def nearest(archive: Committed, book: BookOf, at_ns: int) -> Start:
 def _with_day_before(
     archive: Committed, files: list[FileEntry], date: str, taken: list[Group], first: int
 ) -> list[Group]:
-    """A snapshot asked for right after midnight needs the changes before it."""
+    """Adds the day before where ``first`` lies in it: a snapshot right after midnight needs the changes before it."""
     before = max((entry.date for entry in files if entry.date < date), default="")
     if not before or taken[0].first_offset <= first:
         return taken
@@ -91,7 +93,7 @@ def _with_day_before(
 def _last_snapshot(
     archive: Committed, book: BookOf, found: list[Group], at_ns: int
 ) -> tuple[int, int] | None:
-    """Time and offset."""
+    """Returns (time, offset) of the last snapshot in these row groups; None where there is none."""
     best: tuple[int, int] | None = None
     for group in found:
         if not group.snapshots or group.ts_min > at_ns or (best and group.last_offset < best[1]):
@@ -111,7 +113,7 @@ def _last_snapshot(
 
 
 def _stored(archive: Committed, book: BookOf, date: str, at_ns: int) -> pa.Table | None:
-    """The last full snapshot of a date that was stored."""
+    """Returns the last full snapshot of a date that is stored in ``book_snapshots``."""
     found: pa.Table | None = None
     for entry in archive.files(BOOK_SNAPSHOTS):
         name = entry.path.rpartition("/")[2].removesuffix(".parquet").split("+")
@@ -133,7 +135,7 @@ def _from_stored(stored: pa.Table, taken: list[Group]) -> Start:
 
 
 def changes(archive: Committed, book: BookOf, start: Start, sync: Sync) -> Iterator[Change]:
-    """What makes the book, from there on; ``sync`` follows it."""
+    """Yields the book's changes from ``start`` on, the snapshot first. They go through ``sync``, which checks them."""
     if start.stored is not None:
         sync.id = start.stored.column("last_id")[0].as_py()
         sync.synced = sync.fresh = True
@@ -150,10 +152,11 @@ def _as_deltas(stored: pa.Table) -> pa.Table:
 
 
 def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
-    """The book after all messages with ``ts_event`` at or before a time (in the order of the offsets, up to the first
-    change that is later).
+    """Returns the book at a time.
 
-    :raises ArchiveError: no snapshot before it
+    Messages apply in the order of their offsets, up to the first change with a later ``ts_event``.
+
+    :raises ArchiveError: there is no snapshot before that time, or it is empty
     """
     start = nearest(archive, book, at_ns)
     start.groups = [one for one in start.groups if one.ts_min <= at_ns]
@@ -172,12 +175,12 @@ def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
 
 
 def _upto(archive: Committed, book: BookOf, start: Start, sync: Sync, at_ns: int) -> Iterator[Change]:
-    """Changes up to the time; only what is before it goes through ``sync``."""
+    """Yields the changes up to the time. Later rows don't reach ``sync``, so it doesn't count their breaks."""
     if start.stored is not None:
         yield from changes(archive, book, Start([], 0, start.ts, start.stored), sync)
     for rows in deltas.read(archive, book, start.groups, start.offset):
         late = pc.greater(rows.column("ts_event"), at_ns)
-        early = pc.invert(pc.and_(late, rows.column("is_snapshot")))  # stamped by another clock perhaps
+        early = pc.invert(pc.and_(late, rows.column("is_snapshot")))  # a snapshot's clock may be another one
         rows, late = rows.filter(early), late.filter(early)
         if start.stored is not None:
             kept = pc.greater(rows.column("ts_event"), start.ts)

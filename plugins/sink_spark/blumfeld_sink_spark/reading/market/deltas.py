@@ -1,7 +1,7 @@
-"""The rows of ``book_deltas`` of one book, out of many files, in the order of their offsets.
+"""Reads the rows of one book from many files of ``book_deltas``, in the order of the offsets.
 
-Files may overlap in offsets (those of both sides of a midnight do, compacted ones may): row groups are merged by the
-statistics of their offsets, so that memory holds those that overlap and no more.
+Files may overlap in offsets: those on both sides of a midnight do, compacted ones may. So row groups are merged by
+their offset statistics, and memory holds only the row groups that overlap.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COLUMNS = (
     *("k_partition", "k_offset"),
 )
 ROWS = 65_536
-"""As many at a time, more where one message has more."""
+"""Rows in one piece; more where one message has more."""
 
 
 @attrs.frozen
 class Group:
-    """A row group, and what its statistics say."""
+    """A row group and its statistics."""
 
     entry: FileEntry
     number: int
@@ -40,24 +40,24 @@ class Group:
     snapshots: bool
 
     def order(self) -> tuple[int, int, str, int]:
-        """By offsets."""
+        """Returns the sort key: offsets, then path and number."""
         return self.first_offset, self.last_offset, self.entry.path, self.number
 
 
 @attrs.frozen
 class BookOf:
-    """Which book: one symbol as one topic has it."""
+    """The key of a book: one symbol in one topic."""
 
     symbol: str
     topic: str
     venue: str = ""
-    """Empty where the topic has one only."""
+    """Empty where the topic has one venue."""
 
 
 def find(archive: Committed, symbol: str, topic: str = "", venue: str = "") -> BookOf:
-    """The book of this symbol.
+    """Returns the book of a symbol.
 
-    :raises ArchiveError: there is none, or it is in several topics and none of them is named
+    :raises ArchiveError: there is none, or several topics have one and none of them is named
     """
     topics = sorted({entry.topic for entry in archive.files(BOOK_DELTAS) if entry.symbol == symbol})
     if not topics or (topic and topic not in topics):
@@ -72,14 +72,14 @@ def find(archive: Committed, symbol: str, topic: str = "", venue: str = "") -> B
 
 
 def entries(archive: Committed, book: BookOf) -> list[FileEntry]:
-    """Its files, by date and name."""
+    """Returns a book's files, by date and name."""
     return [
         one for one in archive.files(BOOK_DELTAS) if one.symbol == book.symbol and one.topic == book.topic
     ]
 
 
 def groups(archive: Committed, files: Iterable[FileEntry]) -> list[Group]:
-    """Row groups of these files in the order of their first offsets. Reads the ends of the files only."""
+    """Returns the row groups of these files by their first offsets. Only the files' footers are read."""
     found = []
     for entry in files:
         with archive.open_file(entry) as file:
@@ -95,9 +95,9 @@ def groups(archive: Committed, files: Iterable[FileEntry]) -> list[Group]:
 
 
 def read(archive: Committed, book: BookOf, chosen: list[Group], first_offset: int = 0) -> Iterator[pa.Table]:
-    """Rows of these row groups from an offset on, in whole messages, in the order of the offsets.
+    """Yields the rows of these row groups from an offset on, in whole messages and in the order of the offsets.
 
-    :raises ArchiveError: rows of several venues or partitions, which are no one book
+    :raises ArchiveError: the rows are of several venues or partitions, so they aren't one book
     """
     seen: set[tuple[str, int]] = set()
     waiting: list[pa.Table] = []

@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Converts intervals between text (``15m``) and ns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SPAN = re.compile(r"([1-9]\d{0,8})(ms|s|m|h|d)")
 
 
 def interval_ns(text: str) -> int:
-    """``250ms``, ``1s``, ``5m``, ``1h``, ``1d`` in ns: spans that a day is a multiple of, so that none goes over
-    midnight.
+    """Parses an interval such as ``250ms``, ``1s``, ``5m``, ``1h`` or ``1d`` to ns. It must divide a day, so that no
+    interval crosses midnight.
 
-    :raises SettingsError: it is none of these
+    :raises SettingsError: it is no interval, or doesn't divide a day
     """
     found = _SPAN.fullmatch(text)
     span = int(found[1]) * _UNITS[found[2]] if found else 0
@@ -25,7 +25,10 @@ def interval_ns(text: str) -> int:
 
 
 def name_of(span_ns: int) -> str:
-    """As ``interval_ns`` reads it, in the greatest unit that fits."""
+    """Returns the text of an interval in the greatest unit that fits.
+
+    :raises ValueError: it is no whole number of ms
+    """
     for unit, size in sorted(_UNITS.items(), key=lambda item: -item[1]):
         if span_ns % size == 0:
             return f"{span_ns // size}{unit}"

@@ -1,9 +1,10 @@
 """Periodic snapshots of a book: the table ``book_snapshots``.
 
-A snapshot of the time T holds what all messages up to T made of the book. Times are multiples of the interval; one at
-which nothing had changed since the one before is left out, so a silence takes no room. The first of a date is that of
-its midnight, so each date can be read alone. Only times that a later message of the feed has passed are written, so a
-file follows from the committed rows alone and made again is the same.
+* A snapshot at T is the book after all messages up to T. Times are multiples of the interval.
+* A snapshot that equals the one before is left out, so a silence takes no room.
+* The first of a date is that of its midnight, so each date can be read alone.
+* A snapshot is written only when a later message of the feed has passed its time. A file therefore depends on the
+  committed rows alone, and made again it is the same.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ GROUP_ROWS = 262_144
 
 @attrs.define
 class Written:
-    """What one file holds."""
+    """One written file."""
 
     date: str
     path: str
     snapshots: int = 0
     rows: int = 0
     left_out: int = 0
-    """Snapshots of a book that was broken by then."""
+    """Snapshots that were left out because changes before them are missing."""
 
 
 @attrs.frozen
@@ -57,7 +58,7 @@ class Taken:
 
 @attrs.define
 class Periodic:
-    """Takes a book's changes in, gives its snapshots out."""
+    """Turns a book's changes into periodic snapshots. Pure."""
 
     every_ns: int
     depth: int
@@ -67,10 +68,10 @@ class Periodic:
     last_id: int | None = None
     broken: bool = False
     _next: int | None = None
-    """The time of the next snapshot; at or after all that was taken in."""
+    """Time of the next snapshot, at or after every change taken so far."""
 
     def take(self, change: Change) -> Iterator[Taken]:
-        """Snapshots that this change's messages pass, before they are applied."""
+        """Applies a change. Yields each snapshot that its messages pass, before it applies them."""
         rows = change.rows
         if not rows.num_rows:
             self.ladder.take([change])
@@ -89,7 +90,7 @@ class Periodic:
             self.broken, replaces = change.broken, False
 
     def _pass(self, due: int) -> Iterator[Taken]:
-        """A message has come that belongs to the snapshot of the time ``due``."""
+        """Yields the snapshots before ``due``, the time of the snapshot that the next message belongs to."""
         if self._next is None or due <= self._next:
             self._next = self._next if self._next is not None else due
             return
@@ -129,11 +130,13 @@ def write(
     end: str = "",
     broken: bool = False,
 ) -> Iterator[Written]:
-    """Writes the snapshots of each date (from ``start`` to ``end``, both inside), and says what each file holds when it
-    is there. ``depth`` 0 is all levels.
+    """Writes the snapshots of each date and yields each file once it is published.
 
-    :param broken: also of a book in which changes are missing; in files of their own, from which no book goes on
-    :raises ArchiveError: no snapshot to begin with
+    :param depth: levels of each side; 0 is all
+    :param start: first date, ``YYYY-MM-DD``; empty is no bound
+    :param end: last date, inclusive
+    :param broken: write also books in which changes are missing, to files of their own that no rebuild starts from
+    :raises ArchiveError: the rows aren't one book
     """
     levels = f"depth{depth}" if depth else FULL
     name = f"{book.topic}+{name_of(every_ns)}+{levels}{'+broken' if broken else ''}.parquet"
@@ -169,7 +172,7 @@ def _snapshots(archive: Committed, book: BookOf, every_ns: int, depth: int, star
 
 
 def _beginning(archive: Committed, book: BookOf, start: str) -> Start:
-    """From the snapshot before a date; where there is none, from the first row."""
+    """Returns the snapshot before a date as begin; where there is none, the first row."""
     files = deltas.entries(archive, book)
     if start:
         before = int(np.datetime64(start, "ns").astype(np.int64))
@@ -191,7 +194,7 @@ def _behind(archive: Committed, start: Start, files: list[FileEntry]) -> list[de
 
 
 class _DateFile:
-    """A file in the making, seen by nobody until it is whole."""
+    """A file of one date, staged until it is whole. Readers see it only after ``publish``."""
 
     def __init__(self, store: ArchiveStore, written: Written) -> None:
         self.written = written
@@ -203,7 +206,7 @@ class _DateFile:
         self._rows = 0
 
     def add(self, taken: Taken, broken: bool) -> None:
-        """Takes a snapshot in."""
+        """Adds a snapshot, or counts it as left out."""
         if taken.broken and not broken:
             self.written.left_out += 1
             return
@@ -224,7 +227,7 @@ class _DateFile:
         self._waiting, self._rows = [], 0
 
     def publish(self) -> Written:
-        """The file is there, in place of an older one."""
+        """Puts the file in place of an older one, in one step."""
         self._flush()
         if self._writer is None:
             self._writer = open_writer(self._file, tables()[BOOK_SNAPSHOTS], "zstd:3")
@@ -235,7 +238,7 @@ class _DateFile:
         return self.written
 
     def abandon(self) -> None:
-        """Nothing was made."""
+        """Removes the staged file."""
         if self._writer is not None:
             self._writer.close()
         self._file.close()

@@ -1,1 +1,1 @@
-"""Pictures of an archive that people look at: PNG or SVG, times in UTC, one question each."""
+"""Pictures of an archive, as PNG or SVG with times in UTC. Each picture answers one question."""

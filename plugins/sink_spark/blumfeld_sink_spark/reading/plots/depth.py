@@ -1,4 +1,4 @@
-"""The book over time as a heat map: price against time, resting size as colour, the mid price on top."""
+"""Draws the book over time as a heat map: price against time, resting size as colour, the mid price as a line."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from blumfeld_sink_spark.reading.plots.windows import Window, window_of
 from blumfeld_sink_spark.tables import BOOK_DELTAS
 
 TIME_BINS, PRICE_BINS = 480, 180
-"""Of prices so many at least, and up to twice and a half as many: steps are round."""
+"""Number of bins. Prices have between ``PRICE_BINS`` and 2.5 times as many, because a price step is a round number."""
 MARGIN_BPS = 12.0
-"""Shown above and below all that the mid price reached."""
+"""Margin above and below the range of the mid price."""
 COLUMNS = (
     "ts_event", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "k_partition", "k_offset"
 )  # fmt: skip
@@ -31,7 +31,7 @@ COLUMNS = (
 
 @attrs.frozen
 class Column:
-    """The book at one moment; prices and sizes as floats, which is enough for a picture."""
+    """The book at one moment. Floats are exact enough for a picture."""
 
     ts_ns: int
     side: Any
@@ -42,7 +42,7 @@ class Column:
 
     @property
     def mid(self) -> float:
-        """NaN where a side is empty."""
+        """Mid price; NaN where a side is empty."""
         return (self.bid + self.ask) / 2
 
 
@@ -54,9 +54,9 @@ def draw(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Path:
-    """``depth-<symbol>``.
+    """Draws ``depth-<symbol>`` and returns its path.
 
-    :raises ArchiveError: no book of this symbol then: no rows, or no snapshot among them
+    :raises ArchiveError: the symbol has no rows in that time, or no snapshot in or before it
     """
     from matplotlib.patheffects import withStroke
 
@@ -83,8 +83,9 @@ def draw(
 
 
 def columns(archive: Committed, window: Window, bins: int = TIME_BINS) -> Iterator[Column]:
-    """The book at the end of each of ``bins`` parts of the window, from the first snapshot on. The rows before the
-    window are read too, as the book is made of them.
+    """Yields the book at the end of each of ``bins`` parts of the window, from the first snapshot on.
+
+    Rows before the window are read too, because the book at its start consists of them.
     """
     entries = [
         entry for entry in archive.select(BOOK_DELTAS, symbol=window.symbol) if entry.topic == window.topic
@@ -104,9 +105,9 @@ def columns(archive: Committed, window: Window, bins: int = TIME_BINS) -> Iterat
 
 
 def _advance(sync: Sync, ladder: Ladder, rows: pa.Table, moments: list[int], at: int) -> Any:
-    """Applies rows, with a look at the book whenever a moment has passed; how many have."""
+    """Applies rows and yields the book at each moment that they pass. Returns the index of the next moment."""
     while at < len(moments) and rows.num_rows:
-        # by running maximum: an event that is stamped late doesn't hold up those behind it
+        # The running maximum puts an event with an old timestamp at its place in the feed, as the venue sent it.
         stamps = np.maximum.accumulate(rows["ts_event"].to_numpy())
         count = _message_edge(rows, int(np.searchsorted(stamps, moments[at])))
         ladder.take(change for part in _fed(rows.slice(0, count)) for change in sync.feed(part))
@@ -123,14 +124,14 @@ def _fed(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _whole(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Whole messages, and the last one, which may go on in the next batch."""
+    """Splits off the last message, which may go on in the next batch."""
     last = rows["k_offset"][-1]
     count = rows.num_rows - (pc.sum(pc.equal(rows["k_offset"], last)).as_py() or 0)
     return rows.slice(0, count), rows.slice(count)
 
 
 def _message_edge(rows: pa.Table, at: int) -> int:
-    """The first row at or behind ``at`` that begins a message."""
+    """Returns the first row from ``at`` on that begins a message."""
     if at in (0, rows.num_rows):
         return at
     offsets = rows["k_offset"].to_numpy()
@@ -156,7 +157,7 @@ def _column(ladder: Ladder, moment: int) -> Iterator[Column]:
 
 
 def price_edges(mids: Any) -> Any:
-    """Edges of equal price bins of a round width, around all mid prices with a margin."""
+    """Returns the edges of price bins of one round width, which cover all mid prices with a margin."""
     low, high = np.nanmin(mids), np.nanmax(mids)
     margin = max(high * MARGIN_BPS / 1e4, (high - low) * 0.12)
     low, high = low - margin, high + margin
@@ -177,7 +178,7 @@ def _heat(drawn: Any, axis: Any, times: Any, edges: Any, grid: Any) -> None:
     low, high = (
         np.quantile(seen, 0.25),
         np.quantile(seen, 0.9995),
-    )  # what is usual is dark, what stands out is bright
+    )  # usual sizes are dark, outstanding ones bright
     bounds = np.append(
         times, times[-1] + (times[-1] - times[-2] if len(times) > 1 else np.timedelta64(1, "s"))
     )
@@ -189,7 +190,7 @@ def _heat(drawn: Any, axis: Any, times: Any, edges: Any, grid: Any) -> None:
         np.ma.masked_less_equal(grid, 0),
         norm=LogNorm(vmin=low, vmax=max(high, low * 1.01)),
         cmap="inferno",
-        rasterized=True,  # in an SVG too: a hundred thousand rectangles are no picture
+        rasterized=True,  # in an SVG too: it would hold a hundred thousand rectangles
     )
     bar = drawn.colorbar(mesh, ax=axis, pad=0.012, fraction=0.035)
     bar.set_label("size in a step (log)", color=style.SOFT)

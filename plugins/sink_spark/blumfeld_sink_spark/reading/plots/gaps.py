@@ -1,4 +1,4 @@
-"""When something was missing: a calendar of hours, and what kinds of gaps each day had."""
+"""Draws a calendar of the gaps in each hour, and the kinds of gaps on each date."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
 
 DATES_MAX = 92
-"""The latest ones; a quarter of a year is as much as can be read."""
+"""Dates in the picture, the latest ones. More than a quarter of a year can't be read."""
 HOUR_NS = 3600 * 10**9
 NONE, WHOLE = -1, 0
 
 
 @attrs.frozen
 class Calendar:
-    """Hours of days."""
+    """Findings by hour and by kind."""
 
     dates: list[str]
     hours: Any
-    """(dates, 24): how many gaps; -1 where the archive has no data."""
+    """Array (dates, 24) of the number of findings; -1 where the archive has no data."""
     kinds: dict[str, list[int]]
-    """How many of each kind on each date."""
+    """Number of findings of each kind on each date."""
 
 
 def calendar(archive: Committed, symbol: str, start_ns: int | None, end_ns: int | None) -> Calendar:
-    """What the archive knows.
+    """Returns the findings of a symbol, or of all symbols, in a time.
 
-    :raises ArchiveError: it has no rows in that time
+    :raises ArchiveError: the archive has no rows in that time
     """
     covered = _covered(archive, symbol, start_ns, end_ns)
     found = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
@@ -62,7 +62,7 @@ def calendar(archive: Committed, symbol: str, start_ns: int | None, end_ns: int 
 
 
 def _counted(rows: pa.Table) -> Counter[tuple[int, str]]:
-    """(hour since the epoch, kind) → how many; the end of a state is no gap of its own."""
+    """Counts findings by (hour since the epoch, kind). The end of a state isn't a finding of its own."""
     counted: Counter[tuple[int, str]] = Counter()
     for ts, kind in zip(rows["ts_event"].to_pylist(), rows["kind"].to_pylist(), strict=True):
         if not kind.endswith("_end"):
@@ -71,7 +71,7 @@ def _counted(rows: pa.Table) -> Counter[tuple[int, str]]:
 
 
 def _covered(archive: Committed, symbol: str, start_ns: int | None, end_ns: int | None) -> set[int]:
-    """Hours since the epoch between a file's first and last event."""
+    """Returns the hours since the epoch in which files have events, by their first and last ones."""
     entries = [
         entry
         for table in (TRADES, AGG_TRADES, BBO, BOOK_DELTAS)
@@ -97,7 +97,7 @@ def draw(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Path:
-    """``gaps``, or ``gaps-<symbol>``.
+    """Draws ``gaps``, or ``gaps-<symbol>``, and returns its path.
 
     :raises ArchiveError: the archive has no rows in that time
     """

@@ -1,4 +1,4 @@
-"""Best bid and ask over time: the mid price, and the spread with its usual range."""
+"""Draws best bid and ask over time: the mid price, and the spread with its usual range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blumfeld_sink_spark.tables import BBO
 BINS = 360
 LOW, HIGH = 0.1, 0.9
 LOG_FROM = 12
-"""Times the usual spread."""
+"""Ratio of the widest to the median spread from which on the axis is logarithmic."""
 
 _QUOTES = """
 FROM (SELECT ts_event, spread_bps(bid, ask) AS bps, mid(bid, ask) AS m
@@ -41,9 +41,9 @@ def draw(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Path:
-    """``spread-<symbol>``.
+    """Draws ``spread-<symbol>`` and returns its path.
 
-    :raises ArchiveError: no quotes of this symbol then
+    :raises ArchiveError: the symbol has no quotes with both sides in that time
     """
     window = window_of(archive, BBO, symbol, start_ns, end_ns)
     width = max(1, -(-(window.end_ns - window.start_ns) // BINS))
@@ -74,7 +74,7 @@ def draw(
 
 
 def _scale(axis: Any, found: dict[str, Any]) -> None:
-    """From 0; by powers where a few wide moments would press all others flat."""
+    """Sets the axis: linear from 0, or logarithmic where a few wide moments would press all others flat."""
     from matplotlib.ticker import FuncFormatter
 
     least, most = float(found["low"].min()), float(found["high"].max())
@@ -87,7 +87,7 @@ def _scale(axis: Any, found: dict[str, Any]) -> None:
 
 
 def _asked(archive: Committed, window: Window, width: int) -> tuple[dict[str, Any], float]:
-    """Bins, and the median of all quotes."""
+    """Returns the bins' columns, and the median spread of all quotes."""
     values = {"start": window.start_ns, "end": window.end_ns, "symbol": window.symbol, "venue": window.venue}
     with connect(archive) as connection:
         found: dict[str, Any] = connection.execute(_QUERY, {**values, "width": width}).fetchnumpy()
@@ -96,7 +96,7 @@ def _asked(archive: Committed, window: Window, width: int) -> tuple[dict[str, An
 
 
 def _broken(axis: Any, at: Any, bins: Any, values: Any, colour: str, label: str | None) -> None:
-    """A line with gaps where bins are missing: nothing is drawn where nothing was said."""
+    """Draws a line that breaks where bins are missing, so that no line connects quotes across a silence."""
     holes = np.nonzero(np.diff(bins) > max(3, BINS // 60))[0] + 1
     axis.plot(
         np.insert(at, holes, at[holes]),

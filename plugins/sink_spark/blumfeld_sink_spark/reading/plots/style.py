@@ -1,4 +1,4 @@
-"""How all pictures look."""
+"""The common style of all pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SETTINGS: Any = {
 def figure(
     rows: int, height_in: float, title: str, subtitle: str, **options: Any
 ) -> Iterator[tuple[Any, Any]]:
-    """(figure, its axes) of a picture with a title and a line below it, in our style; closed at the end."""
+    """Gives (figure, axes) in our style, with a title and a line below it. The figure is closed at the end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -58,7 +58,7 @@ def figure(
 
 
 def save(made: Any, folder: Path, name: str, svg: bool) -> Path:
-    """Writes the picture; its path."""
+    """Writes the picture and returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.{'svg' if svg else 'png'}"
     # no date inside: the same archive gives the same file
@@ -67,7 +67,7 @@ def save(made: Any, folder: Path, name: str, svg: bool) -> Path:
 
 
 def time_axis(axis: Any, label: bool = True) -> None:
-    """UTC, with a date where one begins."""
+    """Formats the x axis as UTC times, with the date where a date begins."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator: Any = AutoDateLocator(minticks=5, maxticks=10)  # type: ignore[no-untyped-call]
@@ -84,14 +84,14 @@ def time_axis(axis: Any, label: bool = True) -> None:
 
 
 def big_numbers(axis: Any) -> None:
-    """12k, 3.4M on the y axis."""
+    """Formats the y axis with :func:`short`."""
     from matplotlib.ticker import FuncFormatter
 
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 def short(value: float) -> str:
-    """``12k``, ``3.4M``."""
+    """Returns a number as ``12k`` or ``3.4M``."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -99,7 +99,7 @@ def short(value: float) -> str:
 
 
 def legend(axis: Any, columns: int) -> None:
-    """Above the axes, at the right: never on the data."""
+    """Puts the legend above the axes at the right, where it never covers data."""
     axis.legend(
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),
@@ -111,7 +111,7 @@ def legend(axis: Any, columns: int) -> None:
 
 
 def span_of(times_ns: Sequence[int]) -> str:
-    """From when to when, for a line below the title."""
+    """Returns first and last time as text, for the line below the title."""
     from blumfeld_sink_spark.reading.times import iso_of
 
     first, last = iso_of(min(times_ns)), iso_of(max(times_ns))

@@ -1,4 +1,4 @@
-"""How fast the archive was, and how far behind: by commit records and, for the lag, by the progress files."""
+"""Draws the archive's rate, from its commit records, and its lag, from the progress files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from blumfeld_sink_spark.reading.plots import style
 from blumfeld_sink_spark.records import CommitRecord
 
 BATCHES_MAX = 1500
-"""More are put together, or the line would be a block."""
+"""Batches in the picture. More are joined, or the line would be a block."""
 NS_PER_MS = 1_000_000
 
 
 @attrs.frozen
 class Batches:
-    """What batches came to, in the order of their ends; arrays of the same length."""
+    """The numbers of batches in the order of their ends, as arrays of the same length."""
 
     end_ms: Any
     seconds: Any
@@ -32,14 +32,14 @@ class Batches:
 
 
 class _Line(msgspec.Struct):
-    """What is taken of a line of a progress file."""
+    """The fields that are read of a line of a progress file."""
 
     at_ms: int
     lag: dict[str, dict[str, int]] = {}
 
 
 def batches(records: Sequence[CommitRecord]) -> Batches:
-    """Of commit records that archived messages; compactions have none."""
+    """Returns the batches that archived messages. Compactions' records have none and are left out."""
     found = sorted((record for record in records if record.messages), key=lambda record: record.committed_ms)
     columns = [
         [record.committed_ms for record in found],
@@ -62,8 +62,9 @@ def _fewer(many: Batches) -> Batches:
 
 
 def lags(root: Path) -> dict[str, list[tuple[int, int]]]:
-    """Topic → (time in ms, messages behind) in the order of time. Lines that can't be read are left out: the file
-    is for people, and its last line may be cut off.
+    """Returns by topic the points (time in ms, offsets behind), in the order of time.
+
+    Lines that can't be read are left out: the file is for people, and its last line may be cut off.
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for line in _lines(root):
@@ -83,15 +84,17 @@ def _lines(root: Path) -> Iterator[_Line]:
 
 
 def draw(archive: Committed, folder: Path, svg: bool) -> Path:
-    """``throughput``: messages and bytes a second of each batch, and the lag behind it. One batch alone has no course
-    over time, so its picture compares what it read with what it wrote.
+    """Draws ``throughput`` and returns its path: messages and bytes a second of each batch, and the lag.
 
-    :raises ArchiveError: no batch is there
+    A single batch has no course over time, so its picture compares the bytes read with the bytes written.
+
+    :raises ArchiveError: no batch with messages is committed
     """
     made = batches(archive.records)
     if not len(made.end_ms):
         raise ArchiveError("plot throughput: no batch with messages is committed yet")
-    behind = lags(archive.local_root()) if archive.is_local else {}  # else it lies beside the checkpoint
+    # Progress files of an archive in an object store lie in its checkpoint, which we don't know.
+    behind = lags(archive.local_root()) if archive.is_local else {}
     panels = 3 if behind else 2
     begin = made.end_ms - made.seconds * 1000
     total, size = made.messages.sum(), made.bytes_in.sum()
@@ -138,7 +141,7 @@ def _draw_one(made: Batches, subtitle: str, folder: Path, svg: bool) -> Path:
 
 
 def _steps(axis: Any, begin_ms: Any, end_ms: Any, rate: Any, colour: str, label: str) -> None:
-    """A block for each batch, as wide as it took; nothing where none ran."""
+    """Draws a block for each batch, as wide as its duration."""
     x = np.column_stack([begin_ms, begin_ms, end_ms, end_ms]).ravel()
     y = np.column_stack([np.zeros_like(rate), rate, rate, np.zeros_like(rate)]).ravel()
     x = (x * 1000).astype("datetime64[us]")

@@ -1,4 +1,4 @@
-"""Which rows a picture of one symbol shows."""
+"""The selection of the rows for a picture of one symbol."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from blumfeld_sink_spark.reading.plots import style
 
 @attrs.frozen
 class Window:
-    """A symbol of a venue, and a time."""
+    """One symbol of one venue and topic, and a time."""
 
     venue: str
     symbol: str
     topic: str
     start_ns: int
     end_ns: int
-    """Outside."""
+    """Exclusive."""
 
     @property
     def span(self) -> str:
-        """For people."""
+        """The time as text, for people."""
         return style.span_of([self.start_ns, self.end_ns - 1])
 
     @property
@@ -39,10 +39,11 @@ class Window:
 def window_of(
     archive: Committed, table: str, symbol: str, start_ns: int | None, end_ns: int | None
 ) -> Window:
-    """The time that a table's files of a symbol cover, cut to what is asked for. Of several topics or venues that
-    have the symbol the one with the most rows.
+    """Returns the time that a table's files of a symbol cover, cut to the given bounds.
 
-    :raises ArchiveError: there is nothing
+    If several topics have the symbol, the one with the most rows is taken; of several venues the most frequent.
+
+    :raises ArchiveError: there are no rows of the symbol in that time
     """
     entries = archive.select(table, symbol=symbol, start_ns=start_ns, end_ns=end_ns)
     if not entries:

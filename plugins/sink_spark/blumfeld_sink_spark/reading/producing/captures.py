@@ -1,8 +1,10 @@
-"""Capture files of exchange feeds: what one line holds, and whose it is.
+"""Capture files of exchange feeds: the message in each line, its stream and its symbol.
 
-Two forms are known. ``<ns since the epoch> <JSON>`` is what came in, with the nanosecond of its receipt. The other
-names the connection: ``[<URL> -> ]<seconds>: <JSON>`` is what came in (by REST with its URL), ``<URL> <- …`` what was
-sent and ``<URL> <-> …`` a connection's start; the last two are no data.
+Two forms are known:
+
+* ``<ns since the epoch> <JSON>``: a message with the time of its receipt.
+* ``[<URL> -> ]<seconds>: <JSON>``: a message; a REST answer has its URL. In this form ``<URL> <- …`` is a request and
+  ``<URL> <-> …`` the start of a connection; both are skipped.
 """
 
 from __future__ import annotations
@@ -24,27 +26,28 @@ _SYMBOL = re.compile(rb'"(?:s|product_id|instId|coin|pair|symbol)" ?: ?"([^"]*)"
 _AT_THE_END = re.compile(
     rb'"([a-z]+)[^"]*","([A-Z0-9.]+/[A-Z0-9.]+)"\]$|"channel":"([a-z_]+)_([a-z0-9]+)"[^{}\[\]]*\}$'
 )
-"""Kraken and Bitstamp name stream and symbol behind the data."""
+"""Stream and symbol at the end of a message, where Kraken and Bitstamp put them."""
 _SYMBOL_IN_URL = re.compile(rb"[?&](?:symbol|pair)=([^&\s]+)|/([^/?\s]+)$")
 _HEAD_BYTES, _TAIL_BYTES = 400, 100
-"""Names stand at the front of a message; a book of a thousand levels isn't searched to its end."""
+"""Bytes that are searched for names. They stand at the front or at the end, so a book of a thousand levels between
+isn't searched."""
 SNAPSHOT = "rest-snapshot"
 
 
 class CapturedMessage(NamedTuple):
-    """One message as it came in."""
+    """One captured message."""
 
     received_ns: int
     value: bytes
     """The JSON, byte for byte."""
     url: bytes
-    """Of a REST answer; else empty."""
+    """URL of a REST answer; empty for other messages."""
 
 
 def messages(path: Path) -> Iterator[CapturedMessage]:
-    """The messages of a capture file (``.gz`` or plain), in its order. Memory: one line.
+    """Yields the messages of a capture file (``.gz`` or plain) in its order. One line is in memory at a time.
 
-    :raises ArchiveError: no such file, it is cut off, or a line is in neither form; the message has the line's number
+    :raises ArchiveError: there is no such file, it is cut off, or a line has neither form; the text names the line
     """
     number = 0
     try:
@@ -66,9 +69,9 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def parse(line: bytes) -> CapturedMessage | None:
-    """What a line holds; None where that isn't data.
+    """Returns the message of a line; None where the line isn't one.
 
-    :raises ValueError: it is in neither form
+    :raises ValueError: the line has neither form
     """
     line = line.rstrip(b"\r\n")
     if not line or _SENT.match(line):
@@ -84,7 +87,7 @@ def parse(line: bytes) -> CapturedMessage | None:
 
 
 def stream_of(value: bytes) -> str:
-    """What to count a message under: the exchange's own name of the stream or kind, as far as it says one."""
+    """Returns the exchange's own name of the message's stream or kind; ``SNAPSHOT`` or ``other`` where it has none."""
     head = value[:_HEAD_BYTES]
     at_the_end = _AT_THE_END.search(value[-_TAIL_BYTES:])
     if at_the_end:
@@ -96,7 +99,7 @@ def stream_of(value: bytes) -> str:
 
 
 def symbol_of(message: CapturedMessage) -> bytes | None:
-    """The instrument, as the message or its URL names it; None where neither does."""
+    """Returns the symbol that the message or its URL names; None where neither does."""
     if message.url:
         in_url = _SYMBOL_IN_URL.search(message.url)
         if in_url:

@@ -1,4 +1,4 @@
-"""Capture files into a topic: the bytes as they are, the time of receipt as the record's timestamp."""
+"""Sends capture files to a topic: the bytes as they are, the time of receipt as the record's timestamp."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Spread = Literal["key", "stream", "repeat"]
 
 @attrs.frozen
 class LoadPlan:
-    """What to send, and how."""
+    """The files to send, and the keys, partitions and limits to send them with."""
 
     files: Sequence[Path]
     key: str = "symbol"
     """``symbol``, ``none``, or the key itself."""
     symbol: str = ""
-    """For messages that name none before any did (a REST snapshot at the front)."""
+    """Symbol of messages without one before the first that names one (a REST snapshot at the front)."""
     recv_header: str = RECV_HEADER
-    """A header with the ns of receipt, in ASCII; empty sends none."""
+    """Header for the time of receipt, ns in ASCII; empty sends none."""
     repeat: int = 1
     limit: int = 0
-    """Messages in all; 0 is no limit."""
+    """Number of messages to send; 0 is no limit."""
     spread: Spread = "key"
-    """What chooses the partition: the key, the stream (a book's snapshot goes with its changes), the repetition."""
+    """Choice of the partition: by key, by stream (a book's snapshot goes with its changes), or by repetition."""
     compression: str = "none"
 
 
 @attrs.frozen
 class Loaded:
-    """What was acknowledged."""
+    """The acknowledged messages."""
 
     messages: int
     bytes: int
@@ -64,9 +64,9 @@ class Record:
 
 
 def records(plan: LoadPlan, partitions: int) -> Iterator[Record]:
-    """The records of the plan, in order. Pure but for reading the files.
+    """Yields the records of the plan in order. Its only I/O is reading the files.
 
-    :raises ArchiveError: a file can't be read; a message names no symbol and none is known
+    :raises ArchiveError: a file can't be read, or no symbol is known for a message
     """
     made = (record for repetition in range(plan.repeat) for record in _once(plan, partitions, repetition))
     return islice(made, plan.limit or None)
@@ -98,14 +98,17 @@ def _partition(spread: Spread, stream: str, places: dict[str, int], repetition: 
 
 
 class _Keys:
-    """The symbol of each message; what names none (a REST answer) belongs to the symbol before it."""
+    """The key of each message. A message without a symbol (a REST answer) has the symbol of the one before it."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._mode = plan.key
         self._last = plan.symbol.encode() or None
 
     def of(self, message: CapturedMessage) -> bytes | None:
-        """The key of the next message."""
+        """Returns the key of the next message.
+
+        :raises ArchiveError: neither it nor a message before it names a symbol
+        """
         if self._mode == "none":
             return None
         if self._mode != "symbol":
@@ -127,11 +130,11 @@ def load(
     on_progress: Callable[[int, int], None] | None = None,
     every: int = 5000,
 ) -> Loaded:
-    """Send it all, to a topic that is made (kept for ever) where there is none, and wait for every acknowledgement.
+    """Sends all records and waits for every acknowledgement. A missing topic is created, without a retention limit.
 
-    :param partitions: of a topic that is made; one that exists keeps its own
-    :param on_progress: called with (messages, bytes) now and then
-    :raises ArchiveError: the broker is away or refuses; a file can't be read
+    :param partitions: number of partitions of a new topic; an existing one keeps its own
+    :param on_progress: called with (messages, bytes) after each ``every`` messages
+    :raises ArchiveError: the broker is away or refuses, or a file can't be read
     """
     count = topic.partitions()
     if not count:

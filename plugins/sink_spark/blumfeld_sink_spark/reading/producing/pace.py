@@ -1,4 +1,4 @@
-"""At what pace records go out again: by their own timestamps, so many a second, or as fast as they can."""
+"""The pace of sending: by the records' timestamps, by a rate, or as fast as possible."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from blumfeld_sink_spark.errors import SettingsError
 
 LONGEST_WAIT_S = 0.2
-"""Between two looks at the clients, which have work to do while we wait."""
+"""Longest pause between two calls of the producer's poll, which handles acknowledgements while we wait."""
 
 
 class Pace:
-    """Says how long to wait before the next record.
+    """Computes the wait before each record.
 
-    :param speed: 2.0 is twice as fast as the timestamps say; 0 doesn't look at them
+    :param speed: 2.0 is twice as fast as the timestamps; 0 ignores them
     :param rate: records a second at most; 0 is no limit
     """
 
@@ -30,11 +30,14 @@ class Pace:
 
     @property
     def is_flat_out(self) -> bool:
-        """Whether nothing ever waits."""
+        """Whether no record ever waits."""
         return not self._speed and not self._rate
 
     def wait_s(self, timestamp_ms: int) -> float:
-        """Seconds until a record of this timestamp is due; 0 if it is. Records out of order are due at once."""
+        """Returns the seconds until a record of this timestamp is due; 0 if it is.
+
+        A record whose timestamp lies before that of an earlier one is due at once.
+        """
         now = self._clock()
         if self._first_ms is None or self._begun is None:
             self._first_ms, self._begun = timestamp_ms, now
@@ -46,12 +49,12 @@ class Pace:
         return max(0.0, self._begun + due - now)
 
     def sent(self) -> None:
-        """One more went out."""
+        """Counts a record that was sent."""
         self._sent += 1
 
 
 def speed_of(text: str) -> float:
-    """``max`` or ``0`` is flat out, ``10`` or ``10x`` ten times the original.
+    """Parses a speed: ``10`` or ``10x`` is ten times the original pace, ``max`` or ``0`` as fast as possible.
 
     :raises SettingsError: it is neither
     """

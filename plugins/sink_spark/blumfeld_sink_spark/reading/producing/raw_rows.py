@@ -1,4 +1,4 @@
-"""The raw table of a topic as records again, each partition in the order of its offsets."""
+"""Reads a topic's rows of the table ``raw`` as records, each partition in the order of its offsets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from blumfeld_sink_spark.records import FileEntry, OffsetRange
 from blumfeld_sink_spark.tables import RAW
 
 BATCH_ROWS = 2000
-"""Of each file that is open at the same time: with 50 kB messages that is 100 MB at worst."""
+"""Rows in memory of each open file; with messages of 50 kB that is 100 MB."""
 COLUMNS = ["ts_recv", "timestamp_type", "key", "value", "headers", "k_partition", "k_offset"]
 NS_PER_MS = 1_000_000
 
 
 @attrs.frozen
 class RawRecord:
-    """One record as it was in the topic."""
+    """One record of the topic, as it was archived."""
 
     offset: int
     partition: int
@@ -37,12 +37,12 @@ class RawRecord:
 
 @attrs.frozen
 class Hole:
-    """Offsets of a partition that a replay can't give back as they were."""
+    """Offsets of a partition that a replay can't reproduce."""
 
     partition: int
     start: int
     end: int
-    """Outside."""
+    """Exclusive."""
     why: str
 
     def __str__(self) -> str:
@@ -51,21 +51,22 @@ class Hole:
 
 @attrs.define
 class RawTopic:
-    """What an archive's raw table holds of one topic.
-
-    :raises ArchiveError: (``find``) there is no raw table, or none of this topic
-    """
+    """The rows of one topic in an archive's table ``raw``."""
 
     archive: Committed
     topic: str
     _files: dict[int, list[tuple[FileEntry, int, int]]]
-    """Of each partition: files with the first and last offset of their rows there."""
+    """By partition: (file, first offset, last offset) of its rows."""
     rows: dict[int, int]
-    """Of each partition."""
+    """Number of rows by partition."""
 
     @classmethod
     def find(cls, archive: Committed, topic: str = "") -> RawTopic:
-        """The topic's part of the raw table; without a name the only one that there is."""
+        """Returns the rows of a topic; without a name those of the only topic.
+
+        :raises SettingsError: no topic is named and there are several
+        :raises ArchiveError: there is no table ``raw``, or it has no row of this topic
+        """
         entries = archive.files(RAW)
         if not entries:
             raise ArchiveError(
@@ -94,12 +95,12 @@ class RawTopic:
 
     @property
     def partitions(self) -> int:
-        """As many as the archive knows of: one without a single record may be missing at the end."""
+        """Number of partitions that the archive knows. Partitions at the end without any record may be missing."""
         known = [part.partition for part in self.archive.ranges() if part.topic == self.topic]
         return max([*self._files, *known], default=0) + 1
 
     def holes(self) -> list[Hole]:
-        """Why the offsets of a replay would not be the original ones; empty if they will be."""
+        """Returns the holes that would give a replay other offsets; empty if it keeps the original ones."""
         planned: dict[int, list[OffsetRange]] = {}
         for part in self.archive.ranges():
             if part.topic == self.topic:
@@ -121,11 +122,11 @@ class RawTopic:
     def records(
         self, start_ns: int | None = None, end_ns: int | None = None, by_time: bool = False
     ) -> Iterator[RawRecord]:
-        """All records, each partition in the order of its offsets.
+        """Yields all records, each partition in the order of its offsets.
 
-        :param start_ns: only records stamped so late, or later
-        :param end_ns: only records stamped earlier
-        :param by_time: partitions side by side, as their timestamps say; else one after the other
+        :param start_ns: only records with this timestamp or a later one
+        :param end_ns: only records with an earlier timestamp
+        :param by_time: merge the partitions by timestamp; else one follows the other
         """
         parts = [self._partition(partition, start_ns, end_ns) for partition in sorted(self._files)]
         if not by_time:
@@ -158,7 +159,10 @@ class RawTopic:
 
 @attrs.frozen
 class _Due:
-    """A record, and when its turn is: a partition's order goes before its timestamps."""
+    """A record and its place in the merge by time.
+
+    ``due_ms`` never goes back within a partition: the order of the offsets goes before the timestamps.
+    """
 
     due_ms: int
     record: RawRecord
@@ -172,7 +176,7 @@ def _never_back(records: Iterator[RawRecord]) -> Iterator[_Due]:
 
 
 def _overlapping(files: Sequence[tuple[FileEntry, int, int]]) -> Iterator[list[FileEntry]]:
-    """Files whose offsets lie among each other (a range over midnight), group after group."""
+    """Yields groups of files with overlapping offsets, in their order. A range over midnight gives two such files."""
     group: list[FileEntry] = []
     end = -1
     for entry, first, last in files:
@@ -186,8 +190,8 @@ def _overlapping(files: Sequence[tuple[FileEntry, int, int]]) -> Iterator[list[F
 
 
 def _in_order(file: Any, partition: int) -> Iterator[pa.RecordBatch]:
-    """Rows of a partition by offset. A file that isn't in that order (a compacted one may be in that of time) is
-    read whole.
+    """Yields the rows of a partition by offset. A file in another order is read whole: a compacted one may be sorted by
+    time.
     """
     offsets = file.read(columns=["k_partition", "k_offset"])
     mine = pc.equal(offsets["k_partition"], partition)

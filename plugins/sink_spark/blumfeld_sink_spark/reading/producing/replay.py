@@ -1,4 +1,4 @@
-"""An archive's raw table back into a topic: partition, key, value, headers, timestamp and order as they were."""
+"""Sends an archive's table ``raw`` to a topic again: partition, key, value, headers, timestamp and order are kept."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ HOLES_TOLD = 3
 
 @attrs.frozen
 class ReplayPlan:
-    """What to send, and how."""
+    """The records to send, and the rules for the target topic."""
 
     start_ns: int | None = None
     end_ns: int | None = None
-    """Outside."""
+    """Exclusive."""
     append: bool = False
-    """The topic may hold records already; ours get the offsets behind them."""
+    """Whether the topic may hold records already; the replay then follows them."""
     renumber: bool = False
-    """Go on where offsets can't be the original ones."""
+    """Whether to replay even if offsets will differ from the original ones."""
     partitions: int = 0
-    """Of a topic that is made; 0 is as many as the archive knows of."""
+    """Number of partitions of a new topic; 0 is the number that the archive knows."""
     compression: str = "none"
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether each record is to get its old offset."""
+        """Whether each record must get its original offset."""
         return not (self.append or self.renumber or self.start_ns is not None or self.end_ns is not None)
 
 
 @attrs.frozen
 class Replayed:
-    """What was acknowledged."""
+    """The acknowledged records."""
 
     topic: str
     records: int
@@ -46,7 +46,7 @@ class Replayed:
     seconds: float
     partitions: int
     same_offsets: bool
-    """Whether each record has the offset that it had."""
+    """Whether each record has its original offset."""
 
 
 def replay(
@@ -58,10 +58,12 @@ def replay(
     on_progress: Callable[[int, int], None] | None = None,
     every: int = 5000,
 ) -> Replayed:
-    """Send it all and wait for every acknowledgement. Partitions go side by side, as their timestamps say, where the
-    pace asks for that; flat out they go one after the other.
+    """Sends all records and waits for every acknowledgement.
 
-    :raises ArchiveError: offsets would differ and nobody said that they may; the topic holds records already; the
+    With a pace the partitions are merged by timestamp. As fast as possible, one partition follows the other.
+
+    :raises SettingsError: the plan has fewer partitions than the archived topic
+    :raises ArchiveError: offsets would differ without ``renumber``; the topic holds records without ``append``; the
         broker is away or refuses
     """
     pace = pace or Pace()
@@ -103,7 +105,7 @@ def _check_dense(source: RawTopic) -> None:
 
 
 def _prepare(source: RawTopic, target: Topic, plan: ReplayPlan) -> int:
-    """The number of the topic's partitions; it is made if it isn't there."""
+    """Checks the target topic, creates it if it is missing, and returns its number of partitions."""
     wanted = plan.partitions or source.partitions
     if wanted < source.partitions:
         raise SettingsError(

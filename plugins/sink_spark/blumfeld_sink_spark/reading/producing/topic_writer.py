@@ -1,4 +1,4 @@
-"""Writing to a topic through librdkafka: the topic made if need be, every record acknowledged before the end."""
+"""Writes to a topic through librdkafka. The topic is created if it is missing, and every record is acknowledged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from blumfeld_sink_spark.reading.producing.pace import LONGEST_WAIT_S, Pace
 ANSWER_S = 10.0
 FLUSH_S = 120.0
 KEEP_FOREVER = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
-"""Market data has its event times: a week of retention would delete last year's at once."""
+"""Config of a new topic. Records keep their original timestamps, and retention goes by them: Kafka's default of a week
+would delete last year's data at once."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -29,15 +30,15 @@ def _library() -> Any:
 
 
 def _client_config(bootstrap: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    # librdkafka would print each failed connection; what matters comes back as an error
+    # Level 0: librdkafka prints each failed connection otherwise, and a failure reaches us as an error anyway.
     return {"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "blumfeld-archive", **kafka}
 
 
 class Topic:
-    """A topic of a running broker, looked at and made through an admin client.
+    """A topic of a running broker, through an admin client.
 
-    :param answer_s: a broker that says nothing for so long isn't there
-    :raises ArchiveError: (every method) nobody answers at ``bootstrap``, or it refuses
+    :param answer_s: time that the broker has for an answer
+    :raises ArchiveError: (every method) no broker answers at ``bootstrap``, or it refuses
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Topic:
         self._admin = self._lib.admin.AdminClient(_client_config(bootstrap, self._kafka))
 
     def partitions(self) -> int:
-        """How many it has; 0 if there is no such topic."""
+        """Returns the number of partitions; 0 if there is no such topic."""
         try:
             known = self._admin.list_topics(
                 timeout=self._answer_s
@@ -66,7 +67,7 @@ class Topic:
         return len(known[self.name].partitions) if self.name in known else 0
 
     def make(self, partitions: int, config: Mapping[str, str] = KEEP_FOREVER) -> None:
-        """Create it, and wait until the broker names it."""
+        """Creates the topic and waits until the broker lists it."""
         new = self._lib.admin.NewTopic(self.name, num_partitions=partitions, config=dict(config))
         try:
             self._admin.create_topics([new])[self.name].result(timeout=self._answer_s)
@@ -79,7 +80,7 @@ class Topic:
             time.sleep(0.05)
 
     def ends(self) -> dict[int, tuple[int, int]]:
-        """(log start, log end) of each partition."""
+        """Returns (log start offset, log end offset) by partition."""
         count = self.partitions()
         spec, lib = self._lib.admin.OffsetSpec, self._lib
         places = [lib.TopicPartition(self.name, partition) for partition in range(count)]
@@ -93,7 +94,7 @@ class Topic:
         return {partition: (found[0][partition], found[1][partition]) for partition in range(count)}
 
     def writer(self, compression: str = "none", pace: Pace | None = None) -> TopicWriter:
-        """A producer for it."""
+        """Returns a producer for the topic."""
         config = {
             **_client_config(self.bootstrap, self._kafka),
             "enable.idempotence": True,
@@ -113,7 +114,7 @@ class Topic:
 
 
 class TopicWriter:
-    """Sends records; each partition keeps their order, none is sent twice (an idempotent producer)."""
+    """Sends records with an idempotent producer: each partition keeps their order, and a retry duplicates none."""
 
     def __init__(self, producer: Any, topic: str, pace: Pace) -> None:
         self._producer = producer
@@ -132,9 +133,10 @@ class TopicWriter:
         partition: int = -1,
         headers: Headers | None = None,
     ) -> None:
-        """Hand over one record, when its time has come; -1 lets the key choose the partition.
+        """Waits until the record is due and hands it to the producer.
 
-        :raises ArchiveError: one before it was refused
+        :param partition: -1 lets the key choose
+        :raises ArchiveError: an earlier record was refused
         """
         self._wait(timestamp_ms)
         while True:
@@ -160,9 +162,9 @@ class TopicWriter:
             self._check()
 
     def flush(self) -> None:
-        """Come back when everything is acknowledged.
+        """Waits until every record is acknowledged.
 
-        :raises ArchiveError: not all of it was
+        :raises ArchiveError: a record was refused, or some weren't acknowledged within ``FLUSH_S``
         """
         left = self._producer.flush(FLUSH_S)
         self._check()

@@ -171,7 +171,7 @@ def told_lost(results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
 def missing(
     late: Sequence[OffsetRange], first: dict[tuple[str, int], int], begins: dict[tuple[str, int], int]
 ) -> tuple[OffsetRange, ...]:
-    """Returns the lost head of each range. It ends at the partition's beginning, or before it at the first row.
+    """Returns the lost head of each range: up to the partition's beginning or the first row, whichever is lower.
 
     :param late: the ranges whose rows began late, or that gave none
     :param first: the first offset seen in each partition
