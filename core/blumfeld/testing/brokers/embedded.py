@@ -1,7 +1,7 @@
 """A real broker inside a test's process: a thread and an event loop of its own, on a free loopback port.
 
-It is composed as ``blumfeld run`` composes one, so what a client sees is what it would see of a process; only waiting
-for the device is left out, since its directory dies with it.
+It is composed as ``blumfeld run`` composes one, so a client sees what it would see of a process. Only syncs are left
+out, since the directory is removed with the broker.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CONFIG: Mapping[str, Any] = {
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 1,
 }
-"""Where a test's broker differs from Kafka's defaults, which are for clusters; ``config`` goes over it."""
+"""Configuration that differs from Kafka's defaults, which suit clusters. The argument ``config`` overrides it."""
 
 STOP_GRACE_MS = 50
-"""How long a stop waits for open requests: a fetch that waits for records at the end of a test waits for nothing."""
+"""Time that a stop waits for open requests. At the end of a test a fetch that waits for records waits in vain."""
 START_TIMEOUT_S = 60.0
 
 
 class DefectError(RuntimeError):
-    """Something escaped inside the broker that should not have; it was stopped there and then. A bug of Blumfeld or of
-    a plug-in, never of the test.
+    """An error escaped inside the broker and stopped it. This is a bug of Blumfeld or of a plug-in, never of the
+    test.
     """
 
 
@@ -93,28 +93,28 @@ class EmbeddedBroker:
         source = type(self).__name__
         return make_plan(decode_section(self._raw, Manifest, source), source, self._registry)
 
-    # What a test asks
+    # For the test
 
     @property
     def node(self) -> Node:
-        """The running node; to be touched by its own thread only (:meth:`call`)."""
+        """The running node. Only the broker's own thread may touch it (:meth:`call`)."""
         if self._node is None:
             raise RuntimeError("the broker does not run: use it inside its with block")
         return self._node
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host on which the broker listens."""
         return self.node.listeners[0].host
 
     @property
     def port(self) -> int:
-        """The free port that it found."""
+        """The free port that the broker found."""
         return self.node.listeners[0].port
 
     @property
     def bootstrap_servers(self) -> str:
-        """``HOST:PORT``, as every client wants it."""
+        """``HOST:PORT``, the form of a client's ``bootstrap.servers``."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -123,7 +123,7 @@ class EmbeddedBroker:
         return self.node.composition.data_dir
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Run ``function()`` on the broker's own thread; what it returned or raised."""
+        """Run ``function()`` on the broker's own thread. Return its result, or raise its error."""
         outcome: Future[Any] = Future()
 
         def run() -> None:
@@ -154,9 +154,10 @@ class EmbeddedBroker:
             error.add_note(f"{defect}: {defect.__cause__!r}")
 
     def start(self) -> None:
-        """Start it; when this returns, a client that connects is served. Blocks the caller's thread for that long.
+        """Start the broker. When this returns, a client that connects is served. It blocks the calling thread
+        meanwhile.
 
-        :raises StartError: a part could not start; everything that had started was stopped
+        :raises StartError: a part could not start; every part that had started was stopped
         """
         if self._thread is not None:
             raise RuntimeError("the broker runs already")
@@ -177,9 +178,9 @@ class EmbeddedBroker:
             raise
 
     def stop(self) -> None:
-        """Stop it and remove its directory. May be called twice.
+        """Stop the broker and remove its directory. May be called twice.
 
-        :raises DefectError: something escaped while it ran
+        :raises DefectError: an error escaped while the broker ran
         """
         self._clean_up()
         if self._defect is not None:
@@ -210,7 +211,7 @@ class EmbeddedBroker:
         try:
             with asyncio.Runner(loop_factory=loop_factory(self._plan)) as runner:
                 runner.run(self._main(started))
-        except BaseException as error:  # handed to the thread that waits, whatever it is
+        except BaseException as error:  # any error belongs to the thread that waits for the start
             if not started.done():
                 started.set_exception(error)
             elif self._defect is None:
@@ -246,7 +247,7 @@ class EmbeddedBroker:
 
 
 def _standard_logging() -> Render:
-    """Events go to the loggers ``blumfeld.…`` of the standard library, where pytest shows and captures them."""
+    """Send events to the loggers ``blumfeld.…`` of the standard library, where pytest captures and shows them."""
 
     def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
         exc_info = values.pop("exc_info", None)

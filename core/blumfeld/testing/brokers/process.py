@@ -15,12 +15,12 @@ from pathlib import Path
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 PORTS = range(20_000, 32_000)
-"""Below those that Linux gives away by itself."""
+"""Ports below the range from which Linux chooses free ports by itself."""
 TRIES = 1000
 
 
 class BrokerProcess:
-    """``blumfeld run MANIFEST`` on a free loopback port; data and log below ``folder``."""
+    """``blumfeld run MANIFEST`` on a free loopback port. Data and log lie below ``folder``."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that was launched last."""
+        """The process id of the last launch."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def log_path(self) -> Path:
-        """What the broker printed."""
+        """The file with the broker's output."""
         return self.folder / "broker.log"
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class BrokerProcess:
         self.await_ready(self.launch())
 
     def launch(self) -> int:
-        """Start the process, and don't wait: where in its log it begins, for :meth:`await_ready`."""
+        """Start the process without waiting. Return where its output begins in the log, for :meth:`await_ready`."""
         arguments = [*self.prefix, sys.executable, "-m", "blumfeld.cli.main", "run"]
         if self.manifest is not None:
             arguments.append(str(self.manifest))
@@ -101,7 +101,9 @@ class BrokerProcess:
         raise RuntimeError(f"the broker did not start:\n{self.log_path.read_text(errors='replace')[-2000:]}")
 
     def says(self, text: str) -> bool:
-        """Whether it prints this, within ``START_TIMEOUT_S``, or has since its first start: lines may come late."""
+        """Return whether the broker's output contains the text, now or within ``START_TIMEOUT_S``: lines may come
+        late.
+        """
         deadline = time.monotonic() + START_TIMEOUT_S
         while text not in self.log_path.read_text(errors="replace"):
             if time.monotonic() > deadline:
@@ -110,11 +112,11 @@ class BrokerProcess:
         return True
 
     def rss_bytes(self) -> int:
-        """Resident memory of the broker, or 0 where the system has no /proc."""
+        """Return the broker's resident memory, or 0 where the system has no /proc."""
         return self._status_bytes("VmRSS")
 
     def peak_rss_bytes(self) -> int:
-        """Its resident memory at its highest, or 0 where the system has no /proc."""
+        """Return the peak of the broker's resident memory, or 0 where the system has no /proc."""
         return self._status_bytes("VmHWM")
 
     def _status_bytes(self, field: str) -> int:
@@ -125,18 +127,18 @@ class BrokerProcess:
         return int(line.split()[1]) * 1024
 
     def kill(self) -> None:
-        """``kill -9``, and wait for the process to be gone."""
+        """Send SIGKILL, and wait for the process to be gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def terminate(self) -> None:
-        """SIGTERM, and don't wait."""
+        """Send SIGTERM without waiting."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until it has ended by itself; the exit status.
+        """Wait until the process ends by itself. Return its exit status.
 
         :raises subprocess.TimeoutExpired: it goes on
         """
@@ -144,7 +146,7 @@ class BrokerProcess:
         return self._process.wait(timeout_s)
 
     def stop(self) -> int:
-        """SIGTERM; the exit status. Killed if it takes longer than ``STOP_TIMEOUT_S``."""
+        """Send SIGTERM, and SIGKILL after ``STOP_TIMEOUT_S``. Return the exit status."""
         if self._process is None or self._process.poll() is not None:
             return self._process.returncode if self._process else 0
         self._process.send_signal(signal.SIGTERM)
@@ -156,10 +158,10 @@ class BrokerProcess:
 
 
 def free_port(adjacent: int = 1) -> int:
-    """The first of so many ``adjacent`` loopback ports that were free a moment ago.
+    """Return the first of ``adjacent`` loopback ports that were free a moment ago.
 
-    The kernel gives none of them to a client, or to who asks for any port: what runs beside us gets it by the same
-    choice at most.
+    The kernel gives none of them to a client or to a bind to port 0. Only another call of this function may choose the
+    same.
     """
     for _ in range(TRIES):
         first = secrets.choice(PORTS)

@@ -1,6 +1,6 @@
-"""Files of a broker whose directory dies with it: real ones, but nothing waits for the device.
+"""Real files for a broker whose directory is removed with it: no call waits for the device.
 
-An edge module, as the files that it stands on.
+An edge module, as the real files are.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from blumfeld.kernel.runtime.real_files import RealFile, RealFiles
 
 
 class UnsyncedFile(RealFile):
-    """An open file whose ``fdatasync`` promises nothing."""
+    """An open file whose ``fdatasync`` does nothing."""
 
     def fdatasync(self) -> None:
-        """Done: who could lose it is gone by then."""
+        """Do nothing: no restart will read the file."""
 
 
 class UnsyncedFiles(RealFiles):
@@ -23,11 +23,11 @@ class UnsyncedFiles(RealFiles):
     file_class = UnsyncedFile
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a small file."""
+        """Replace a small file, without a sync."""
         temporary = path + ".tmp"
         with open(temporary, "wb") as file:
             file.write(data)
         os.rename(temporary, path)
 
     def sync_dir(self, path: str) -> None:
-        """Done."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""The state of a simulated disk: what is on it, what fails, how much room is left, what the page cache holds."""
+"""The state of a simulated disk: its contents, its faults, its free space, and its page cache."""
 
 from __future__ import annotations
 
@@ -24,76 +24,80 @@ _CHANGES = frozenset(
     }
     | {"write_atomically", "set_modified_ms", "lock"}
 )
-"""What a file system that is mounted read-only refuses."""
+"""Operations that a read-only file system refuses."""
 _PAGE_BYTES = 4096
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """Something that goes wrong on a disk. Injected by :meth:`FakeDisk.inject`."""
+    """A fault of the disk. :meth:`FakeDisk.inject` adds it."""
 
     operation: str
     """The method of ``File`` or ``Files`` that fails: ``pwritev``, ``fdatasync``, ``rename``…"""
     nth: int = 1
-    """Which of the matching operations from now on is the first to fail."""
+    """The first matching operation that fails, counted from now on."""
     times: int = 1
-    """How many fail; -1: all from then on."""
+    """Number of operations that fail; -1 means all from then on."""
     error_number: int = errno.EIO
     path_part: str = ""
-    """Only operations on paths that contain this."""
+    """Only operations on paths that contain this fail."""
     short_bytes: int | None = None
-    """Of ``pwritev``: it writes this many bytes and says so, as a full disk does, and raises nothing."""
+    """For ``pwritev``: it writes only this many bytes and returns that number, as on a full disk, instead of an
+    error.
+    """
 
 
 class DiskState:
-    """What is on a disk and what is wrong with it."""
+    """The contents and the faults of a disk."""
 
     def __init__(self) -> None:
         self.tree = Tree()
         self.operations: dict[str, int] = {}
-        """How often each operation was called."""
+        """Number of calls of each operation."""
         self.open_files = 0
         self.open_regions = 0
         self.locks: set[str] = set()
         self.cold: set[str] = set()
-        """Parts of paths whose files are not in the page cache, until pages of them are read, read ahead or written."""
+        """Parts of paths whose files are not in the page cache. A page comes in when it is read, read ahead or
+        written.
+        """
         self.cold_reads = 0
-        """How many reads waited for the device."""
+        """Number of reads that waited for the device."""
         self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
         self.room: int | None = None
-        """If set: bytes by which files may still grow; then writes are short, and fail with ENOSPC."""
+        """If set, the bytes by which files may still grow. Beyond that writes are short or fail with ENOSPC."""
         self.open_files_max: int | None = None
-        """If set: with so many open, ``open`` fails with EMFILE."""
+        """If set, ``open`` fails with EMFILE once so many files are open."""
         self.read_only: set[str] = set()
-        """Parts of paths that were remounted read-only: every change fails with EROFS."""
+        """Parts of paths that are mounted read-only: every change there fails with EROFS."""
         self.watch: Callable[[str, str], None] | None = None
-        """Called with (operation, path) before each operation; it may :meth:`crash` or :meth:`kill` there and then."""
+        """Called with (operation, path) before each operation. It may call :meth:`crash` or :meth:`kill`."""
         self._faults: list[Fault] = []
         self._warm: set[tuple[str, int]] = set()
 
     def inject(self, fault: Fault) -> None:
-        """Let an operation fail from now on."""
+        """Add a fault."""
         self._faults.append(fault)
 
     def heal(self) -> None:
-        """No fault any more, room again, and writable."""
+        """Remove every fault, and make the disk roomy and writable again."""
         self._faults.clear()
         self.read_only.clear()
         self.room = self.open_files_max = None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """A bit of a file changes on the device, as of itself."""
+        """Flip a bit of a file on the device, without a write."""
         node = self.tree.file(path)
         (byte,) = node.read(1, position)
         node.damage(bytes([byte ^ 1 << bit]), position)
 
     def damage(self, path: str, data: bytes, position: int = 0) -> None:
-        """Bytes of a file are others on the device, as of themselves."""
+        """Change bytes of a file on the device, without a write."""
         self.tree.file(path).damage(data, position)
 
     def take_room(self, size_bytes: int, growth: int, path: str) -> int:
-        """How many of ``size_bytes`` fit, of which the last ``growth`` make a file larger.
+        """Return how many of ``size_bytes`` fit. The last ``growth`` of them make a file larger.
 
-        :raises OSError: ENOSPC: none
+        :raises OSError: ENOSPC: none fits
         """
         if self.room is None or growth <= 0:
             return size_bytes
@@ -104,23 +108,25 @@ class DiskState:
         return size_bytes - missing
 
     def is_cold(self, path: str, position: int, size: int) -> bool:
-        """Whether a page of these bytes has to come from the device."""
+        """Return whether a page of these bytes must come from the device."""
         if not any(part in path for part in self.cold):
             return False
         return any((path, page) not in self._warm for page in _pages(position, size))
 
     def warm(self, path: str, position: int, size: int) -> None:
-        """These bytes are in the page cache now."""
+        """Put these bytes into the page cache."""
         if any(part in path for part in self.cold):
             self._warm.update((path, page) for page in _pages(position, size))
 
     def chill(self, *parts: str) -> None:
-        """Files with such paths are not in the page cache; other files are."""
+        """Drop files with such paths from the page cache, and load all others."""
         self.cold = set(parts)
         self._warm.clear()
 
     def step(self, operation: str, path: str) -> int | None:
-        """Count an operation, and fail it if a fault says so; how many bytes to write, if it is a short write."""
+        """Count an operation, and fail it if a fault says so. Return the number of bytes to write if the write is
+        short.
+        """
         if self.watch is not None:
             self.watch(operation, path)
         self.operations[operation] = self.operations.get(operation, 0) + 1

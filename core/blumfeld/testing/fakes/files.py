@@ -30,24 +30,24 @@ __all__ = [
 
 
 class FakeDisk(DiskState):
-    """Files in memory that outlive a process."""
+    """Files in memory that outlive the process that uses them."""
 
     def __init__(self) -> None:
         super().__init__()
         self._mounted: FakeFiles | None = None
 
     def mount(self, now_ms: Callable[[], int]) -> FakeFiles:
-        """The files, for one process; those of the process before are fenced."""
+        """Return the files for a new process. The handles of the process before are fenced."""
         self._fence()
         self._mounted = FakeFiles(self, now_ms)
         return self._mounted
 
     def kill(self) -> None:
-        """The process dies (``kill -9``): its handles are fenced, its locks free; the page cache survives."""
+        """Kill the process (``kill -9``): its handles are fenced and its locks are free. The page cache survives."""
         self._fence()
 
     def crash(self, cut: Random | PowerCut) -> None:
-        """Power is cut: as :meth:`kill`, and what was not synced is lost, as far as ``cut``, or chance, wants."""
+        """Cut the power: as :meth:`kill`, and unsynced changes are lost unless ``cut``, or chance, keeps them."""
         self._fence()
         self.tree.root.crash(Chance(cast(Random, cut)) if hasattr(cut, "randrange") else cut)
 
@@ -63,7 +63,7 @@ _WORKERS = ("pread", "fdatasync", "read_ahead")
 
 
 class FakeRegion:
-    """A part of a :class:`FakeFile`; there is no descriptor."""
+    """A part of a :class:`FakeFile`, without a descriptor."""
 
     __slots__ = ("_file", "_files", "_node", "position", "size_bytes")
 
@@ -79,11 +79,11 @@ class FakeRegion:
         files.disk.open_regions += 1
 
     def fileno(self) -> int:
-        """Raises ``OSError``: it lies in memory."""
+        """Raise ``OSError``: the region lies in memory."""
         raise os_error(errno.ENOTSUP, "a simulated file")
 
     def pread(self, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes within the region."""
+        """Return bytes within the region."""
         if self._node is None:
             raise OSError(errno.EBADF, "the file region was released")
         self._files.check("a file region")
@@ -91,7 +91,7 @@ class FakeRegion:
         return self._node.read(left if size is None else min(size, left), self.position + offset)
 
     def release(self) -> None:
-        """Give it back. A second call raises ``RuntimeError``."""
+        """Release the region. A second call raises ``RuntimeError``."""
         if self._node is None:
             raise RuntimeError("the file region was released before")
         self._node = None
@@ -112,11 +112,11 @@ class FakeFile:
         self._writable = writable
         self._closed = False
         self.regions = 0
-        """Not released: as long as there is one, what a worker does goes on after the close."""
+        """Regions that are not released. While there is one, a worker may go on reading after the close."""
         files.disk.open_files += 1
 
     def pread(self, size: int, position: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end of the file."""
+        """Read at most ``size`` bytes; fewer at the end of the file."""
         self._step("pread")
         disk = self._files.disk
         if disk.cold and disk.is_cold(self.path, position, size):
@@ -125,7 +125,7 @@ class FakeFile:
         return self._node.read(size, position)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """One gather write; the bytes written."""
+        """Write the buffers at a position. Return the number of bytes written."""
         if len(buffers) > 1024:
             raise os_error(errno.EINVAL, self.path)
         short = self._step("pwritev")
@@ -143,47 +143,47 @@ class FakeFile:
         return len(data)
 
     def fdatasync(self) -> None:
-        """A crash takes nothing of what is written now."""
+        """Sync: a power cut takes nothing that is written by now."""
         self._step("fdatasync")
         self._node.sync()
 
     def truncate(self, size: int) -> None:
-        """Cut, or extend with zeros."""
+        """Cut the file, or extend it with zeros."""
         self._step("truncate")
         self._node.truncate(size)
         self._node.modified_ms = self._files.now_ms()
 
     def reserve(self, size: int) -> None:
-        """Space is counted when it is written to; here only what fails is simulated."""
+        """Reserve space. The simulation counts space at the write; here it only simulates failures."""
         self._step("reserve")
 
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         self._step("size")
         return self._node.size
 
     def mmap_read(self) -> memoryview:
-        """The whole file as it is now."""
+        """Return the whole file as it is now."""
         self._step("mmap_read")
         return memoryview(self._node.read(self._node.size, 0))
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether all of it is there, as far as the disk's :attr:`FakeDisk.cold` paths say."""
+        """Return whether the whole range is in the page cache, going by the disk's :attr:`FakeDisk.cold` paths."""
         self._step("is_cached")
         return not self._files.disk.is_cold(self.path, position, size)
 
     def read_ahead(self, position: int, size: int) -> None:
-        """It is cached from now on."""
+        """Put the range into the page cache."""
         self._step("read_ahead")
         self._files.disk.warm(self.path, position, size)
 
     def region(self, position: int, size: int) -> FakeRegion:
-        """A part for an answer."""
+        """Return a region of the file for an answer."""
         self._step("region")
         return FakeRegion(self, self._files, self._node, position, size)
 
     def close(self) -> None:
-        """May be called twice; also after a crash."""
+        """Close. A second call, or one after a crash, does nothing."""
         if not self._closed:
             self._closed = True
             if not self._files.dead:
@@ -209,7 +209,7 @@ class FakeFiles:
             raise OSError(errno.EIO, "the process that had this open is dead", path)
 
     def step(self, operation: str, path: str) -> int | None:
-        """As :meth:`FakeDisk.step`, for a process that lives, and still does when the operation begins."""
+        """Count an operation as :meth:`FakeDisk.step` does. Raise if the process is dead or dies in it."""
         self.check(path)
         short = self.disk.step(operation, path)
         self.check(path)
@@ -242,7 +242,7 @@ class FakeFiles:
         return node
 
     def read_bytes(self, path: str) -> bytes:
-        """A small file, whole."""
+        """Return a small file."""
         self.step("read_bytes", path)
         node = self.disk.tree.file(path)
         return node.read(node.size, 0)
@@ -250,8 +250,8 @@ class FakeFiles:
     def write_atomically(self, path: str, data: bytes) -> None:
         """Replace a small file by one that is durable before it takes the name.
 
-        Four operations, at each of which a crash may come: ``write_atomically``, then with ``:fdatasync``, ``:rename``
-        and ``:sync_dir`` behind it.
+        These are four operations, and a crash may come before each: ``write_atomically``, then the same with
+        ``:fdatasync``, ``:rename`` and ``:sync_dir`` appended.
         """
         self.step("write_atomically", path)
         directory, name = self.disk.tree.parent(path)
@@ -269,27 +269,27 @@ class FakeFiles:
         directory.sync()
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the file or directory exists."""
         self.step("exists", path)
         return self.disk.tree.find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return whether the directory exists."""
         self.step("is_dir", path)
         return isinstance(self.disk.tree.find(path), DirectoryNode)
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         self.step("list_dir", path)
         return sorted(self.disk.tree.directory(path).entries)
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and its parents; it may exist."""
+        """Make a directory and its parents. It may exist."""
         self.step("make_dirs", path)
         self.disk.tree.make_directories(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic within a directory; between two, a crash may leave both names or none."""
+        """Rename. It is atomic within a directory; between two, a crash may leave both names or none."""
         self.step("rename", old)
         node = self.disk.tree.find(old)
         if node is None:
@@ -312,7 +312,7 @@ class FakeFiles:
         directory.change({name: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all in it, one file after the other; it may be absent."""
+        """Remove a directory with everything in it, one file after the other. It may be absent."""
         self.step("remove_tree", path)
         found = self.disk.tree.find(path)
         if found is None:
@@ -325,28 +325,28 @@ class FakeFiles:
         directory.change({name: None})
 
     def sync_dir(self, path: str) -> None:
-        """Names in this directory are durable."""
+        """Make the names in this directory durable."""
         self.step("sync_dir", path)
         self.disk.tree.directory(path).sync()
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change."""
+        """Return the time of the last change."""
         self.step("modified_ms", path)
         return self.disk.tree.file(path).modified_ms
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Set that time."""
+        """Set the time of the last change."""
         self.step("set_modified_ms", path)
         self.disk.tree.file(path).modified_ms = time_ms
 
     def space(self, path: str) -> tuple[int, int]:
-        """As the disk says; what is left where it says how much."""
+        """Return (total, free) bytes of the disk."""
         self.step("space", path)
         room = self.disk.room
         return self.disk.total_bytes, self.disk.usable_bytes if room is None else room
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Hold a lock file exclusively; the process's death frees it."""
+        """Hold a lock file exclusively. The process's death frees it."""
         self.step("lock", path)
         if self.disk.tree.find(path) is None:
             self._create(path)

@@ -1,7 +1,7 @@
-"""What a simulated disk holds: files and directories that remember what a power cut would take from them.
+"""The files and directories of a simulated disk. They remember every change that a power cut could take back.
 
-A change that isn't synced can be undone. A crash undoes all of them and does again what the cut keeps: of each file's
-bytes, of its size, of each directory's names, each on its own.
+A crash undoes all unsynced changes, then repeats those that the cut keeps. It decides for each file's bytes, for its
+size and for each directory's names separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blumfeld.testing.fakes.power import SECTOR_BYTES, PowerCut
 
 
 class _Write(msgspec.Struct, frozen=True):
-    """Bytes were written: where, how many, what stood there, and the size before."""
+    """A write: position, length, the bytes before it, and the size before it."""
 
     position: int
     length: int
@@ -32,7 +32,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """A change as it would be done again: bytes at a position, or none and only a size."""
+    """A change in the form in which it can be repeated: bytes at a position, or only a size."""
 
     position: int
     data: bytes
@@ -41,7 +41,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class FileNode:
-    """A file: its bytes as every reader sees them. Zeros behind the last byte written take no memory."""
+    """A file, with its bytes as every reader sees them. Zeros behind the last written byte take no memory."""
 
     __slots__ = ("_data", "_unsynced", "modified_ms", "size")
 
@@ -58,31 +58,31 @@ class FileNode:
         return found if len(found) == size else found.ljust(size, b"\0")
 
     def write(self, data: bytes, position: int) -> None:
-        """In the page cache."""
+        """Write to the page cache."""
         before = bytes(self._data[position : position + len(data)])
         self._unsynced.append(_Write(position, len(data), before, self.size))
         self._put(data, position)
 
     def truncate(self, size: int) -> None:
-        """Cut, or extend with zeros; in the page cache."""
+        """Cut the file, or extend it with zeros, in the page cache."""
         self._unsynced.append(_Cut(bytes(self._data[size:]), self.size))
         self._resize(size)
 
     def damage(self, data: bytes, position: int) -> None:
-        """The device changes bytes on its own: nothing that could be synced or lost."""
+        """Change bytes on the device. No sync and no crash undoes that."""
         self._put(data, position)
 
     def sync(self) -> None:
-        """Nothing of it can be lost any more."""
+        """Make all changes durable."""
         self._unsynced.clear()
 
     @property
     def is_synced(self) -> bool:
-        """Whether a crash would take nothing."""
+        """Return whether a crash would take nothing."""
         return not self._unsynced
 
     def crash(self, cut: PowerCut) -> None:
-        """Keep of what isn't synced what ``cut`` says."""
+        """Undo the unsynced changes that ``cut`` doesn't keep."""
         if not self._unsynced:
             return
         changes = self._undo_all()
@@ -143,14 +143,14 @@ class FileNode:
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """Names in a directory changed together: what each stood for before, and since; ``None`` is nothing."""
+    """Names of a directory that changed together: for each the node before and after, or ``None``."""
 
     before: tuple[tuple[str, FileNode | DirectoryNode | None], ...]
     after: tuple[tuple[str, FileNode | DirectoryNode | None], ...]
 
 
 class DirectoryNode:
-    """A directory: names, and which of them a power cut would take back."""
+    """A directory: names, and the changes of names that a power cut would take back."""
 
     __slots__ = ("_unsynced", "entries")
 
@@ -159,20 +159,20 @@ class DirectoryNode:
         self._unsynced: list[_Named] = []
 
     def change(self, names: dict[str, Node | None]) -> None:
-        """Bind names, or (``None``) take them away, all at once."""
+        """Bind names, or remove them (``None``), all at once."""
         before = tuple((name, self.entries.get(name)) for name in names)
         self._unsynced.append(_Named(before, tuple(names.items())))
         for name, node in names.items():
             self._bind(name, node)
 
     def sync(self) -> None:
-        """Its names last."""
+        """Make the names durable."""
         self._unsynced.clear()
 
     def crash(self, cut: PowerCut) -> None:
-        """Keep of the changes of names what ``cut`` says, and let everything below crash too.
+        """Undo the changes of names that ``cut`` doesn't keep, then crash every node below.
 
-        What a name that stays stands for crashes on its own: a file that was made may be there without its bytes.
+        A node that keeps its name crashes on its own: a new file may be there without its bytes.
         """
         if self._unsynced:
             changes, self._unsynced = self._unsynced, []
@@ -196,18 +196,18 @@ Node: TypeAlias = FileNode | DirectoryNode
 
 
 def os_error(number: int, path: str) -> OSError:
-    """What the operating system would raise: the subclass for that number."""
+    """Return the error that the operating system would raise: the subclass for that number."""
     return OSError(number, os.strerror(number), path)
 
 
 class Tree:
-    """Paths to nodes."""
+    """A tree of directories and files, by path."""
 
     def __init__(self) -> None:
         self.root = DirectoryNode()
 
     def find(self, path: str) -> Node | None:
-        """What stands there."""
+        """Return the node at a path, or ``None``."""
         node: Node = self.root
         for name in _names(path):
             if not isinstance(node, DirectoryNode):
@@ -219,7 +219,7 @@ class Tree:
         return node
 
     def file(self, path: str) -> FileNode:
-        """The file. :raises OSError: ENOENT, EISDIR"""
+        """Return the file. :raises OSError: ENOENT, EISDIR"""
         node = self.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
@@ -228,7 +228,7 @@ class Tree:
         return node
 
     def directory(self, path: str) -> DirectoryNode:
-        """The directory. :raises OSError: ENOENT, ENOTDIR"""
+        """Return the directory. :raises OSError: ENOENT, ENOTDIR"""
         node = self.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
@@ -237,12 +237,12 @@ class Tree:
         return node
 
     def parent(self, path: str) -> tuple[DirectoryNode, str]:
-        """The directory that holds, or would hold, this path, and the name in it."""
+        """Return the directory that holds, or would hold, this path, and the name in it."""
         *above, name = _names(path)
         return self.directory("/".join(above)), name
 
     def make_directories(self, path: str) -> None:
-        """Make what is missing."""
+        """Make every missing directory of the path."""
         node = self.root
         for name in _names(path):
             below = node.entries.get(name)

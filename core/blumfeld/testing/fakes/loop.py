@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TURNS_MAX = 100_000
-"""Turns of the loop in which time may stand still before it counts as a loop that never rests."""
+"""Turns of the loop without passing time, after which the loop counts as one that never rests."""
 
 
 class SimulationError(AssertionError):
-    """The simulated program can't go on: everything waits, nothing rests, or something escaped from a callback."""
+    """The simulated program can't go on: everything waits, nothing rests, or an error escaped from a callback."""
 
 
 class _NoSelector:
-    """Where the real loop waits for sockets, this one moves the clock."""
+    """Moves the clock at the place where a real loop waits for sockets."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -33,7 +33,9 @@ class _NoSelector:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Time in it starts at 0. What escapes from a callback is raised by whoever runs the loop."""
+    """An event loop whose time starts at 0. An error that escapes from a callback is raised by the call that runs the
+    loop.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +52,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def pass_time(self, timeout_s: float | None) -> None:
-        """Nothing is to do for ``timeout_s``; ``None`` is for ever."""
+        """Let ``timeout_s`` pass, since nothing is to do. ``None`` means for ever, and raises."""
         if timeout_s is None:
             raise SimulationError("every task waits, and no timer is set: nothing can happen any more")
         if timeout_s > 0:
@@ -64,7 +66,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             )
 
     def advance(self, ms: float) -> None:
-        """Let ``ms`` pass: everything that is due until then runs, in order, and what that makes ready."""
+        """Let ``ms`` pass. Every timer that is due runs, in order, with everything that it makes ready."""
         self._check_not_inside()
         self.run_ready()
         end_s = self._now_s + ms / 1000.0
@@ -75,7 +77,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._now_s = max(self._now_s, end_s)
 
     def run_ready(self) -> None:
-        """Run turns until nothing is ready any more; no time passes."""
+        """Run turns until nothing is ready. No time passes."""
         self._check_not_inside()
         for _ in range(TURNS_MAX):
             if not self._ready:  # type: ignore[attr-defined]
@@ -84,7 +86,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         raise SimulationError(f"{TURNS_MAX} turns, and the loop doesn't come to rest")
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end, with as much virtual time as that takes; what it returns or raises."""
+        """Run a coroutine to its end, with as much virtual time as that takes. Return its result, or raise its
+        error.
+        """
         self._check_not_inside()
         result = self.run_until_complete(coroutine)
         self._raise_escaped()
@@ -116,13 +120,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             escaped, self._escaped = self._escaped, []
             raise SimulationError(f"escaped from a callback: {escaped[0]!r}") from escaped[0]
 
-    # What the base class leaves to the loop that has sockets
+    # For the base class, which expects a loop with sockets
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
+        """Do nothing: there are no events."""
 
     def _write_to_self(self) -> None:
-        """One thread: nobody waits in a selector who would have to be woken."""
+        """Do nothing: there is one thread, and no selector to wake."""
 
     def __del__(self, _warn: Any = None) -> None:
-        """Nothing is open: an unclosed one is no leak."""
+        """Do nothing: nothing is open, so an unclosed loop is no leak."""

@@ -1,6 +1,6 @@
-"""What a power cut keeps of what was not synced: by chance, or as an adversary would have it.
+"""The changes that survive a power cut without a sync: chosen by chance, or by an adversary.
 
-A simulated disk asks once for each directory and each file: nothing that is kept of one says anything of another.
+A simulated disk asks once for each directory and each file. The answers are independent of each other.
 """
 
 from __future__ import annotations
@@ -14,41 +14,43 @@ import msgspec
 from blumfeld.spi.runtime import Random
 
 SECTOR_BYTES = 64
-"""What a device writes whole or not at all. Smaller than any real one's, so that small batches are torn too."""
+"""Size of the unit that a device writes wholly or not at all. It is smaller than on real devices, so that small batches
+are torn too.
+"""
 
 
 class FileFate(msgspec.Struct, frozen=True):
-    """What is left of the changes of one file, which are numbered from 0 on, oldest first."""
+    """The part of one file's changes that survives. Changes are numbered from 0, the oldest first."""
 
     kept: Sequence[int]
-    """Changes whose bytes are on the device."""
+    """Numbers of changes whose bytes are on the device."""
     size_after: int
-    """The size is that after so many changes; bytes that are on the device beyond it are lost, missing ones zeros."""
+    """The size survives as it was after so many changes. Bytes beyond it are lost, and missing bytes are zeros."""
     torn: int | None = None
-    """A change of which only a part is on the device: from its first byte on, as far as chance wants."""
+    """Number of a change whose first bytes only are on the device. Chance says how many."""
     scattered: bool = False
-    """Of every change that isn't ``kept``, chance takes some sectors and leaves others."""
+    """Of every change that isn't ``kept``, chance keeps some sectors."""
 
 
 class PowerCut(Protocol):
-    """Says what stays."""
+    """Chooses the changes that survive a power cut."""
 
     @property
     def random(self) -> Random:
-        """For what is torn."""
+        """The source of chance for torn and scattered changes."""
         ...
 
     def names(self, changes: int) -> Sequence[int]:
-        """Which changes of one directory's names are on the device, out of so many; ascending."""
+        """Return which of a directory's ``changes`` are on the device, ascending."""
         ...
 
     def file(self, changes: int) -> FileFate:
-        """What is there of one file that was changed so often since it was synced."""
+        """Return what survives of a file with so many changes since its last sync."""
         ...
 
 
 class Adversary(Enum):
-    """Power cuts without chance."""
+    """Power cuts without chance. Each keeps the worst subset of one kind."""
 
     LOSE = "nothing unsynced"
     KEEP = "everything"
@@ -83,37 +85,37 @@ class Adversary(Enum):
 
 
 class Luck:
-    """Of each file and directory, the oldest ``kept`` changes stay."""
+    """Keeps the oldest ``kept`` changes of each file and directory."""
 
     def __init__(self, kept: int = 0) -> None:
         self.kept = kept
         self.random: Random = NoChance()
 
     def names(self, changes: int) -> Sequence[int]:
-        """The oldest."""
+        """Return the oldest changes."""
         return range(min(self.kept, changes))
 
     def file(self, changes: int) -> FileFate:
-        """The oldest."""
+        """Return the oldest changes."""
         kept = min(self.kept, changes)
         return FileFate(range(kept), kept)
 
 
 class Chance:
-    """Anything that a device may do: some prefix, torn at its end; or any changes of names, any sectors of files."""
+    """Keeps anything that a device may keep: a prefix, torn at its end, or any set of names and sectors."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
 
     def names(self, changes: int) -> Sequence[int]:
-        """A prefix, or any of them."""
+        """Return a prefix of the changes, or any of them."""
         random = self.random
         if random.random() < 0.5:
             return range(random.randrange(changes + 1))
         return [at for at in range(changes) if random.random() < 0.5]
 
     def file(self, changes: int) -> FileFate:
-        """A prefix and a part of the next change; or a size, and sectors."""
+        """Return a prefix and a part of the next change, or a size with some sectors."""
         random = self.random
         kept = random.randrange(changes + 1)
         how = random.random()
@@ -125,7 +127,7 @@ class Chance:
 
 
 class NoChance:
-    """``Random`` that always says the least."""
+    """``Random`` that always returns the smallest value."""
 
     def random(self) -> float:
         """Zero."""

@@ -1,7 +1,6 @@
 """A runtime on virtual time with files in memory: for unit tests, and for the simulation of whole nodes.
 
-The end of a turn, tasks and timers are those of the real runtime, on a loop whose clock jumps. The same seed gives
-the same run.
+Turns, tasks and timers are those of the real runtime, on a loop whose clock jumps. The same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ EPOCH_MS = 1_700_000_000_000
 class FakeRuntime(AsyncioRuntime):
     """``Runtime`` of one simulated node.
 
-    Outside the loop a test drives it: :meth:`run` a coroutine, :meth:`advance` the time, :meth:`run_turn`. Several
-    runtimes may share one ``loop`` (nodes of a cluster) or, one after the other, one ``disk`` (a node that restarts).
+    A test drives it from outside the loop: :meth:`run` a coroutine, :meth:`advance` the time, :meth:`run_turn`. Several
+    runtimes may share one ``loop`` (nodes of a cluster). One after the other may use the same ``disk`` (a node that
+    restarts).
 
-    :param files: what stands in place of the disk in memory, e.g. real files
+    :param files: replaces the disk in memory, for instance by real files
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class FakeRuntime(AsyncioRuntime):
         self.loop = loop if loop is not None else SimulatedLoop()
         self.disk = disk if disk is not None else FakeDisk()
         self.defects: list[tuple[str, BaseException]] = []
-        """(where, what) of everything that escaped from a task or an end-of-turn callback."""
+        """(place, error) of every error that escaped from a task or an end-of-turn callback."""
         self.dead = False
-        """Crashed: nothing of this incarnation runs any more."""
+        """The node crashed: nothing of this incarnation runs any more."""
         self.offload_delay_ms: Callable[[], float] | None = None
-        """How long offloaded work takes, asked for each; none: it is done in the next turn."""
+        """Returns the duration of one piece of offloaded work. ``None``: the work is done in the next turn."""
         self._clock_skew_ms = 0
         self._works: dict[asyncio.Task[Any], None] = {}
         super().__init__(
@@ -60,30 +60,32 @@ class FakeRuntime(AsyncioRuntime):
     # Driven by a test
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end, with as much virtual time as that takes; what it returns or raises."""
+        """Run a coroutine to its end, with as much virtual time as that takes. Return its result, or raise its
+        error.
+        """
         result = self.loop.run(coroutine)
         self._raise_defect()
         return result
 
     def run_turn(self) -> None:
-        """Run what is ready, with the ends of turns, until nothing is; no time passes."""
+        """Run turns, with their ends, until nothing is ready. No time passes."""
         self.loop.run_ready()
         self._raise_defect()
 
     def advance(self, ms: float) -> None:
-        """Let ``ms`` pass; every timer that is due fires, in order."""
+        """Let ``ms`` pass. Every timer that is due fires, in order."""
         self.loop.advance(ms)
         self._raise_defect()
 
     def jump_clock(self, ms: int) -> None:
-        """The wall clock jumps, as clocks do; the monotonic one doesn't."""
+        """Let the wall clock jump, but not the monotonic one."""
         self._clock_skew_ms += ms
 
     def crash(self, *, power_cut: bool = True, luck: Random | PowerCut | None = None) -> None:
-        """The node dies where it stands: nothing of it runs any more, its file handles raise, its locks are free.
+        """Crash the node at once: nothing of it runs any more, its file handles raise, and its locks are free.
 
-        With ``power_cut`` the disk loses what was not synced, as far as ``luck`` (the runtime's own chance) wants;
-        otherwise the page cache survives (``kill -9``).
+        With ``power_cut`` the disk loses unsynced changes unless ``luck`` (by default the runtime's own chance) keeps
+        them. Without it the page cache survives (``kill -9``).
         """
         self.dead = True
         self._phases = [[] for _ in Phase]
@@ -101,11 +103,11 @@ class FakeRuntime(AsyncioRuntime):
     # Runtime
 
     def now_ms(self) -> int:
-        """Virtual wall clock."""
+        """Return the virtual wall clock."""
         return EPOCH_MS + self._clock_skew_ms + int(self.loop.time() * 1000)
 
     def monotonic_ms(self) -> float:
-        """Virtual ms since the loop was made."""
+        """Return the virtual ms since the loop was made."""
         return self.loop.time() * 1000.0
 
     def call_later(self, delay_ms: float, callback: Callback) -> Timer:
@@ -124,7 +126,7 @@ class FakeRuntime(AsyncioRuntime):
             super().at_end_of_turn(phase, callback)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a coroutine as a task; one of a crashed node never starts."""
+        """Run a coroutine as a task. A task of a crashed node never starts."""
         if self.dead:
             coroutine.close()
             ended: asyncio.Future[None] = self.loop.create_future()  # its loop may never run again
@@ -136,10 +138,10 @@ class FakeRuntime(AsyncioRuntime):
         if task in self._tasks:
             super()._task_ended(task)
         elif not task.cancelled():
-            task.exception()  # of a crashed node: its handles raised, as they should
+            task.exception()  # a task of a crashed node: its handles raised, as they should
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Run it in a later turn; in a crashed node it is never done."""
+        """Do the work in a later turn. After a crash of the node it is never done."""
         future: asyncio.Future[T] = self.loop.create_future()
 
         def do() -> None:
@@ -165,7 +167,9 @@ class FakeRuntime(AsyncioRuntime):
         return future
 
     def offload_process(self, work: Callable[..., Generator[float, float, T]], *args: Any) -> Awaitable[T]:
-        """Run it step by step, each in a later turn, on this node's files; it may be cancelled between two."""
+        """Do the work step by step, each step in a later turn, on this node's files. It may be cancelled between two
+        steps.
+        """
         before = list(self._works)
         task = self.loop.create_task(self._run_steps(before, work(self.files, *args)))
         self._works[task] = None
@@ -188,7 +192,7 @@ class FakeRuntime(AsyncioRuntime):
                 steps.close()
 
     def in_thread(self, callback: Callback) -> None:
-        """There is one thread: the same as the next turn."""
+        """Call it in the next turn: there is only one thread."""
         self.loop.call_soon(self._fire, callback)
 
     def _note_defect(self, where: str, error: BaseException) -> None:
@@ -201,7 +205,7 @@ class FakeRuntime(AsyncioRuntime):
 
 
 def _step(steps: Generator[float, float, T], now_seconds: float | None, result: list[T]) -> float:
-    """One step of a piece of work; its last one adds what came of it to ``result``."""
+    """Run one step of a piece of work. The last step appends the work's result to ``result``."""
     try:
         return next(steps) if now_seconds is None else steps.send(now_seconds)
     except StopIteration as stop:

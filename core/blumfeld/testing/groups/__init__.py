@@ -1,1 +1,1 @@
-"""For group types: model members of both protocols, a contract kit, and a simulation on virtual time."""
+"""For authors of group types: the contract as tests, and the models that it runs on."""

@@ -49,33 +49,37 @@ FETCH_ERRORS = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EP
 
 
 class GroupProtocolContract:
-    """What the coordinator, and other group types, rely on. Nothing here is Kafka's wire protocol: only the seam."""
+    """What the coordinator and the other group types rely on. These tests look at the SPI, not at Kafka's wire
+    protocol.
+    """
 
     config: Mapping[str, str | int | float | bool] = {"group.initial.rebalance.delay.ms": 0}
-    """The broker's, in Kafka's keys."""
+    """Broker configuration, in Kafka's keys."""
     volatile: frozenset[str] = frozenset()
-    """Names of attributes, of the groups or of what is in them, that no record tells of: say why in your docs."""
+    """Names of attributes that no record restores, of a group or of an object in it. Say why in your docs."""
 
     def make_protocol(self) -> GroupProtocol:
-        """Your group type."""
+        """Return a new instance of your group type."""
         raise NotImplementedError("override make_protocol")
 
     def life(self, group: GroupUnderTest) -> None:
-        """Take the group ``GROUP`` through all that can happen to it, by ``group.ask`` and ``group.wait``. It must have
-        members at some time, and none at the end.
+        """Take the group ``GROUP`` through everything that can happen to it, by ``group.ask`` and ``group.wait``. It
+        must have members at some time and none at the end.
         """
         raise NotImplementedError("override life")
 
     def groups_of(self, shard: GroupShard) -> Mapping[str, Any]:
-        """All of the shard's state, by group id."""
+        """Return the whole state of the shard, by group id."""
         groups: Mapping[str, Any] = shard.groups  # type: ignore[attr-defined]
         return groups
 
     def in_flight(self, shard: GroupShard) -> Collection[str]:
-        """Groups of which no record tells all at the moment, because something volatile goes on."""
+        """Return the ids of groups whose records don't tell everything at the moment, because something volatile is
+        going on.
+        """
         return ()
 
-    # How the tests look at it
+    # Tools of the tests
 
     def _live(self, **watchers: Any) -> GroupUnderTest:
         group = GroupUnderTest(self.make_protocol(), self.config, **watchers)
@@ -94,7 +98,7 @@ class GroupProtocolContract:
     # Facts
 
     def test_its_facts_are_in_order(self) -> None:
-        """A name, record types of its own, APIs that exist."""
+        """The type has a name, record types that no other part uses, and APIs that exist."""
         protocol = self.make_protocol()
         assert protocol.name
         for number, (key, value) in protocol.record_types.items():
@@ -107,7 +111,9 @@ class GroupProtocolContract:
         assert not protocol.guest_apis & set(protocol.apis), "an API is its own or a guest's"
 
     def test_the_life_has_members_and_ends_without(self) -> None:
-        """Of this subclass, not of the type: the other tests are worth nothing otherwise."""
+        """``life()`` of this subclass has members, writes records and ends without members: otherwise the other tests
+        prove nothing.
+        """
         sizes = []
 
         def done(group: GroupUnderTest) -> None:
@@ -121,7 +127,7 @@ class GroupProtocolContract:
     # Commands decide, records change
 
     def test_commands_write_no_state(self) -> None:
-        """Whatever is decided, or refused, the state is what it was until the records are replayed."""
+        """A command, also a refused one, changes no state. Only the replay of its records does."""
         before: list[tuple[Any, Collection[str]]] = []
 
         def look(group: GroupUnderTest) -> None:
@@ -137,7 +143,7 @@ class GroupProtocolContract:
         self._live(before=look, decided=decided)
 
     def test_the_log_tells_all(self) -> None:
-        """At every step, a fresh shard that replays the log is the shard that lives."""
+        """At every step, a fresh shard that replays the log has the state of the live shard."""
 
         def done(group: GroupUnderTest) -> None:
             self._same("replayed and live differ", group.reloaded(), group.shard)
@@ -145,7 +151,7 @@ class GroupProtocolContract:
         self._live(done=done)
 
     def test_a_compacted_log_tells_all(self) -> None:
-        """The last record of each key is enough, in whatever order that leaves them; tombstones may be gone."""
+        """The last record of each key restores the state, in any order, with or without tombstones."""
 
         def done(group: GroupUnderTest) -> None:
             short = group.reloaded(left(group.log))
@@ -154,7 +160,7 @@ class GroupProtocolContract:
         self._live(done=done)
 
     def test_a_record_twice_is_a_record_once(self) -> None:
-        """Replay is idempotent, record by record."""
+        """Replay is idempotent: a record that is replayed twice has the effect of one."""
         group = self._live()
         for end in range(1, len(group.log) + 1):
             records = group.log[:end]
@@ -162,18 +168,18 @@ class GroupProtocolContract:
             self._same(f"record {end} twice differs from once", twice, once, ordered=False)
 
     def test_tombstones_of_nothing_do_nothing(self) -> None:
-        """Compaction may have taken what a tombstone is of."""
+        """A tombstone for a key without a record changes nothing: compaction may have removed the record."""
         group = self._live()
         shard = group.reloaded([CoordinatorRecord(item.key, None) for item in group.log])
         assert not shard.summaries()
         assert not self.groups_of(shard), "a tombstone left a group behind"
 
     def test_the_same_requests_give_the_same_log(self) -> None:
-        """No clock, no chance, no order of a hash."""
+        """The log depends on the requests alone: not on the clock, on chance or on the order of a hash."""
         assert self._live().log == self._live().log
 
     def test_records_are_of_its_own_types(self) -> None:
-        """Another type's, or an unknown one, would be replayed by somebody else, or by nobody."""
+        """The type writes only its own record types. Another type would replay a foreign record, or none would."""
 
         def decided(group: GroupUnderTest, command: Any, decision: Decision | None) -> None:
             if decision is not None:
@@ -192,7 +198,7 @@ class GroupProtocolContract:
     # Questions
 
     def test_owns_summaries_and_describe_agree(self) -> None:
-        """A group is here for all of them or for none."""
+        """``owns``, ``summaries`` and ``describe`` agree whether the group exists."""
 
         def done(group: GroupUnderTest) -> None:
             shard = group.shard
@@ -211,7 +217,9 @@ class GroupProtocolContract:
         self._live(done=done)
 
     def test_asking_after_offsets_changes_nothing_and_fails_as_it_may(self) -> None:
-        """Who may commit, read and delete offsets, whether they are read, and since when nobody does."""
+        """Questions about offsets change nothing and raise only the errors that the protocol has: commit, fetch and
+        delete checks, ``is_subscribed``, and the time since the group is empty.
+        """
 
         def done(group: GroupUnderTest) -> None:
             if not group.shard.owns(GROUP):
@@ -266,7 +274,9 @@ class GroupProtocolContract:
     # The end
 
     def test_delete_leaves_tombstones_and_nothing_else(self) -> None:
-        """Of every key that the group has in the log; afterwards it is not here, and not after a reload either."""
+        """``delete`` writes a tombstone for every key that the group has in the log, and nothing else. Afterwards the
+        group is gone, also after a reload.
+        """
 
         def done(group: GroupUnderTest) -> None:
             shard = group.reloaded()
@@ -283,7 +293,7 @@ class GroupProtocolContract:
         self._live(done=done)
 
     def test_timers_of_a_group_that_is_gone_are_harmless(self) -> None:
-        """They may be left to run when a group is deleted, or handed to another type."""
+        """Timers may fire after a group is deleted or handed to another type. They then write nothing."""
         group = self._live()
         for shard in (group.protocol.new_shard(group), group.shard):
             if shard.owns(GROUP):
@@ -297,7 +307,7 @@ class GroupProtocolContract:
                 assert not shard.owns(GROUP), f"{type(command).__name__} brought a group back"
 
     def test_silent_members_are_gone_in_the_end(self) -> None:
-        """Also when the shard was reloaded meanwhile: ``loaded`` sets the timers that this takes."""
+        """A silent member is removed in the end. After a reload ``loaded`` sets the timers for that."""
         whole = self._live()
         lives = range(1, len(whole.log) + 1)
         for end in lives:
@@ -311,7 +321,9 @@ class GroupProtocolContract:
     # Strangers
 
     def test_unknown_requests_are_refused(self) -> None:
-        """With a BrokerError: anything else drops the shard. (Offsets are the shard's, and never come here.)"""
+        """An unknown request raises ``BrokerError``; any other error drops the shard. Requests for offsets never reach
+        a type.
+        """
         group = self._live()
         with pytest.raises(BrokerError):
             group.shard.command(
@@ -319,14 +331,16 @@ class GroupProtocolContract:
             )
 
     def test_empty_requests_of_every_version_are_answered_or_refused(self) -> None:
-        """Fields that nobody has filled in are no defect."""
+        """A request with default fields is answered or refused, in every version."""
         group = self._live()
         for api, (low, high) in sorted(group.protocol.apis.items()):
             for version in range(low, high + 1):
                 group.ask(request_class(api)(), version)
 
     def test_errors_are_answered_in_every_version(self) -> None:
-        """``error_response`` makes a response to each of its requests that can be sent, and that says the error."""
+        """``error_response`` makes a response that can be encoded and carries the error, for each request and
+        version.
+        """
         protocol = self.make_protocol()
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         for api, (low, high) in sorted(protocol.apis.items()):
@@ -341,7 +355,9 @@ class GroupProtocolContract:
     # Migration
 
     def test_what_is_exported_can_be_imported(self) -> None:
-        """Where the type offers it: the same members come back, in no earlier generation."""
+        """An exported group can be imported: it has the same members and no lower generation. (For types that
+        export.)
+        """
 
         def done(group: GroupUnderTest) -> None:
             if not group.shard.owns(GROUP) or group.shard.is_empty(GROUP):
@@ -365,7 +381,7 @@ class GroupProtocolContract:
 
 
 def refusal(check: Callable[..., Any], *arguments: Any) -> ErrorCode | None:
-    """The code of the error that it raises, if it does; no other may escape."""
+    """Return the code of the ``BrokerError`` that the call raises, or ``None``. No other error may escape."""
     try:
         check(*arguments)
     except BrokerError as error:
@@ -374,5 +390,5 @@ def refusal(check: Callable[..., Any], *arguments: Any) -> ErrorCode | None:
 
 
 def left(log: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
-    """What compaction leaves of it."""
+    """Return the records that compaction leaves."""
     return [item for item in compacted(log) if isinstance(item, CoordinatorRecord)]

@@ -14,7 +14,7 @@ LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092
 
 
 class ModelCluster:
-    """``ClusterImage`` of topics that come, grow and go; their ids are never used twice."""
+    """``ClusterImage`` with topics that can be created, enlarged and deleted. A topic id is never used twice."""
 
     def __init__(self, racks: Sequence[str] = ()) -> None:
         self.cluster_id = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -37,7 +37,7 @@ class ModelCluster:
         self._by_id: dict[bytes, str] = {}
 
     def create(self, name: str, count: int) -> None:
-        """A new topic, or more partitions of one that is there."""
+        """Create a topic, or add partitions to an existing one."""
         self.changes += 1
         self.features_epoch += 1
         known = self.topics.get(name)
@@ -48,22 +48,22 @@ class ModelCluster:
         self._by_id[topic_id] = name
 
     def delete(self, name: str) -> None:
-        """The topic is gone."""
+        """Delete a topic."""
         self.changes += 1
         self.features_epoch += 1
         del self._by_id[self.topics.pop(name).topic_id]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic with this id."""
+        """Return the topic with this id."""
         name = self._by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Dynamic overrides."""
+        """Return the dynamic configuration of a resource."""
         return self.configs.get((resource_type, name), {})
 
     def configured(self, resource_type: int) -> tuple[str, ...]:
-        """Names that have overrides."""
+        """Return the names of resources with a dynamic configuration."""
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
 
 
@@ -79,7 +79,7 @@ def _partition(index: int, leader: int) -> PartitionImage:
 
 
 class ModelContext:
-    """``RequestContext`` of one request, by somebody who may do everything."""
+    """``RequestContext`` of one request. The client may do everything."""
 
     def __init__(self, api_key: int, api_version: int, client_id: str = "client") -> None:
         self.api_key = api_key
@@ -94,7 +94,7 @@ class ModelContext:
 
     @property
     def principal(self) -> Principal:
-        """Nobody in particular."""
+        """The anonymous principal."""
         return ANONYMOUS
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
@@ -102,24 +102,24 @@ class ModelContext:
         return True
 
     def close_connection(self, reason: str) -> None:
-        """No request of a group may end its connection."""
+        """Fail: no request of a group may close its connection."""
         raise AssertionError(reason)
 
     def when_gone(self, callback: Callable[[], None] | None) -> None:
-        """Nothing of a group is forgotten because a connection has gone."""
+        """Fail: nothing of a group depends on the life of a connection."""
         raise AssertionError("when_gone of a group's request")
 
     def let_next_start(self) -> None:
-        """That is for Produce only."""
+        """Fail: only Produce may call this."""
         raise AssertionError("let_next_start of a group's request")
 
     def throttle(self, duration_ms: float) -> None:
-        """Nothing here throttles."""
+        """Fail: no request of a group is throttled."""
         raise AssertionError("a group's request was throttled")
 
 
 def compacted(items: Sequence[LogItem]) -> list[LogItem]:
-    """What compaction leaves of a log at the end: the last record of each key, tombstones gone."""
+    """Return the records that full compaction leaves: the last of each key, without tombstones."""
     last: dict[bytes, int] = {}
     for n, item in enumerate(items):
         if isinstance(item, CoordinatorRecord):

@@ -1,4 +1,4 @@
-"""The whole state of a shard as plain values: to compare two, and to say where they differ."""
+"""The whole state of a shard as plain values, so that two states can be compared and their difference printed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def state_of(
     without: Sequence[Any] = (),
     ordered: bool = True,
 ) -> Any:
-    """Dictionaries, lists and atoms with all that the value holds.
+    """Return everything that the value holds as dictionaries, lists and atoms.
 
-    Attributes named in ``ignore`` are left out, and the objects in ``without``, and functions, which are no data.
-    ``ordered``: two dictionaries of other orders are two states.
+    Attributes named in ``ignore``, objects in ``without`` and functions are left out. If ``ordered``, the order of a
+    dictionary is part of the state.
     """
     return _State(ignore, [id(one) for one in without], ordered).of(value)
 
@@ -63,7 +63,7 @@ class _State:
 
 
 def fields_of(value: Any) -> list[tuple[str, Any]]:
-    """Attributes of an object, however its class keeps them."""
+    """Return the attributes of an object: attrs, msgspec, slots or ``__dict__``."""
     if attrs.has(type(value)):
         return [(field.name, getattr(value, field.name)) for field in attrs.fields(type(value))]
     if isinstance(value, msgspec.Struct):
@@ -74,7 +74,7 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
 
 
 def difference(one: Any, other: Any, path: str = "") -> str:
-    """Where two states differ first, for people; "" if they don't."""
+    """Return the first difference of two states as text, or ""."""
     if one == other:
         return ""
     if isinstance(one, dict) and isinstance(other, dict):

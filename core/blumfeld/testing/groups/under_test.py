@@ -1,4 +1,4 @@
-"""One shard of a group type with a host that looks at each decision before anything of it is done."""
+"""One shard of a group type, with a host that shows each decision to the test before it is carried out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ START_MS = 1_700_000_000_000
 
 
 class GroupUnderTest:
-    """A shard, its log, its timers and who waits. It is the ``Surroundings`` of the shard.
+    """A shard with its log, its timers and the requests that wait. It is the ``Surroundings`` of the shard.
 
-    :meth:`ask` and :meth:`wait` are for the life of a group; after each decision, and before it is replayed,
-    ``decided`` is called with what was asked (a request or a timer's command), and after it ``done``.
+    :meth:`ask` and :meth:`wait` are for the life of a group. ``decided`` is called with the command (a request or a
+        timer's command) before its decision is replayed, ``done`` after that.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class GroupUnderTest:
         self.now_ms = START_MS
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[tuple[str, ...], tuple[int, Any]] = {}
-        """Key → (when, command)."""
+        """Key → (time, command)."""
         self.ordered: list[Any] = []
-        """Every command that a timer was ever ordered for."""
+        """Every command that a timer was set for."""
         self.ids = 0
         self._decided, self._done, self._before = decided, done, before
         self._waiting: dict[Any, Completion[Any]] = {}
@@ -57,16 +57,16 @@ class GroupUnderTest:
         return self.cluster
 
     def new_member_id(self, prefix: str) -> str:
-        """``prefix-1``, …"""
+        """Return ``prefix-1``, ``prefix-2`` and so on."""
         self.ids += 1
         return f"{prefix}-{self.ids}"
 
     def owner(self, group_id: str) -> GroupShard | None:
-        """This one, or nobody."""
+        """Return this shard if it owns the group, else ``None``."""
         return self.shard if self.shard.owns(group_id) else None
 
     def shard_of(self, group_type: str) -> GroupShard | None:
-        """There is no other type."""
+        """Return this shard for its own type, else ``None``: there is no other type."""
         return self.shard if group_type == self.protocol.name else None
 
     # The life of a group
@@ -74,7 +74,7 @@ class GroupUnderTest:
     def ask(
         self, request: Message, version: int | None = None, *, client_id: str = "client"
     ) -> Completion[Any]:
-        """Send a request through its codec; a refusal is the type's error response."""
+        """Send a request through its codec. A refusal is answered with the type's error response."""
         key = request.meta.key
         assert key is not None
         if version is None:
@@ -96,7 +96,7 @@ class GroupUnderTest:
         return answered
 
     def wait(self, ms: int) -> None:
-        """Let time pass; timers fire in the order of their times."""
+        """Let time pass. Timers fire in the order of their times."""
         until_ms = self.now_ms + ms
         while True:
             due = [
@@ -132,7 +132,7 @@ class GroupUnderTest:
         self._done(self)
 
     def order(self, decision: Decision) -> None:
-        """Set and cancel its timers."""
+        """Set and cancel the timers of a decision."""
         for order in decision.timers:
             self.timers.pop(order.key, None)
             if order.delay_ms is not None:
@@ -140,25 +140,25 @@ class GroupUnderTest:
                 self.ordered.append(order.command)
 
     def append(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Put records into the log, and have them replayed."""
+        """Append records to the log, and let the shard replay them."""
         self.log += records
         self.replay(self.shard, records)
 
     def replay(self, shard: GroupShard, records: Sequence[CoordinatorRecord]) -> None:
-        """Have a shard replay these."""
+        """Let a shard replay these records."""
         for item in records:
             decoded = decode_record(self.protocol.record_types, item)
             assert decoded is not None, f"a record of type {item.key[:2].hex()}, which is not this type's"
             shard.replay(*decoded)
 
     def reloaded(self, records: Sequence[CoordinatorRecord] | None = None) -> GroupShard:
-        """A fresh shard that has replayed the log, or these records."""
+        """Return a fresh shard that has replayed the log, or these records."""
         shard = self.protocol.new_shard(self)
         self.replay(shard, self.log if records is None else records)
         return shard
 
     def reload(self) -> None:
-        """The node loses and regains leadership."""
+        """Replace the shard as after a change of leadership: a fresh one replays the log."""
         self.shard = self.reloaded()
         self.timers.clear()
         for waiting in self._waiting.values():

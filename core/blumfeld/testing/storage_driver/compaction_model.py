@@ -1,4 +1,4 @@
-"""Compaction as a reference: which records of some batches must be left, and whether they are. Slow and plain."""
+"""A reference model of compaction: which records must be left, and whether they are. It is slow and plain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RecordKept = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes 
 
 
 class BatchContent(msgspec.Struct, frozen=True):
-    """What a batch says, however its records are written."""
+    """The contents of a batch, independent of compression and encoding."""
 
     base_offset: int
     next_offset: int
@@ -24,23 +24,23 @@ class BatchContent(msgspec.Struct, frozen=True):
     producer_epoch: int
     base_sequence: int
     attributes: int
-    """Without the flag of a delete horizon."""
+    """The batch's attributes without the flag of a delete horizon."""
     delete_horizon_ms: int | None
     records: tuple[RecordKept, ...]
 
     def without(self, removed: Iterable[int]) -> BatchContent:
-        """What is left when records fall out."""
+        """Return the batch without the records at these offsets."""
         gone = frozenset(removed)
         left = tuple(record for record in self.records if record[0] not in gone)
         return msgspec.structs.replace(self, records=left)
 
     def same(self, other: BatchContent) -> bool:
-        """Equal but for the delete horizon."""
+        """Return whether two batches are equal except for the delete horizon."""
         return self == msgspec.structs.replace(other, delete_horizon_ms=self.delete_horizon_ms)
 
 
 def content(data: bytes) -> BatchContent:
-    """A batch's content. Checks its CRC."""
+    """Return a batch's contents. Checks its CRC."""
     batch = RecordBatch(memoryview(data))
     batch.verify_crc()
     return BatchContent(
@@ -61,19 +61,21 @@ def _kept(record: Record) -> RecordKept:
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """What a round must come to. Without transactions: those have tests of their own."""
+    """The expected result of a cleaner pass without transactions, which have tests of their own."""
 
     batches: tuple[BatchContent, ...]
-    """All that were looked at, with the records that stay; a batch without any may be there or not."""
+    """All batches that the pass read, with the records that stay. A batch without records may be there or not."""
     removed: frozenset[int]
-    """Offsets of records that fell out."""
+    """Offsets of removed records."""
     keys: int
     horizons: frozenset[int]
-    """Base offsets of batches whose tombstones have a delete horizon from now on."""
+    """Base offsets of batches that get a delete horizon for their tombstones."""
 
 
 def compact(batches: Sequence[BatchContent], request: CompactionRequest) -> Compacted:
-    """The newest record of each key stays, tombstones until their horizon, records without a key never."""
+    """Apply the rules: the newest record of each key stays, tombstones stay until their horizon, records without a key
+    go.
+    """
     below = [batch for batch in batches if batch.next_offset <= request.end_offset]
     newest = {
         key: offset
@@ -99,7 +101,7 @@ def compact(batches: Sequence[BatchContent], request: CompactionRequest) -> Comp
 
 
 def difference(found: Sequence[BatchContent], expected: Sequence[BatchContent]) -> str | None:
-    """What is wrong with ``found``; batches that were left empty may be there or not. ``None``: nothing."""
+    """Return the first difference as text, or ``None``. Empty batches may be there or not."""
     at = 0
     for batch in expected:
         if at < len(found) and found[at].base_offset == batch.base_offset:

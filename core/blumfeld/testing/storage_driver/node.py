@@ -1,4 +1,4 @@
-"""Drives a storage for the contract kit: as a node would, on virtual time, through stops, kills and power cuts."""
+"""Drives a storage for the contract kit as a node does, on virtual time, through stops, kills and power cuts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_batch(
     timestamps: Sequence[int] = (),
     base_offset: int = 0,
 ) -> RecordBatch:
-    """A client's batch: ``count`` records, or one for each of ``timestamps``."""
+    """Return a client's batch with ``count`` records, or with one for each of ``timestamps``."""
     times = timestamps or [timestamp_ms] * count
     records = [
         Record(b"%d" % n, bytes([(seed + n) % 251]) * value_bytes, timestamp=time)
@@ -67,13 +67,13 @@ def make_batch(
 def keyed_batch(
     *pairs: tuple[bytes | None, bytes | None], timestamp_ms: int = TIME_MS, codec: Codec = Codec.NONE
 ) -> RecordBatch:
-    """A client's batch of keys and values, for a compacted topic."""
+    """Return a client's batch of keys and values, for a compacted topic."""
     records = [Record(key, value, timestamp=timestamp_ms + n) for n, (key, value) in enumerate(pairs)]
     return RecordBatch(memoryview(build_batch(records, codec=codec)))
 
 
 class Listener:
-    """``LogListener`` that keeps what it was told."""
+    """``LogListener`` that records its calls."""
 
     def __init__(self) -> None:
         self.rolls: list[int] = []
@@ -81,16 +81,16 @@ class Listener:
         """(base offset, next offset) of each batch that recovery walked over."""
 
     def rolled(self, base_offset: int) -> None:
-        """A new active segment."""
+        """Record a new active segment."""
         self.rolls.append(base_offset)
 
     def recovered(self, batch: RecordBatch) -> None:
-        """Recovery walked over it."""
+        """Record a batch that recovery walked over."""
         self.recoveries.append((batch.base_offset, batch.next_offset))
 
 
 class Watcher:
-    """``StorageWatcher`` that keeps what it was told, and fails what tells it from within a call of its owner's."""
+    """``StorageWatcher`` that records its calls. It fails if the storage calls it inside a call of the node."""
 
     def __init__(self, runtime: FakeRuntime) -> None:
         self._runtime = runtime
@@ -98,22 +98,24 @@ class Watcher:
         self.moves: list[tuple[TopicPartition, bytes]] = []
 
     def directory_failed(self, directory: LogDirInfo, error: OSError) -> None:
-        """A directory is offline."""
+        """Record a directory that went offline."""
         self._check()
         self.failures.append((directory, error))
 
     def moved(self, partition: TopicPartition, directory_id: bytes) -> None:
-        """A replica lies elsewhere."""
+        """Record a replica that moved."""
         self._check()
         self.moves.append((partition, directory_id))
 
     def _check(self) -> None:
-        # whoever calls the storage here does so while the loop rests
-        assert self._runtime.loop.is_running(), "the watcher was told from within a call"
+        # the node calls the storage while the loop rests, so a running loop means a later turn
+        assert self._runtime.loop.is_running(), (
+            "the storage called its watcher inside a call of the node; it must do so in a later turn"
+        )
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
-    """What a reader got."""
+    """A batch as a reader got it."""
 
     base_offset: int
     next_offset: int
@@ -122,11 +124,13 @@ class StoredBatch(msgspec.Struct, frozen=True):
 
 
 class EveryStorage(LastingStorage, SeveralDirectories, Protocol):
-    """A storage with all that the contract has: tests of what is optional ask for it first (``StorageKit.need_…``)."""
+    """A storage with every optional part of the contract. Tests of an optional part check first that it is there
+    (``StorageKit.need_…``).
+    """
 
 
 class Node:
-    """A node with one storage. ``make_runtime(previous)`` gives it the world, with the disk that the previous one had.
+    """A node with one storage. ``make_runtime(previous)`` gives it a runtime, with the disk of the previous one.
 
     Nothing is started until :meth:`start`.
     """
@@ -151,12 +155,12 @@ class Node:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the disk is in memory, can be crashed, and has faults."""
+        """Return whether the disk is in memory, so that it can crash and fail."""
         return isinstance(self.runtime.files, FakeFiles)
 
     @property
     def has_segments(self) -> bool:
-        """Whether its logs are kept in segments."""
+        """Return whether the storage keeps its logs in segments."""
         return hasattr(self.storage.log_class, "drop_segments")
 
     def start(self, cluster_id: str = CLUSTER_ID, node_id: int = NODE_ID) -> Node:
@@ -169,23 +173,23 @@ class Node:
         self.runtime.run(self.storage.stop(broker_epoch))
 
     def end(self) -> None:
-        """The test is over: give back what a real disk lent, whatever state the storage is in."""
+        """End the test: give back the descriptors of a real disk, in whatever state the storage is."""
         with suppress(OSError):
             self.stop()
         self.runtime.run_turn()
 
     def restart(self) -> Node:
-        """The same disk under a new process. The old one was stopped, or crashed."""
+        """Start a new process on the same disk. The old one was stopped, or crashed."""
         if self.runtime.dead:
             with suppress(SimulationError):
-                self.runtime.loop.run_ready()  # what the dead one spawned ends, in vain
+                self.runtime.loop.run_ready()  # tasks that the dead process spawned end now, in vain
         self.runtime = self._make_runtime(self.runtime)
         self.storage = cast("EveryStorage", self._make_storage(self.runtime))
         self.watcher = self._watch()
         return self.start()
 
     def crash(self, *, power_cut: bool = True, luck: Random | PowerCut | None = None) -> Node:
-        """It dies where it stands; a new process starts on what the disk still has."""
+        """Crash the node at once, and start a new process on what the disk still has."""
         self.runtime.crash(power_cut=power_cut, luck=luck)
         return self.restart()
 
@@ -202,7 +206,7 @@ class Node:
         directory_id: bytes | None = None,
         **config: int | str,
     ) -> Log:
-        """Open a log; topic configuration by keyword: ``index_interval_bytes=0``."""
+        """Open a log. Keywords are topic configuration: ``index_interval_bytes=0``."""
         self.listener = Listener()
         settings: dict[str, Any] = {name.replace("_", "."): value for name, value in config.items()}
         settings["internal.segment.bytes"] = settings.pop("segment.bytes", 1 << 30)
@@ -213,7 +217,7 @@ class Node:
 
 
 class Log:
-    """A log with the waiting done: every method returns what came of it."""
+    """A log whose methods wait: each returns the outcome."""
 
     def __init__(self, node: Node, log: PartitionLog) -> None:
         self.node = node
@@ -221,13 +225,13 @@ class Log:
 
     @property
     def record_files(self) -> str:
-        """What paths of files that hold records have in common, as far as the storage says; "" is in every path."""
+        """The common part of the paths of files with records, or "", which is part of every path."""
         files = self.log.segments()[-1].files if self.node.has_segments else ()
         return os.path.splitext(files[0])[1] if files else ""
 
     @property
     def cleaned_end_offset(self) -> int:
-        """Below it compaction was; 0 for a log that has no segments."""
+        """The offset below which the log is compacted; 0 for a log without segments."""
         return self.log.cleaned_end_offset if self.node.has_segments else 0
 
     def roll(self) -> None:
@@ -236,7 +240,7 @@ class Log:
             self.log.roll()
 
     def write(self) -> WriteOutcome:
-        """Write what is placed, and wait for the outcome."""
+        """Write the placed batches, and wait for the outcome."""
         outcomes: list[WriteOutcome] = []
         self.log.write(outcomes.append)
         if not outcomes:
@@ -245,13 +249,13 @@ class Log:
         return outcomes[0]
 
     def append(self, *batches: RecordBatch, epoch: int = 0) -> WriteOutcome:
-        """Place and write."""
+        """Place batches and write them."""
         for batch in batches:
             self.log.place(batch, epoch)
         return self.write()
 
     def fill(self, *counts: int, **kind: Any) -> None:
-        """Append one batch, in a write of its own, for each count of records."""
+        """For each count, append one batch with so many records in a write of its own."""
         for count in counts:
             assert self.append(make_batch(count, **kind)).error is None
 
@@ -264,11 +268,11 @@ class Log:
         return self.node.runtime.run(wait())
 
     def compact(self, **asked: Any) -> CompactionResult:
-        """One round over all that is sealed and dirty, or as ``asked`` says; wait for its end."""
+        """Run one cleaner pass over everything sealed and dirty, or as ``asked`` says, and wait for its end."""
         return self.node.runtime.run(_wait(self.log.compact(self.compaction(**asked))))
 
     def compaction(self, **asked: Any) -> CompactionRequest:
-        """What :meth:`compact` asks for."""
+        """Return the request that :meth:`compact` uses."""
         request: dict[str, Any] = {
             "first_dirty_offset": self.log.cleaned_end_offset,
             "end_offset": self.log.segments()[-1].base_offset,
@@ -285,14 +289,14 @@ class Log:
     def read_raw(
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
     ) -> LogRead:
-        """Read, and wait for cold bytes; the caller releases the parts."""
+        """Read, and wait for cold bytes. The caller releases the parts."""
         end_offset = self.log.written_end_offset if end_offset is None else end_offset
         return self.finish(self.log.read(offset, bytes_max, end_offset, minimum))
 
     def read(
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
     ) -> list[StoredBatch]:
-        """One read, as its whole batches."""
+        """Read once, and return the whole batches."""
         found = self.read_raw(offset, bytes_max, end_offset, minimum=minimum)
         return _batches(found)
 
@@ -305,33 +309,33 @@ class Log:
         return self.node.runtime.run(_wait(answer)) if isinstance(answer, Completion) else answer
 
     def finish_read(self, answer: LogRead | Completion[LogRead]) -> list[StoredBatch]:
-        """Wait for a read; its whole batches."""
+        """Wait for a read, and return its whole batches."""
         return _batches(self.finish(answer))
 
     def highest(self) -> TimestampOffset | None:
-        """The record with the highest timestamp; waits for a cold answer."""
+        """Return the record with the highest timestamp. Waits for a cold answer."""
         return self.finish(self.log.max_timestamp())
 
     def read_raw_end(self, offset: int) -> int:
-        """The ``end_offset`` of a read of one batch."""
+        """Return the ``end_offset`` of a read of one batch."""
         found = self.read_raw(offset, 1)
         release(found.parts)
         return found.end_offset
 
     def read_raw_size(self, offset: int, bytes_max: int, *, minimum: bool = True) -> int:
-        """How many bytes a read gives."""
+        """Return the number of bytes of a read."""
         found = self.read_raw(offset, bytes_max, minimum=minimum)
         release(found.parts)
         return found.size_bytes
 
     def read_all(self, offset: int | None = None, *, holes: bool = False) -> list[StoredBatch]:
-        """Read on until the end, as a consumer does."""
+        """Read to the end, as a consumer does."""
         return self.node.runtime.run(self.read_on(offset, holes=holes))
 
     async def read_on(self, offset: int | None = None, *, holes: bool = False) -> list[StoredBatch]:
-        """The same, within the loop.
+        """Read to the end, within the loop.
 
-        :param holes: nothing may be left before the end, though no round of compaction is known that took it
+        :param holes: the end may be missing though no cleaner pass is known to have removed it
         """
         it = self.log
         offset = it.log_start_offset if offset is None else offset
@@ -349,7 +353,7 @@ class Log:
         return found
 
     def spans(self, offset: int | None = None) -> list[tuple[int, int]]:
-        """(base offset, next offset) of all batches from ``offset`` on."""
+        """Return (base offset, next offset) of every batch from ``offset`` on."""
         return [(batch.base_offset, batch.next_offset) for batch in self.read_all(offset)]
 
 

@@ -1,4 +1,4 @@
-"""How :mod:`blumfeld.testing.storage_memory` compacts: the sources and targets that the cleaner wants, in memory."""
+"""Compaction of :mod:`blumfeld.testing.storage_memory`: the cleaner's sources and targets, in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blumfeld.spi.compaction import AbortedTransaction, CompactionRequest, Compa
 
 
 class MemorySource:
-    """A sealed segment: its batches, and what the cleaner asks of it."""
+    """A sealed segment, in the form that the cleaner reads."""
 
     def __init__(
         self, base_offset: int, next_offset: int, modified_ms: int, batches: Sequence[bytes]
@@ -24,12 +24,12 @@ class MemorySource:
         self.size_bytes = len(self._data)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of it."""
+        """Return bytes of the segment."""
         return self._data[position : position + size]
 
 
 class MemoryTarget:
-    """A segment in the making."""
+    """A new segment that the cleaner writes."""
 
     def __init__(self, base_offset: int, replaced: Sequence[int]) -> None:
         self.base_offset = base_offset
@@ -48,20 +48,20 @@ class MemoryTarget:
             position += span.size_bytes
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """Nothing lasts longer here than memory does."""
+        """Do nothing: memory is as durable as this storage gets."""
         self.transaction_index = encode_aborted(aborted)
         self.modified_ms = modified_ms
 
 
 class MemoryRound(msgspec.Struct, frozen=True):
-    """What came of a round."""
+    """The result of a cleaner pass."""
 
     result: CompactionResult
     targets: list[MemoryTarget]
 
 
 def compact_in_memory(sources: Sequence[MemorySource], request: CompactionRequest) -> MemoryRound:
-    """Do a round at once. Raises ``OSError`` for a bad batch."""
+    """Run a cleaner pass at once. Raises ``OSError`` for a bad batch."""
     targets: list[MemoryTarget] = []
 
     def open_target(base_offset: int, replaced: Sequence[int]) -> MemoryTarget:

@@ -10,17 +10,17 @@ class MemoryAux:
         self._files: dict[str, bytes] = {}
 
     def names(self) -> list[str]:
-        """All of them, sorted."""
+        """Return all names, sorted."""
         return sorted(self._files)
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes, or ``None``."""
+        """Return the file's bytes, or ``None``."""
         return self._files.get(name)
 
     def write(self, name: str, data: bytes) -> None:
-        """Replace it."""
+        """Replace the file."""
         self._files[name] = bytes(data)
 
     def delete(self, name: str) -> None:
-        """Remove it; it may be absent."""
+        """Remove the file. It may be absent."""
         self._files.pop(name, None)

@@ -1,6 +1,6 @@
-"""The simplest storage plug-in: logs in memory, gone with the process. An example, and what fast tests run on.
+"""The simplest storage plug-in: logs in memory, gone with the process. It is an example, and fast tests run on it.
 
-Copy it to begin your own; ``blumfeld.testing.storage_contract`` says what it must hold.
+Copy it to begin your own. ``blumfeld.testing.storage_contract`` tests what a storage must do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from blumfeld.wire.batches.records import records
 
 
 class _Segment:
-    """Batches in order: their bytes, and the last offset of each."""
+    """A segment: the bytes of its batches in order, and the last offset of each."""
 
     def __init__(self, base_offset: int, now_ms: int) -> None:
         self.base_offset = self.next_offset = base_offset
@@ -44,16 +44,16 @@ class _Segment:
         self.size_bytes = 0
 
     def first_at(self, offset: int) -> int:
-        """Which batch is the first that ends at ``offset`` or behind."""
+        """Return the number of the first batch that ends at ``offset`` or behind."""
         return bisect_left(self.lasts, offset)
 
     def views(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from number ``start`` on."""
+        """Return the batches from number ``start`` on."""
         for data in self.batches[start:]:
             yield RecordBatch(memoryview(data))
 
     def add(self, batch: RecordBatch, now_ms: int) -> None:
-        """Keep a copy: the batch's buffer is somebody else's."""
+        """Keep a copy: the connection owns the batch's buffer."""
         self.batches.append(bytes(batch.data))
         self.lasts.append(batch.last_offset)
         self.size_bytes += batch.size_bytes
@@ -67,7 +67,9 @@ class _Segment:
 
 
 class MemoryLog:
-    """``PartitionLog`` in memory: what is placed is written at the end of the turn, what is written is flushed."""
+    """``PartitionLog`` in memory. A placed batch is written at the end of the turn, and a written one counts as
+    flushed.
+    """
 
     def __init__(
         self, runtime: Runtime, directory_id: bytes, config: TopicConfig, listener: LogListener
@@ -92,14 +94,14 @@ class MemoryLog:
         return base_offset
 
     def place_as_is(self, batch: RecordBatch) -> None:
-        """Place a batch that has its offsets already."""
+        """Place a batch that already has its offsets."""
         if batch.base_offset < self.placed_end_offset:
             raise ValueError(f"a batch at {batch.base_offset} can't follow {self.placed_end_offset}")
         self._placed.append(batch)
         self.placed_end_offset = batch.next_offset
 
     def write(self, done: Callable[[WriteOutcome], None]) -> None:
-        """Keep all that is placed."""
+        """Keep every placed batch."""
         placed, self._placed = self._placed, []
         for batch in placed:
             if self._is_full(batch):
@@ -133,14 +135,14 @@ class MemoryLog:
         self.listener.rolled(base_offset)
 
     def flush(self) -> Completion[int]:
-        """There is nothing more lasting than memory here."""
+        """Complete at once: nothing here is more durable than memory."""
         return Completion.of(self.flushed_end_offset)
 
     def _at(self, offset: int) -> int:
         return max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogRead:
-        """Whole batches from the one that contains ``offset``."""
+        """Return whole batches from the one that contains ``offset`` on."""
         if not self.log_start_offset <= offset <= self.written_end_offset:
             raise LookupError(f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}")
         parts: list[bytes | bytearray | memoryview] = []
@@ -155,12 +157,12 @@ class MemoryLog:
         return LogRead([*parts], size, end_offset if parts else offset)
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
-        """Written batches from the one that contains ``offset`` on."""
+        """Return the written batches from the one that contains ``offset`` on."""
         for segment in self._segments[self._at(offset) :]:
             yield from segment.views(segment.first_at(offset))
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record with a timestamp ≥ ``timestamp_ms``."""
+        """Return the first record with a timestamp ≥ ``timestamp_ms``."""
         for batch in self.batches(self.log_start_offset):
             if batch.max_timestamp < timestamp_ms:
                 continue
@@ -170,12 +172,12 @@ class MemoryLog:
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the highest timestamp."""
+        """Return the first record with the highest timestamp."""
         highest = max((b.max_timestamp for b in self.batches(self.log_start_offset)), default=-1)
         return self.offset_for_time(highest) if highest >= 0 else None
 
     def segments(self) -> Sequence[SegmentInfo]:
-        """All segments, the active one last."""
+        """Return all segments, the active one last."""
         return [
             SegmentInfo(
                 base_offset=s.base_offset,
@@ -191,7 +193,7 @@ class MemoryLog:
         ]
 
     def size_bytes(self) -> int:
-        """Bytes of record batches."""
+        """Return the bytes of all record batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def truncate_to(self, offset: int) -> None:
@@ -225,7 +227,7 @@ class MemoryLog:
         self.cleaned_end_offset = min(self.cleaned_end_offset, offset)
 
     def advance_log_start(self, offset: int) -> None:
-        """The log starts at ``offset`` now."""
+        """Let the log start at ``offset``."""
         if offset > self.written_end_offset:
             raise ValueError(f"the log ends at {self.written_end_offset}, and can't start at {offset}")
         self.log_start_offset = max(self.log_start_offset, offset)
@@ -240,7 +242,7 @@ class MemoryLog:
         return count
 
     def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
-        """Do a round here and now; the same heart as every storage's."""
+        """Run a cleaner pass at once, with the algorithm that every storage uses."""
         sealed = [s for s in self._segments[:-1] if s.next_offset <= request.end_offset]
         sources = [MemorySource(s.base_offset, s.next_offset, s.modified_ms, s.batches) for s in sealed]
         done: Completion[CompactionResult] = Completion()
@@ -270,11 +272,11 @@ class MemoryLog:
             )
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """The topic's configuration changed."""
+        """Take the topic's new configuration."""
         self.config = config
 
     def close(self) -> None:
-        """Nothing to close: opened again, it is the same."""
+        """Do nothing: a log that is opened again is the same."""
         self._end_at(self.written_end_offset)
 
 
@@ -284,7 +286,7 @@ def _highest(segment: _Segment) -> int:
 
 
 class MemoryStorage:
-    """``LogStorage`` in memory. A log that is closed may be opened again; one that is deleted is gone."""
+    """``LogStorage`` in memory. A closed log may be opened again. A deleted one is gone."""
 
     compacts = True
     log_class = MemoryLog
@@ -296,18 +298,18 @@ class MemoryStorage:
         self._high_watermarks: dict[TopicPartition, int] = {}
 
     def promise(self) -> str:
-        """What an ack means on it."""
+        """Say what an ack means on this storage."""
         return "memory: gone with the process"
 
     async def start(self, cluster_id: str, node_id: int) -> None:
-        """Nothing to take."""
+        """Do nothing: there is nothing to lock or to find."""
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
-        """One that stands for the memory."""
+        """Return one directory that stands for the memory."""
         return [LogDirInfo(path="memory", directory_id=self._directory_id, online=True)]
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
-        """Nothing is found at start."""
+        """Return nothing: a start finds no logs."""
         return []
 
     async def open_log(
@@ -319,7 +321,7 @@ class MemoryStorage:
         *,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """The log as it was closed, or a new one."""
+        """Return the log as it was closed, or a new one."""
         found = self._logs.get(partition)
         if found is None:
             found = self._logs[partition] = (
@@ -333,26 +335,26 @@ class MemoryStorage:
         return log
 
     def delete_log(self, partition: TopicPartition) -> None:
-        """Forget it."""
+        """Forget the log."""
         self._logs.pop(partition, None)
 
     def set_aside_log(self, partition: TopicPartition) -> None:
-        """None was found at start."""
+        """Do nothing: a start finds no logs."""
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Remember the high watermarks."""
         self._high_watermarks = dict(high_watermarks)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermarks as of the last checkpoint."""
+        """Return the high watermarks of the last checkpoint."""
         return dict(self._high_watermarks)
 
     def previous_broker_epoch(self) -> int:
-        """There was no broker before."""
+        """Return -1: there was no broker before."""
         return -1
 
     async def stop(self, broker_epoch: int) -> None:
-        """Nothing to close."""
+        """Do nothing: nothing is open."""
 
 
 class Plugin:
@@ -363,5 +365,5 @@ class Plugin:
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
-        """One memory for each node."""
+        """Return a new memory for each node."""
         return MemoryStorage(composition.runtime)

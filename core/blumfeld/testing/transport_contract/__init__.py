@@ -1,13 +1,12 @@
-"""The contract of a transport, as tests. Subclass :class:`TransportContract`, give it ``make_transport``, and they are
-yours::
+"""The contract of a transport, as tests: subclass :class:`TransportContract` and give it ``make_transport``::
 
     class TestMyTransport(TransportContract):
         @pytest.fixture
         def make_transport(self) -> MakeTransport:
             return lambda runtime: MyTransport(runtime)
 
-A transport that names a loop of its own overrides ``loop_factory`` too. Clients are plain blocking sockets on
-loopback; the transport runs on its loop in a thread, with the real runtime.
+A transport with an event loop of its own overrides ``loop_factory`` too. Clients are blocking sockets on loopback. The
+transport runs on its loop in a thread, with the real runtime.
 """
 
 from blumfeld.testing.transport_contract.dialling import ByteLayerContract, DialContract
@@ -32,4 +31,4 @@ class TransportContract(
     FaultContract,
     MemoryContract,
 ):
-    """All of it: about eighty tests, in ten seconds."""
+    """The whole contract: about eighty tests, in ten seconds."""

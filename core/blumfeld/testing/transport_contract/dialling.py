@@ -1,4 +1,4 @@
-"""Connections that we open, and the byte layer that both kinds may have."""
+"""Connections that the node opens, and the byte layer that any connection may have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blumfeld.testing.transport_contract.kit import (
 
 
 class DialContract(TransportFixtures):
-    """Connections that we open."""
+    """The part of the contract about connections that the node opens."""
 
     def test_frames_go_both_ways(self, net: Net) -> None:
         handler, receiver = Handler(), Receiver()
@@ -66,7 +66,7 @@ class DialContract(TransportFixtures):
 
 
 class ByteLayerContract(TransportFixtures):
-    """What TLS will fill."""
+    """The part of the contract about byte layers, which TLS will use."""
 
     def test_everything_passes_through_the_layer(self, net: Net) -> None:
         data = random.Random(1).randbytes(700_000)

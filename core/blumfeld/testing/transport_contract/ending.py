@@ -12,11 +12,11 @@ from blumfeld.testing.transport_contract.fixtures import TransportFixtures
 from blumfeld.testing.transport_contract.kit import Handler, Net, eventually, hold, hold_and_let_next_start
 
 IDLE_MS = 300
-"""A client on a busy machine takes some time itself to send its first request."""
+"""Idle limit of the tests: on a busy machine even a client needs time to send its first request."""
 
 
 class LimitContract(TransportFixtures):
-    """Closing, limits and stopping."""
+    """The part of the contract about closing, limits and stopping."""
 
     def test_close_sends_what_is_ready_and_drops_the_rest(self, net: Net) -> None:
         handler, client = net.serve(hold_and_let_next_start)
@@ -52,7 +52,9 @@ class LimitContract(TransportFixtures):
         assert client.frame() == b"at last"
 
     def test_who_has_stopped_sending_is_waited_for_no_longer_than_that(self, net: Net) -> None:
-        """A client that has died looks like one that waits for its answer."""
+        """A connection whose client has stopped sending is closed after the idle limit: a dead client looks like one
+        that waits.
+        """
         handler, client = net.serve(hold, Limits(idle_ms_max=IDLE_MS))
         client.send(b"x")
         assert handler.has_started(1)
@@ -102,7 +104,7 @@ class LimitContract(TransportFixtures):
         assert net.connect(port).is_closed()
 
     def test_connections_beyond_the_rate_wait(self, net: Net) -> None:
-        """They are accepted when the rate allows it, or another rate does."""
+        """Connections beyond the rate wait. They are accepted as soon as the rate allows it, also a new rate."""
         handler = Handler()
         port = net.listen(handler, Limits(connections_per_s_max=0))
         first = net.connect(port)
@@ -115,7 +117,7 @@ class LimitContract(TransportFixtures):
         assert waits.frame() == b"y"
 
     def test_a_crowd_is_let_in_one_by_one(self, net: Net) -> None:
-        """Ten seconds' connections come through at once, and no more, though all of them have come in one turn."""
+        """A crowd that connects in one turn gets as many connections as the rate allows for ten seconds, and no more."""
         handler = Handler()
         port = net.listen(handler, Limits(connections_per_s_max=1))
         clients = net.call(lambda: [net.connect(port) for _ in range(30)])
@@ -124,7 +126,7 @@ class LimitContract(TransportFixtures):
         assert len(handler.opened_connections) <= 12
 
     def test_limits_may_change_while_it_listens(self, net: Net) -> None:
-        """For those that come from now on; of a listener that isn't there nothing changes."""
+        """Changed limits hold for later connections. A limit for an unknown listener changes nothing."""
         port = net.listen(Handler())
         first = net.connect(port)
         first.send(b"x")

@@ -1,4 +1,4 @@
-"""Clients that die, and a system that has run out: nothing is left of them, and others are served on."""
+"""Clients that die, and a process without free descriptors: nothing leaks, and other clients are served."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ PIECES = [b"\0", framed(b"small")[:-1], framed(LARGE)[:7], framed(LARGE)[:300_00
 
 
 def open_fds() -> set[str]:
-    """The descriptors of this process."""
+    """Return the descriptors of this process."""
     return set(os.listdir("/proc/self/fd"))
 
 
 @contextlib.contextmanager
 def few_descriptors() -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """A limit that can be reached; what it gives is entered for as long as nothing more can be opened.
-
-    The limit stands before a transport listens: a kernel may look at it when an accept is asked for.
+    """Lower the limit of descriptors, and yield a context that uses up the rest. The limit stands before a transport
+    listens, because a kernel may look at it when an accept is requested.
     """
     import resource
 
@@ -50,7 +49,7 @@ def few_descriptors() -> Iterator[Callable[[], contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """While it lasts nothing more can be opened."""
+    """Use up every descriptor while the block lasts, so that nothing more can be opened."""
     taken: list[int] = []
     try:
         with contextlib.suppress(OSError):
@@ -63,7 +62,9 @@ def no_descriptors() -> Iterator[None]:
 
 
 class FaultContract(TransportFixtures):
-    """Descriptors are counted, where the system tells them: what a client leaves is closed."""
+    """The part of the contract about faults. Where the system shows descriptors, the tests count that each one is
+    closed.
+    """
 
     @pytest.fixture(autouse=True)
     def _descriptors_are_told(self) -> None:
@@ -115,7 +116,9 @@ class FaultContract(TransportFixtures):
         assert eventually(lambda: len(open_fds()) == before - 2 + files)
 
     def test_an_abort_in_the_middle_of_everything_leaves_nothing(self, net: Net) -> None:
-        """A large frame half received, a large answer half sent, in the same turn for many."""
+        """Nothing is left of clients that die in one turn, each with a large frame half received and a large answer
+        half sent.
+        """
         handler = Handler(hold_and_let_next_start)
         port = net.listen(handler, Limits(unsent_bytes_max=1 << 30))
         before = len(open_fds())

@@ -1,4 +1,4 @@
-"""What the tests of the contract are handed."""
+"""The fixtures of the transport contract."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from blumfeld.testing.transport_contract.kit import MakeTransport, Net
 
 
 class TransportFixtures:
-    """What the tests are handed."""
+    """The fixtures of the transport contract."""
 
     @pytest.fixture
     def make_transport(self) -> MakeTransport:
-        """Override: a function that takes a ``Runtime`` and gives a fresh transport. It runs on the loop."""
+        """Override: return a function that takes a ``Runtime`` and returns a new transport. The kit calls it on the
+        loop.
+        """
         raise NotImplementedError("override the make_transport fixture")
 
     @pytest.fixture
     def loop_factory(self) -> LoopFactory:
-        """Override if the transport names a loop of its own."""
+        """Override if the transport needs an event loop of its own."""
         return asyncio.new_event_loop
 
     @pytest.fixture
     def net(self, make_transport: MakeTransport, loop_factory: LoopFactory, tmp_path: Path) -> Iterator[Net]:
-        """The transport at work. At the end nothing may have escaped, and every region is released once."""
+        """The running transport. At the end no error may have escaped, and every region is released exactly once."""
         net = Net(make_transport, loop_factory, tmp_path)
         net.start()
         try:

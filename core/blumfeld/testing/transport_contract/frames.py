@@ -15,7 +15,7 @@ from blumfeld.testing.transport_contract.kit import Client, Handler, Net, eventu
 
 
 class FrameContract(TransportFixtures):
-    """Frames in, answers out."""
+    """The part of the contract about frames and answers."""
 
     def test_a_frame_is_answered(self, net: Net) -> None:
         handler, client = net.serve()
@@ -42,7 +42,7 @@ class FrameContract(TransportFixtures):
         assert handler.frames == [b"abc", b"", b"defgh"]
 
     def test_frames_may_be_cut_anywhere(self, net: Net) -> None:
-        """Small and large frames, sent in pieces of any size, by several clients at once."""
+        """A frame may arrive in pieces of any size, from several clients at once."""
         chance = random.Random(7)
         port = net.listen(Handler())
 

@@ -26,25 +26,25 @@ MakeTransport = Callable[[Runtime], Transport]
 OnRequest = Callable[[Exchange, memoryview], None]
 
 PATIENCE_S = 30.0
-"""How long anything may take that must happen."""
+"""Time limit for anything that must happen."""
 END_S = 60.0
-"""How long a transport may take to stop, on a machine as busy as it may be."""
+"""Time limit for a transport's stop, on a busy machine."""
 QUIET_S = 0.05
-"""How long we watch for what must not happen."""
+"""Time for which a test watches that something doesn't happen."""
 
 
 def framed(*bodies: bytes) -> bytes:
-    """The bodies as frames, one behind the other."""
+    """Return the bodies as frames, one behind the other."""
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
 def echo(exchange: Exchange, frame: memoryview) -> None:
-    """Answer with what came."""
+    """Answer with the request's bytes."""
     exchange.answer([bytes(frame)])
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """Whether the condition comes true within :data:`PATIENCE_S`."""
+    """Return whether the condition comes true within :data:`PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > until:
@@ -54,16 +54,16 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def hold(exchange: Exchange, frame: memoryview) -> None:
-    """Answer later: the test has the exchange."""
+    """Leave the request open. The test answers it."""
 
 
 def hold_and_let_next_start(exchange: Exchange, frame: memoryview) -> None:
-    """Answer later, as a Produce whose batches are placed."""
+    """Leave the request open and let the next one start, as a Produce does once its batches are placed."""
     exchange.let_next_start()
 
 
 class Handler:
-    """A ``ConnectionHandler`` that notes what it is told and does with each request what the test says."""
+    """A ``ConnectionHandler`` that records its calls. The test says what it does with each request."""
 
     def __init__(self, on_request: OnRequest = echo) -> None:
         self.on_request = on_request
@@ -73,41 +73,41 @@ class Handler:
         self.exchanges: list[Exchange] = []
 
     def opened(self, connection: Connection) -> None:
-        """Note it."""
+        """Record the call."""
         self.opened_connections.append(connection)
 
     def request(self, exchange: Exchange, frame: memoryview) -> None:
-        """Note it, then do what the test says."""
+        """Record the request, then do what the test says."""
         self.frames.append(bytes(frame))
         self.exchanges.append(exchange)
         self.on_request(exchange, frame)
 
     def closed(self, connection: Connection, reason: str) -> None:
-        """Note it."""
+        """Record the call."""
         self.closed_reasons.append((connection, reason))
 
     def has_started(self, count: int) -> bool:
-        """Whether that many requests start, and no more by then."""
+        """Return whether exactly that many requests start in time."""
         return eventually(lambda: len(self.exchanges) >= count) and len(self.exchanges) == count
 
     def has_lost(self, count: int) -> bool:
-        """Whether that many connections are closed, and no more by then."""
+        """Return whether exactly that many connections close in time."""
         return eventually(lambda: len(self.closed_reasons) >= count) and len(self.closed_reasons) == count
 
 
 class Receiver:
-    """A ``FrameReceiver`` that notes what it is told."""
+    """A ``FrameReceiver`` that records its calls."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.lost_reasons: list[str] = []
 
     def frame(self, frame: memoryview) -> None:
-        """Note it."""
+        """Record the call."""
         self.frames.append(bytes(frame))
 
     def lost(self, reason: str) -> None:
-        """Note it."""
+        """Record the call."""
         self.lost_reasons.append(reason)
 
 
@@ -122,26 +122,26 @@ class CountedRegion:
         self.releases = 0
 
     def fileno(self) -> int:
-        """The descriptor; ``OSError`` for memory."""
+        """Return the descriptor. Raises ``OSError`` for memory."""
         if self._fd < 0 or self.releases:
             raise OSError(errno.EBADF, "no descriptor")
         return self._fd
 
     def pread(self, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes within the region."""
+        """Return bytes within the region."""
         if self.releases:
             raise OSError(errno.EBADF, "read after its release")
         return self._data[offset:] if size is None else self._data[offset : offset + size]
 
     def release(self) -> None:
-        """Count it."""
+        """Count the release."""
         self.releases += 1
         if self.releases > 1:
             raise RuntimeError("released twice")
 
 
 class XorLayer:
-    """A byte layer that greets, then flips every bit of what passes."""
+    """A byte layer that exchanges a greeting, then flips every bit."""
 
     GREETING = b"hello"
     GOODBYE = b"bye"
@@ -150,7 +150,7 @@ class XorLayer:
         self._greeted = 0
 
     def received(self, data: bytes | memoryview) -> tuple[bytes, bytes]:
-        """Expects the greeting first, and answers it."""
+        """Expect the greeting first and answer it. Afterwards flip every bit."""
         raw = bytes(data)
         missing = self.GREETING[self._greeted :]
         head, rest = raw[: len(missing)], raw[len(missing) :]
@@ -160,21 +160,21 @@ class XorLayer:
         return xor(rest), self.GREETING if head and len(head) == len(missing) else b""
 
     def to_send(self, plain: bytes | memoryview) -> bytes:
-        """Flipped."""
+        """Return the bytes with every bit flipped."""
         return xor(bytes(plain))
 
     def closing(self) -> bytes:
-        """The last bytes."""
+        """Return the last bytes of the layer."""
         return self.GOODBYE
 
 
 def xor(data: bytes) -> bytes:
-    """Every bit flipped."""
+    """Flip every bit."""
     return data.translate(bytes(255 - byte for byte in range(256)))
 
 
 class Client:
-    """A blocking client: what it waits for comes within :data:`PATIENCE_S` or it raises."""
+    """A blocking client. A call that takes longer than :data:`PATIENCE_S` raises."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
@@ -185,7 +185,7 @@ class Client:
         self.socket.sendall(framed(*bodies))
 
     def receive(self, size: int) -> bytes:
-        """Exactly that many bytes. Raises ``EOFError`` when the connection ends before."""
+        """Receive exactly that many bytes. Raises ``EOFError`` when the connection ends before."""
         data = bytearray()
         while len(data) < size:
             try:
@@ -198,28 +198,28 @@ class Client:
         return bytes(data)
 
     def frame(self) -> bytes:
-        """One frame, without its size."""
+        """Receive one frame, without its size."""
         return self.receive(struct.unpack(">i", self.receive(4))[0])
 
     def is_closed(self) -> bool:
-        """Whether the peer closes, and sends nothing before."""
+        """Return whether the peer closes the connection and sends nothing before."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
             return True
 
     def is_quiet(self, seconds: float = QUIET_S) -> bool:
-        """Whether nothing comes for so long, not even an end."""
+        """Return whether nothing arrives in that time, not even an end."""
         return not select.select([self.socket], [], [], seconds)[0]
 
     def reset(self) -> None:
-        """Die as a killed process does."""
+        """Reset the connection, as the kernel does for a killed process."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
 
 class Net:
-    """One transport, on its own loop in a thread. Tests stay outside and block as they like."""
+    """One transport, on its own loop in a thread. Tests run outside of that thread and may block."""
 
     def __init__(self, make_transport: MakeTransport, loop_factory: LoopFactory, folder: Path) -> None:
         self._make_transport = make_transport
@@ -230,7 +230,7 @@ class Net:
         self._clients: list[Client] = []
         self.regions: list[CountedRegion] = []
         self.defects: list[str] = []
-        """What escaped from a callback of the loop."""
+        """Errors that escaped from a callback of the loop."""
         self.stopped = False
         self._thread = threading.Thread(target=self._serve, name="transport-contract")
 
@@ -250,13 +250,13 @@ class Net:
         await self.runtime.close()
 
     def start(self) -> None:
-        """Start the loop; nothing listens yet."""
+        """Start the loop. Nothing listens yet."""
         self._thread.start()
         if not self._ready.wait(PATIENCE_S):
             raise RuntimeError("make_transport did not return")
 
     def finish(self) -> None:
-        """Stop the transport without grace, end the loop, close all clients."""
+        """Stop the transport without grace, end the loop and close all clients."""
         self._loop.call_soon_threadsafe(self._finish.set)
         self._thread.join(END_S)
         for client in self._clients:
@@ -279,7 +279,7 @@ class Net:
         return self.run(called())
 
     def answer(self, exchange: Exchange, *parts: Part) -> None:
-        """Answer on the loop."""
+        """Answer a request, on the loop."""
         self.call(lambda: exchange.answer(parts))
 
     def listen(
@@ -290,23 +290,25 @@ class Net:
         name: str = "PLAINTEXT",
         port: int = 0,
     ) -> int:
-        """Listen on loopback; the port."""
+        """Listen on loopback, and return the port."""
         listener = Listener(name=name, kind="broker", host="127.0.0.1", port=port)
         return self.run(self.transport.listen(listener, handler, limits or Limits(), byte_layer))
 
     def connect(self, port: int) -> Client:
-        """A client, closed with the net."""
+        """Connect a client. The net closes it at the end."""
         client = Client(port)
         self._clients.append(client)
         return client
 
     def serve(self, on_request: OnRequest = echo, limits: Limits | None = None) -> tuple[Handler, Client]:
-        """A listener with that handler, and one client on it."""
+        """Listen with that handler, and connect one client."""
         handler = Handler(on_request)
         return handler, self.connect(self.listen(handler, limits))
 
     def region(self, data: bytes, *, in_memory: bool = False) -> FileRegion:
-        """A region with those bytes in the middle of a file, or in memory; the net checks its release at the end."""
+        """Return a region with those bytes, in the middle of a file or in memory. The net checks its release at the
+        end.
+        """
         fd = -1
         if not in_memory:
             path = self._folder / f"region-{len(self.regions)}"

@@ -1,4 +1,4 @@
-"""The bound on the memory of all connections together: it holds, and everything goes on under it."""
+"""The limit on the memory of all connections together: it holds, and every connection makes progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def length(exchange: Exchange, frame: memoryview) -> None:
 
 
 def send_what_is_taken(client: Client, data: bytes) -> int:
-    """Send until the peer takes nothing for a while; the bytes that it took."""
+    """Send until the peer takes nothing for a while. Return the bytes that it took."""
     client.socket.settimeout(0.3)
     sent = 0
     try:
@@ -42,10 +42,10 @@ def send_what_is_taken(client: Client, data: bytes) -> int:
 
 
 class MemoryContract(TransportFixtures):
-    """``Limits.request_memory_bytes_max`` and ``answer_memory_bytes_max``."""
+    """The part of the contract about ``Limits.request_memory_bytes_max`` and ``answer_memory_bytes_max``."""
 
     def test_unfinished_frames_are_bounded_together(self, net: Net) -> None:
-        """Beyond the bound only the oldest frame is read on, and others are left in the kernel."""
+        """At the limit only the oldest unfinished frame is read on. The bytes of the others stay in the kernel."""
         handler = Handler(length)
         limits = Limits(request_memory_bytes_max=4 * MIB, memory_stall_ms=NEVER_MS)
         port = net.listen(handler, limits)
@@ -68,7 +68,7 @@ class MemoryContract(TransportFixtures):
         )
 
     def test_every_frame_completes_under_a_bound_that_holds_none(self, net: Net) -> None:
-        """One after the other, the oldest first: frames that fill the memory with their beginnings don't wait for
+        """Frames whose beginnings fill the memory complete one after the other, the oldest first: they don't wait for
         each other for ever.
         """
         handler = Handler(length)
@@ -96,7 +96,9 @@ class MemoryContract(TransportFixtures):
         assert sorted(answers) == [b"2097152"] * 5 + [b"3145728"] * 5
 
     def test_a_frame_that_stands_still_gives_way_to_those_that_wait(self, net: Net) -> None:
-        """Clients that announce much and then send nothing lose their connection, not the others their turn."""
+        """A client that announces a large frame and then sends nothing loses its connection, so that others get their
+        turn.
+        """
         handler = Handler(length)
         limits = Limits(request_memory_bytes_max=MIB, memory_stall_ms=STALL_MS)
         port = net.listen(handler, limits)
@@ -107,7 +109,7 @@ class MemoryContract(TransportFixtures):
         served = net.connect(port)
         served.send(bytes(4 * MIB))
         assert served.frame() == b"4194304"
-        # With nobody waiting any more, one of them may stay.
+        # No connection waits any more, so one of the stalled ones may stay.
         assert eventually(lambda: len(handler.closed_reasons) >= 1)
         assert all("memory" in reason for _, reason in handler.closed_reasons)
 
@@ -123,7 +125,7 @@ class MemoryContract(TransportFixtures):
         assert client.frame() == b"8388608"
 
     def test_a_connection_that_waits_for_memory_may_go(self, net: Net) -> None:
-        """Its place is given up, and nothing is left of it."""
+        """A connection that waits for memory may be lost. Its place in the queue is given up."""
         handler = Handler(length)
         limits = Limits(request_memory_bytes_max=100_000, memory_stall_ms=NEVER_MS)
         port = net.listen(handler, limits)
@@ -145,7 +147,9 @@ class MemoryContract(TransportFixtures):
         assert last.frame() == b"3145728"
 
     def test_slow_readers_of_large_answers_are_bounded_together(self, net: Net) -> None:
-        """Those that take nothing are closed while all hold too much; others are served."""
+        """When all connections together hold too many unsent bytes, those that take nothing are closed. Others are
+        served.
+        """
 
         def large(exchange: Exchange, frame: memoryview) -> None:
             exchange.answer((bytes(12 * MIB) if bytes(frame) == b"large" else b"small",))
@@ -164,7 +168,7 @@ class MemoryContract(TransportFixtures):
         assert prompt.frame() == b"small"
 
     def test_a_slow_reader_that_reads_is_not_closed(self, net: Net) -> None:
-        """It is only read no more until it has taken its answers."""
+        """A slow reader that does read keeps its connection. It is read from again once it has taken its answers."""
         handler = Handler(lambda exchange, frame: exchange.answer((bytes(12 * MIB),)))
         limits = Limits(answer_memory_bytes_max=MIB, memory_stall_ms=5_000)
         client = net.connect(net.listen(handler, limits))
@@ -174,7 +178,7 @@ class MemoryContract(TransportFixtures):
         assert handler.closed_reasons == []
 
     def test_file_regions_hold_no_memory(self, net: Net) -> None:
-        """Consumers that lag are no slow readers in this sense."""
+        """File regions count as no memory: a consumer that lags is not a slow reader in this sense."""
         regions = [net.region(bytes(12 * MIB)) for _ in range(3)]
         handler = Handler(lambda exchange, frame: exchange.answer((b"head", regions[frame[0]])))
         port = net.listen(handler, Limits(answer_memory_bytes_max=MIB, memory_stall_ms=20))

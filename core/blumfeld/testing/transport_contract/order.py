@@ -19,11 +19,11 @@ from blumfeld.testing.transport_contract.kit import (
 )
 
 EARLY_MS = 10
-"""A timer may fire so much too early, by its clock's resolution."""
+"""A timer may fire too early by this much, because of its clock's resolution."""
 
 
 class OrderContract(TransportFixtures):
-    """When a request starts, and when its answer leaves."""
+    """The part of the contract about the start of requests and the order of answers."""
 
     def test_the_next_request_waits_for_the_answer(self, net: Net) -> None:
         handler, client = net.serve(hold)
@@ -46,7 +46,9 @@ class OrderContract(TransportFixtures):
         assert [client.frame() for _ in range(3)] == [b"a", b"b", b"c"]
 
     def test_who_sends_many_at_once_does_not_keep_others_waiting_for_all(self, net: Net) -> None:
-        """Each is answered at once, and takes a while: between two turns of the many, others have theirs."""
+        """A client that sends many requests at once gets its answers in several turns. Other clients are served in
+        between.
+        """
         all_sent = threading.Event()
 
         def dear(exchange: Exchange, frame: memoryview) -> None:
@@ -142,7 +144,7 @@ class OrderContract(TransportFixtures):
         assert net.runtime.monotonic_ms() >= until_ms[0] - EARLY_MS
 
     def test_a_slow_reader_is_not_read_and_loses_nothing(self, net: Net) -> None:
-        """What is unsent is bounded: past it no more requests start, until the client reads."""
+        """Unsent answers are limited: beyond the limit no request of that client starts until the client reads."""
         answer = bytes(range(256)) * 1024
         handler, client = net.serve(
             lambda exchange, _: exchange.answer([answer]), Limits(unsent_bytes_max=1 << 20)

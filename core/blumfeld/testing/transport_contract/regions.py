@@ -18,7 +18,7 @@ from blumfeld.testing.transport_contract.kit import (
 
 
 class RegionContract(TransportFixtures):
-    """File regions: exact bytes, released exactly once on every path (the ``net`` fixture counts)."""
+    """The part of the contract about file regions: exact bytes, released exactly once (the ``net`` fixture counts)."""
 
     @pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
     @pytest.mark.parametrize("size", [0, 1, 1_000, 3_000_000])
@@ -43,7 +43,7 @@ class RegionContract(TransportFixtures):
         assert [client.frame() for _ in range(2)] == [b"".join(pieces)] * 2
 
     def test_a_region_is_released_when_the_peer_dies(self, net: Net) -> None:
-        """Half sent, and behind another that is still open."""
+        """A region is released when the peer dies: half sent, or queued behind an open request."""
         handler, client = net.serve(hold_and_let_next_start)
         client.send(b"1", b"2", b"3")
         assert handler.has_started(3)
@@ -76,7 +76,7 @@ class RegionContract(TransportFixtures):
         assert len(handler.closed_reasons) == 1
 
     def test_a_file_that_is_shorter_than_its_region_ends_the_connection(self, net: Net) -> None:
-        """Nothing else could be sent in place of the missing bytes."""
+        """A file that is shorter than its region ends the connection: no other bytes may be sent in its place."""
         region = net.region(b"short")
         assert isinstance(region, CountedRegion)
         region.size_bytes = 1_000
