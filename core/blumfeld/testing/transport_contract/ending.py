@@ -117,7 +117,7 @@ class LimitContract(TransportFixtures):
         assert waits.frame() == b"y"
 
     def test_a_crowd_is_let_in_one_by_one(self, net: Net) -> None:
-        """A crowd that connects in one turn gets as many connections as the rate allows for ten seconds, and no more."""
+        """Of a crowd that connects in one turn, as many are accepted as the rate allows for ten seconds."""
         handler = Handler()
         port = net.listen(handler, Limits(connections_per_s_max=1))
         clients = net.call(lambda: [net.connect(port) for _ in range(30)])
