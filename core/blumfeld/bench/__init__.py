@@ -1,1 +1,3 @@
-"""Measuring: rivals side by side in one run, medians of interleaved rounds, never a bare number."""
+"""``blumfeld bench``: compare brokers side by side in one run, by interleaved rounds, with intervals on every
+figure.
+"""

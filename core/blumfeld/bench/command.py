@@ -1,4 +1,4 @@
-"""``blumfeld bench``: compare variants (what it does where no verb is given), report, run again, list workloads.
+"""The verbs of ``blumfeld bench``: compare variants (the default verb), report, show, rerun, list workloads.
 
 Every file is checked before a server is started.
 """
@@ -37,16 +37,16 @@ RUN = "run"
 
 
 class RunByDefault(TyperGroup):
-    """A group in which what isn't a verb belongs to ``run``: ``bench A.toml B.toml`` needs no verb."""
+    """A command group with a default verb: ``bench A.toml B.toml`` means ``bench run A.toml B.toml``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the verb in front where there is none."""
+        """Put ``run`` in front of arguments that begin with no verb."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [RUN, *args]
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The verbs, and the options of the one that is meant where none is given."""
+        """Print the verbs, then the options of the default verb."""
         super().format_help(ctx, formatter)
         run = self.commands[RUN]
         run.format_help(type(ctx)(run, parent=ctx, info_name="[run]"), formatter)
@@ -111,7 +111,7 @@ def run(
     ] = False,
     folder: Folder = None,
 ) -> None:
-    """Measure variants in turn and say what differs. The verb may be left out."""
+    """Measure variants in turn and print how they differ. The verb may be left out."""
     need_libraries()
     from blumfeld.bench.plan.variants import VariantError, parse_variants
     from blumfeld.bench.plan.workload import WorkloadError, load_workload
@@ -161,7 +161,9 @@ def report(
 
 @app.command()
 def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
-    """Run again what a result is of: the same variants, workload, seed and rounds. Manifests are those in the file."""
+    """Repeat the run of a result file: same variants, workload, seed and rounds, with the manifests stored in the
+    file.
+    """
     need_libraries()
     from blumfeld.bench.plan.variants import VariantError, specs_of
     from blumfeld.bench.running.session import Options
@@ -214,7 +216,11 @@ def workloads() -> None:
 
 
 def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options, path: Path) -> None:
-    """Run it, save it, show it; the file is written before anything is shown, and of an interrupted run as well."""
+    """Run the session, save the result, print the table.
+
+    The file is written before anything is printed, so that a broken terminal loses no measurement. An interrupted run
+    is saved too.
+    """
     from blumfeld.bench.drivers import make_driver
     from blumfeld.bench.report.table import result_table
     from blumfeld.bench.result import save_result
@@ -241,9 +247,9 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
 
 
 def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Workload:
-    """The workload with that driver, and of its steps those that are named; all where none is.
+    """Return the workload with this driver, reduced to the named steps; no names keep all steps.
 
-    :raises WorkloadError: it has no such step, or there is no such driver
+    :raises WorkloadError: the workload has no such step, or there is no such driver
     """
     import msgspec
 
@@ -260,7 +266,7 @@ def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Work
 
 
 def _rebalanced(path: Path) -> RebalanceResult | None:
-    """What a run of the rebalance bench wrote, or None where it is another's."""
+    """Return the result of ``bench rebalance`` in a file, or None if the file holds something else."""
     from blumfeld.bench.rebalance.result import load_rebalance
 
     try:

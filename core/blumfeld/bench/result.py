@@ -1,7 +1,7 @@
-"""A result file: all that a run saw, so that a report needs nothing else and the run can be made again.
+"""The result file of a comparison: everything that a run saw, so that reports and reruns need nothing else.
 
-One JSON document. Histograms are whole (HdrHistogram's compressed V2 form, base64, in nanoseconds):
-percentiles are made from them, never stored instead of them.
+One JSON document. Histograms are stored whole (HdrHistogram's compressed V2 form, base64, in nanoseconds).
+Percentiles are computed from them and not stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it ran."""
+    """The machine that a run took place on."""
 
     cpu: str
     cores: int
@@ -24,79 +24,82 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     python: str
     virtual: bool
-    """Under a hypervisor, as far as the kernel tells."""
+    """The CPU reports a hypervisor."""
     load_before: float
-    """The one-minute load average when the run began: what else went on."""
+    """One-minute load average when the run began: the work of other processes."""
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One of those compared."""
+    """One of the compared variants."""
 
     label: str
-    """Unique in the run; on every row."""
+    """Name on every row; unique in the run."""
     kind: str
-    """``manifest``, ``foreign``, or ``running``: a foreign one that somebody else started, with data of its own.
+    """``manifest``, ``foreign``, or ``running``. A ``running`` broker was started by somebody else and has data of its
+    own.
     """
     given: str
-    """As it was typed."""
+    """The variant as it was typed."""
     manifest: str | None = None
-    """The text of the manifest, for ``manifest``."""
+    """Text of the manifest, for kind ``manifest``."""
     overrides: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """What starts it; ``{port}`` and ``{folder}`` are filled in for each round."""
+    """Start command; ``{port}`` and ``{folder}`` are filled in for each round."""
     warm_up_s: float = 0.0
-    """Load before the first step of a round, beyond the steps' own: a JVM needs it."""
+    """Seconds of extra load before the first step of a round, for servers that compile as they run, such as a JVM."""
     versions: dict[str, str] = {}
-    """Name → version: the server's, its plug-ins'."""
+    """Version by name: the server's and its plug-ins'."""
     network: str = ""
-    """What drives its sockets, as ``plan`` says it."""
+    """Transport of the server's sockets, in the words of ``blumfeld plan``."""
     durability: str = ""
-    """What an ack means, in words."""
+    """Meaning of an ack, in words."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One second, or less, of a step."""
+    """A piece of a step, one second long or less."""
 
     at_s: float
-    """The end of it, since the step's measured part began; negative in the warm-up."""
+    """End of the piece, counted from the start of the measured part; negative in the warm-up."""
     records_per_s: float
     bytes_per_s: float
     p50_us: float
     p99_us: float
     max_us: float
-    """Of produce acks, or of end-to-end where nothing is produced; 0 where nothing was seen."""
+    """Largest latency of produce acks, or end-to-end where nothing is produced; 0 where nothing was seen."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """How the kernel's scheduler treats a process, read from the process itself while the step ran."""
+    """A process's scheduling policy and cores, read from the kernel while the step ran."""
 
     policy: str
-    """``SCHED_OTHER`` is what every process has; ``SCHED_RR`` runs before all of those."""
+    """``SCHED_OTHER`` is the default policy; a ``SCHED_RR`` process runs before all of those."""
     cores: tuple[int, ...]
-    """The process may run on these."""
+    """Cores that the process may run on."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server's processes used in the measured part of a step."""
+    """CPU, memory and context switches of the server's processes in the measured part of a step."""
 
     user_s: float
     system_s: float
     rss_bytes: int
-    """At its end."""
+    """Resident memory at the end of the measured part."""
     rss_max_bytes: int
     voluntary_switches: int
     involuntary_switches: int
 
 
 class DriverUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver's processes used: a result near its own limits is the driver's."""
+    """CPU use of the driver's processes. A figure taken near the driver's limits describes the driver, not the
+    server.
+    """
 
     user_s: float
     system_s: float
     busy: float
-    """Share of time (0 to 1) in which the busiest of its processes had something to do."""
+    """Share of time (0 to 1) in which the busiest driver process had something to do."""
     late_us_p99: float
-    """How late requests left after their intended time for want of the driver's own time, p99."""
+    """Delay, p99, between a request's due time and its sending, where only the driver itself caused it."""
     placement: Placement | None = None
     """``None`` in results of earlier builds."""
 
@@ -108,38 +111,38 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     round: int
     position: int
-    """Place within the whole run, counted from 0: the order that was really run."""
+    """Place in the order that was really run, counted from 0 over the whole run."""
     seconds: float
-    """Of the measured part, as it really was."""
+    """Real length of the measured part."""
     offered_per_s: float
-    """Records a second; 0 in a closed loop."""
+    """Offered records a second; 0 in a closed loop."""
     records_per_s: float
-    """Acknowledged, or received where nothing is produced."""
+    """Records a second that were acknowledged, or received where nothing is produced."""
     bytes_per_s: float
-    """Of record values, likewise."""
+    """Bytes a second of record values, counted as ``records_per_s`` is."""
     received_bytes_per_s: float = 0.0
-    """Of record values, by all groups together."""
+    """Bytes a second of record values, received by all groups together."""
     requests: int
-    """Answered in the measured part: produce, plus fetch answers that had records."""
+    """Requests answered in the measured part: produce, plus fetches whose answer had records."""
     errors: int
     error: str | None = None
-    """The first one, in words."""
+    """The first error, in words."""
     produce_ack: str | None = None
-    """Histogram: intended send time to answer, ns."""
+    """Histogram from a record's intended send time to the answer, ns."""
     end_to_end: str | None = None
-    """Histogram: intended send time to the record in a consumer's hands, ns."""
+    """Histogram from a record's intended send time to its arrival in a consumer, ns."""
     series: tuple[Point, ...] = ()
     server: Usage | None
-    """None for a server that somebody else started: its processes aren't known."""
+    """None for a server that the bench did not start: its processes aren't known."""
     driver: DriverUsage
     server_placement: Placement | None = None
-    """How the scheduler treats the server's first process. ``None`` for a server that the bench did not start."""
+    """Scheduling of the server's first process; ``None`` for a server that the bench did not start."""
     ready_s: float = 0.0
-    """From the start of the server's process to its first ApiVersions answer, in this round."""
+    """Time from the start of the server's process to its first ApiVersions answer, in this round."""
 
 
 class SystemCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """Counted apart from the measured rounds, since counting slows the server."""
+    """System calls of a step, counted in a pass of its own because counting slows the server."""
 
     variant: str
     step: str
@@ -152,13 +155,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     variant: str
     step: str
-    """Empty: all steps that were left of the round."""
+    """Name of the step; empty if all remaining steps of the round were lost."""
     round: int
     error: str
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver alone reaches in a step, against a server that answers at no cost."""
+    """Rate of the driver alone in a step, against a server that answers at no cost."""
 
     step: str
     records_per_s: float
@@ -171,47 +174,47 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     blumfeld: str
     created: str
-    """UTC, ISO 8601."""
+    """Start of the run: UTC, ISO 8601."""
     seed: int
     quick: bool
     rounds: int
     machine: Machine
     workload: Workload
     variants: tuple[Variant, ...]
-    """The first is what the others are compared with."""
+    """All variants; the first is the baseline of every comparison."""
     ceilings: tuple[Ceiling, ...]
     measured: tuple[Measured, ...]
     system_calls: tuple[SystemCalls, ...] = ()
     system_calls_missing: str = ""
-    """Why they weren't counted; empty where they were, or nobody asked."""
+    """Reason why system calls weren't counted; empty where they were counted or not asked for."""
     skipped: dict[str, str] = {}
-    """Variant → why it could not run this workload."""
+    """Reason by variant for those that could not run this workload."""
     left_out: tuple[str, ...] = ()
-    """Steps of the workload that a quick run had no time for; ``workload`` has those that were run, as they
-    were.
+    """Steps of the workload that a quick run had no time for. ``workload`` holds only the steps that ran, with the
+    lengths they ran with.
     """
     failures: tuple[Failure, ...] = ()
     interrupted: bool = False
-    """Ended before all rounds were run: what is here was measured, and the verdict is of that."""
+    """The run ended before all rounds were done; measurements and verdict cover the rounds up to then."""
     pinned: bool = False
     """The server was bound to one core and the driver to the others; otherwise the kernel placed both."""
     driver_first: bool = False
-    """The run was asked for a driver that runs before the server whenever both want a core (SCHED_RR). On a machine
-    with few cores that favours a server with one thread: see docs/bench.md.
+    """The driver was asked to run before the server whenever both want a core (SCHED_RR). On a machine with few cores
+    that favours a server with one thread: see docs/bench.md.
     """
 
 
 def save_result(result: Result, path: Path) -> None:
-    """Write it, whole or not at all."""
+    """Write a result to a file; the file is replaced whole or not at all."""
     draft = path.with_name(path.name + ".part")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     draft.replace(path)
 
 
 def load_result(path: Path) -> Result:
-    """Read one.
+    """Read a result from a file.
 
-    :raises ValueError: it is none, or of a format that this build doesn't know
+    :raises ValueError: the file is no result, or its format is unknown to this build
     """
     data = path.read_bytes()
     try:

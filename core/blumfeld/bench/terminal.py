@@ -1,7 +1,6 @@
-"""What the verbs of ``blumfeld bench`` share: options, refusals, places of files, a console.
+"""Shared parts of the verbs of ``blumfeld bench``: options, refusals, result paths, the console.
 
-Exit statuses: 0 measured; 1 nothing could be measured; 2 what was typed can't be run, and nothing was started; 130
-interrupted.
+Exit statuses: 0 measured; 1 nothing could be measured; 2 wrong input, nothing was started; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Folder = Annotated[
 
 
 def with_common(variant: str, overrides: Sequence[str]) -> str:
-    """A variant's text with these overrides laid beneath its own; a foreign broker's as it is."""
+    """Return a variant's text with ``overrides`` laid beneath its own; a foreign broker's text stays as it is."""
     from blumfeld.bench.plan.variants import SCHEME
 
     if not overrides or variant.startswith(SCHEME):
@@ -43,13 +42,13 @@ def with_common(variant: str, overrides: Sequence[str]) -> str:
     try:
         what, *own = shlex.split(variant)
     except ValueError:
-        return variant  # who parses it next says what is wrong with it
+        return variant  # the parser reports the mistake in it
     common = [part for override in overrides for part in ("--set", override)]
     return shlex.join([what, *common, *own])
 
 
 def need_libraries() -> None:
-    """Or the command is refused."""
+    """Refuse the command, with an install hint, unless the extra ``bench`` is installed."""
     from importlib.util import find_spec
 
     missing = [name for name in LIBRARIES if find_spec(name) is None]
@@ -58,21 +57,21 @@ def need_libraries() -> None:
 
 
 def refuse(reason: str) -> NoReturn:
-    """What was typed can't be run: say why, and end."""
+    """Print why the input is wrong and end with status 2."""
     for line in reason.splitlines():
         typer.echo(f"blumfeld: {line}", err=True)
     raise typer.Exit(BAD_INPUT)
 
 
 def existing(folder: Path | None) -> Path | None:
-    """The folder, if it is there, or the command is refused."""
+    """Return the folder, or refuse the command if it doesn't exist."""
     if folder is not None and not folder.is_dir():
         refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
     return folder
 
 
 def make_console() -> Console:
-    """As wide as the terminal; where there is none, wide enough for a table."""
+    """Return a console as wide as the terminal, or wide enough for a table where there is none."""
     from rich.console import Console
 
     console = Console()
@@ -80,7 +79,7 @@ def make_console() -> Console:
 
 
 def result_path(out: Path | None, workload: str) -> Path:
-    """Where the result goes: a place that can be written to, or the run isn't begun."""
+    """Return the path of the result file; refuse the command if it can't be written to."""
     from datetime import UTC, datetime
 
     path = out or Path(f"bench-{workload}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")

@@ -1,7 +1,7 @@
-"""In which order variants are run, how often and how long, and what that takes. Pure.
+"""The order, number and length of rounds, and an estimate of the time they take. Pure.
 
-Rounds go forward and back (A B C, C B A, A B C, …): over two rounds every variant stands, on average, at the
-same place in time, so that a machine that slowly warms up or cools down favours none of them.
+Rounds go forward and back (A B C, C B A, A B C, …). Over two rounds every variant has the same mean position in time,
+so a machine that slowly warms up or cools down favours none of them.
 """
 
 from __future__ import annotations
@@ -18,31 +18,35 @@ ROUNDS = 8
 QUICK_S = 120.0
 QUICK_ROUNDS_MAX = 12
 QUICK_ROUNDS = 8
-"""Fewer only if a single step with the shortest times does not fit: then :data:`QUICK_ROUNDS_MIN`."""
+"""Rounds of a quick run. If a single step with the shortest times does not fit that often, fewer: down to
+:data:`QUICK_ROUNDS_MIN`.
+"""
 QUICK_ROUNDS_MIN = 6
 QUICK_MEASURE_MIN_S = 1.5
 QUICK_WARM_UP_MAX_S = 1.0
 QUICK_PRELOAD_MAX_BYTES = 250_000_000
 TURN_S = 1.6
-"""What a turn takes beside its steps: start, topic, stop. A guess until a preflight has measured it."""
+"""Time that a turn takes beside its steps (start, topic, stop): a guess until the preflight has measured it."""
 STEP_S = 0.8
-"""What a step takes beside its load: the driver's processes start and drain."""
+"""Time that a step takes beside its load: the driver's processes start and drain."""
 PRELOAD_BYTES_PER_S = 100e6
 CEILING_S = 3.0
 CALLS_S = 3.5
-"""Counting system calls, for each variant and step, beside a start."""
+"""Time to count system calls for one variant and step, beside the server's start."""
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run costs beside load, in seconds."""
+    """Time that a run takes beside load, in seconds."""
 
     turn_s: dict[str, float] = {}
-    """By variant: start, topic, warm-up of its own, stop; not the preload. :data:`TURN_S` where it isn't known."""
+    """Seconds by variant for start, topic, its own warm-up and stop, without the preload; :data:`TURN_S` where a
+    variant is missing.
+    """
     with_calls: bool = True
 
 
 def turns_of(labels: Sequence[str], rounds: int) -> tuple[Turn, ...]:
-    """All turns, in order."""
+    """Return all turns of a run, in order."""
     order = [
         (number, label)
         for number in range(rounds)
@@ -52,7 +56,7 @@ def turns_of(labels: Sequence[str], rounds: int) -> tuple[Turn, ...]:
 
 
 def estimate_s(workload: Workload, labels: Sequence[str], rounds: int, costs: Costs) -> float:
-    """From the first round to the end, ceilings and system calls included."""
+    """Return the time from the first round to the end, ceilings and system calls included."""
     turn_s = sum(costs.turn_s.get(label, TURN_S) for label in labels)
     turn_s += len(labels) * workload.preload_bytes / PRELOAD_BYTES_PER_S
     rounds_s = (turn_s + len(labels) * _steps_s(workload.steps)) * rounds
@@ -62,7 +66,7 @@ def estimate_s(workload: Workload, labels: Sequence[str], rounds: int, costs: Co
 
 
 def shape(step: Step) -> Step:
-    """The step without what makes no difference to what a driver reaches in it: steps of one shape have one ceiling."""
+    """Return the step reduced to what affects a driver's ceiling. Steps of one shape share one ceiling."""
     produce = step.produce
     if produce is not None:
         produce = msgspec.structs.replace(produce, rate_per_s=0.0)
@@ -74,11 +78,12 @@ def shape(step: Step) -> Step:
 def quick(
     workload: Workload, labels: Sequence[str], costs: Costs, seconds: float = QUICK_S
 ) -> tuple[Workload, int]:
-    """Of the workload what fits into ``seconds``, if anything does, and how many rounds of it.
+    """Shorten a workload to fit into ``seconds``; return it with its number of rounds.
 
-    Rounds come first, since they are what a verdict rests on: as many steps are kept as fit :data:`QUICK_ROUNDS` times
-    with the shortest times, spread over the workload; then more rounds, up to :data:`QUICK_ROUNDS_MAX`; then longer
-    steps. Variants that are slow to start may make even a single step take longer: the estimate says so.
+    Rounds come first, since a verdict rests on them: as many steps are kept as fit :data:`QUICK_ROUNDS` times with
+    the shortest times, spread over the workload. Spare time goes to more rounds, up to :data:`QUICK_ROUNDS_MAX`, then
+    to longer steps. With variants that start slowly even a single step may take longer than ``seconds``; the estimate
+    says so.
     """
     shortest = _cut(workload, QUICK_MEASURE_MIN_S)
 
@@ -87,7 +92,7 @@ def quick(
 
     several = (_spread(shortest, number) for number in range(len(workload.steps), 1, -1))
     kept = next((some for some in several if fits(some, QUICK_ROUNDS)), _spread(shortest, 1))
-    candidates = range(QUICK_ROUNDS_MAX, QUICK_ROUNDS_MIN, -2)  # as often forward as back
+    candidates = range(QUICK_ROUNDS_MAX, QUICK_ROUNDS_MIN, -2)  # an even number: as often forward as back
     rounds = next((number for number in candidates if fits(kept, number)), QUICK_ROUNDS_MIN)
     left_s = max(0.0, seconds - estimate_s(kept, labels, rounds, costs))
     longer_s = left_s / (rounds * max(1, len(labels)) * len(kept.steps))
@@ -99,7 +104,9 @@ def quick(
 
 
 def _spread(workload: Workload, number: int) -> Workload:
-    """So many of its steps, from the first on at even distances; a single one is from the lighter ones."""
+    """Return the workload with ``number`` of its steps, from the first on at even distances. A single step is one
+    of the lighter ones.
+    """
     steps = workload.steps
     if number == 1:
         return msgspec.structs.replace(workload, steps=(steps[(len(steps) - 1) // 4],))

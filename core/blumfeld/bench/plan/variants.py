@@ -1,10 +1,10 @@
-"""What is compared, from what was typed: a manifest or a foreign broker. Checked before anything starts.
+"""Parse the variants to compare: manifests and foreign brokers. Everything is checked before a server starts.
 
 - ``default``: no file, the built-in manifest
 - ``A.toml``: a manifest; ``"A.toml --set network.plugin=net_uring --label ring"``: with overrides, by another name
 - ``"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port}'"``: a foreign broker, started in each round;
-  ``--warm-up SECONDS``, ``--durability WORDS`` and ``--server-version V`` say more of it
-- ``"kafka://127.0.0.1:9092 --running"``: one that runs already, with data of its own
+  ``--warm-up SECONDS``, ``--durability WORDS`` and ``--server-version V`` describe it
+- ``"kafka://127.0.0.1:9092 --running"``: a broker that runs already, with data of its own
 """
 
 from __future__ import annotations
@@ -33,33 +33,34 @@ from blumfeld.wire.errors import PluginContractError
 DEFAULT = "default"
 SCHEME = "kafka://"
 FOREIGN_WARM_UP_S = 25.0
-"""Of a foreign broker: a JVM needs it to compile; cold, Kafka does a sixth of what it does warm."""
+"""Warm-up of a foreign broker: a JVM needs it to compile. Without it Kafka reaches a sixth of its warm rate."""
 NOT_KNOWN = "not known"
 MANIFEST_FILE = "manifest.toml"
-"""What a manifest is called in a server's folder: the text that was checked, whatever became of the file since.
+"""Name of the manifest in a server's folder. It holds the text that was checked, even if the original file changed
+since.
 """
 
 
 class VariantError(Exception):
-    """What was typed can't be run; the message says what was found and what is allowed. Nothing was started."""
+    """The variant can't be run. The message says what was found and what is allowed; nothing was started."""
 
 
 @attrs.frozen
 class VariantSpec:
-    """One to be compared: all that is needed to start it, and again from a result file."""
+    """One variant: everything that is needed to start it, now or again from a result file."""
 
     variant: Variant
     port: int = 0
-    """Where a foreign one listens; 0 is any free port."""
+    """Port of a foreign broker; 0 is any free one."""
 
     @property
     def label(self) -> str:
-        """Its name in the run."""
+        """Name of the variant in the run."""
         return self.variant.label
 
 
 def parse_variants(texts: Sequence[str]) -> tuple[VariantSpec, ...]:
-    """All variants of a run, with labels made unique: ``a``, ``a (2)``.
+    """Parse all variants of a run and make their labels unique: ``a``, ``a (2)``.
 
     :raises VariantError: for the first one that can't be run
     """
@@ -76,9 +77,9 @@ def parse_variants(texts: Sequence[str]) -> tuple[VariantSpec, ...]:
 
 
 def parse_variant(text: str, label: str | None = None) -> VariantSpec:
-    """One variant. A manifest is loaded and planned as ``blumfeld run`` would; nothing is opened.
+    """Parse one variant. A manifest is loaded and planned as ``blumfeld run`` would; nothing is opened.
 
-    :raises VariantError: it can't be run
+    :raises VariantError: the variant can't be run
     """
     try:
         given = _parser().parse_args(shlex.split(text))
@@ -98,9 +99,9 @@ def parse_variant(text: str, label: str | None = None) -> VariantSpec:
 
 
 def specs_of(result: Result) -> tuple[VariantSpec, ...]:
-    """The variants of a result, to be run again; manifests are the texts in it, whatever became of the files.
+    """Return the variants of a result, ready to run again. Manifests are the texts in the result, not the files.
 
-    :raises VariantError: a manifest names what isn't installed here
+    :raises VariantError: a manifest names a plug-in that isn't installed here
     """
     specs = []
     for variant in result.variants:
@@ -169,7 +170,7 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
 
 
 def _absolute(command: tuple[str, ...]) -> tuple[str, ...]:
-    """The program by its whole path, if it was given by a path: servers run in folders of their own."""
+    """Return the command with a relative program path made absolute: each server runs in a folder of its own."""
     if command and "/" in command[0]:
         return (str(Path(command[0]).resolve()), *command[1:])
     return command
@@ -208,7 +209,9 @@ def _ours(text: str, given: argparse.Namespace) -> VariantSpec:
 
 
 def _label(what: str, overrides: Sequence[str]) -> str:
-    """The file's stem, and what was laid over it: values of plug-ins alone, others with their last key."""
+    """Return a label: the file's stem and the overrides. Plug-ins appear by value alone, other keys by their last part
+    and value.
+    """
     parts = [what if what == DEFAULT else Path(what).stem]
     for override in overrides:
         key, _, value = override.partition("=")
@@ -241,7 +244,7 @@ def _described(manifest: str | None, overrides: Sequence[str], source: str) -> _
 
 
 async def _describe(plan: Plan) -> _Description:
-    """As ``blumfeld plan`` does: a node is made, and opens nothing."""
+    """Describe a plan as ``blumfeld plan`` does: a node is made, and opens nothing."""
 
     def defect(where: str, error: BaseException) -> None:
         raise error

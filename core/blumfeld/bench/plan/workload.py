@@ -1,7 +1,7 @@
-"""What is done to every variant: a workload, as a TOML file has it. The shipped ones lie in ``workloads/``.
+"""A workload: the load that is put on every variant, read from TOML. The shipped ones lie in ``bench/workloads/``.
 
-A workload has steps, run one after the other within a round on the same server: one for most, several where the load
-itself is varied (connections, offered rates). Each step is measured on its own.
+A workload has steps, run one after the other within a round on the same server. Most have one; those that vary the
+load (connections, offered rates) have several. Each step is measured on its own.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class WorkloadError(Exception):
-    """The file is not a workload; the message has the path in the file and what is allowed."""
+    """The file is not a workload. The message has the path in the file and the allowed values."""
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is written to and read from; made anew in each round."""
+    """The topic of the load, created anew in each round."""
 
     partitions: Positive = 4
     replication_factor: Positive = 1
-    """A server with fewer brokers can't run the workload, and its row says so."""
+    """Replication factor. A server with fewer brokers can't run the workload, and its row says so."""
     config: dict[str, str] = {}
     """Kafka's topic configuration."""
 
@@ -37,19 +37,24 @@ class Produce(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     connections: Positive = 1
     rate_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Records a second over all connections, offered at intended times whatever the server does (open loop). 0: as
-    many as fit in ``in_flight``, each sent when an older one was answered (closed loop); latencies are then those of
-    a saturated server, and are marked so."""
+    """Records a second over all connections, offered at intended times whatever the server does (open loop).
+
+    0 means a closed loop: ``in_flight`` requests are open, and each answer lets the next one go. Latencies are then
+    those of a saturated server, and are marked so.
+    """
     record_bytes_min: Positive = 100
     record_bytes_max: Positive = 100
-    """Sizes of record values, drawn evenly, by the seed."""
+    """Largest record value. Sizes are drawn evenly between the two bounds, by the seed."""
     keys: Count = 0
-    """Distinct keys; a key's records go to one partition. 0: no keys, partitions in turn."""
+    """Number of distinct keys; a key's records go to one partition. 0: no keys, partitions in turn."""
     batch_records: Positive = 1
-    """Records in a request's one batch. With a rate, a batch is sent when its last record is due: earlier records
-    wait, and the wait counts as latency."""
+    """Records in a request's one batch. With a rate, a batch is sent when its last record is due; the wait of earlier
+    records counts as latency.
+    """
     in_flight: Positive = 1
-    """Requests open on one connection; with a rate, what is due beyond waits in the driver, and that counts."""
+    """Requests open on one connection. With a rate, requests that are due beyond that wait in the driver, and the wait
+    counts as latency.
+    """
     acks: Literal[-1, 0, 1] = 1
 
 
@@ -57,7 +62,7 @@ class Consume(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The reading side of a step."""
 
     groups: Positive = 1
-    """Each reads everything once."""
+    """Number of groups; each reads every record once."""
     members: Positive = 1
     """Consumers of a group; partitions are dealt among them."""
     start: Literal["latest", "earliest"] = "latest"
@@ -70,13 +75,13 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One load, held for a while."""
 
     name: str
-    """Shown on its row: unique within the workload."""
+    """Name on the step's rows; unique within the workload."""
     produce: Produce | None = None
     consume: Consume | None = None
     idle_connections: Count = 0
-    """Opened before, kept open, silent but for one ApiVersions."""
+    """Connections that are opened before the step and stay silent after one ApiVersions request."""
     page_cache: Literal["warm", "cold"] = "warm"
-    """``cold``: the server's data is dropped from the page cache before the step."""
+    """``cold`` drops the server's data from the page cache before the step."""
     warm_up_s: Seconds = 2.0
     measure_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
 
@@ -91,16 +96,17 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Driver processes that share the connections."""
     topic: Topic = Topic()
     preload_bytes: Count = 0
-    """Written before the first step of a round: what a catch-up reads."""
+    """Bytes written before the first step of a round, for a catch-up to read."""
     preload_record_bytes: Positive = 1024
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     sustained_p99_ms: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """If set: the highest offered rate among the steps whose produce p99 stays below, and whose rate is reached within
-    2 %, is reported as the rate sustained."""
+    """Bound of the produce p99 for the sustained rate. If set, the report names the highest offered rate whose p99
+    stays below it and which was reached within 2 %.
+    """
 
 
 def shipped() -> dict[str, str]:
-    """Name → text of the workloads that come with this build, sorted."""
+    """Return the text of each shipped workload by name, sorted."""
     folder = resources.files("blumfeld.bench") / "workloads"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
@@ -109,9 +115,9 @@ def shipped() -> dict[str, str]:
 
 
 def load_workload(name_or_path: str) -> Workload:
-    """A shipped workload by name, or one from a file.
+    """Load a shipped workload by its name, or another one from a file.
 
-    :raises WorkloadError: neither, or not a workload
+    :raises WorkloadError: there is neither, or the file is no workload
     """
     ours = shipped()
     text = ours.get(name_or_path)
@@ -124,7 +130,7 @@ def load_workload(name_or_path: str) -> Workload:
 
 
 def parse_workload(text: str, source: str) -> Workload:
-    """A workload from TOML.
+    """Parse a workload from TOML.
 
     :raises WorkloadError: with ``source`` and the path in the file
     """

@@ -1,4 +1,4 @@
-"""Where a run takes place."""
+"""Describe the machine that a run takes place on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blumfeld.bench.result import Machine
 
 
 def this_machine() -> Machine:
-    """This one, now."""
+    """Return a description of this machine, with its present load."""
     cpuinfo = _read("/proc/cpuinfo")
     return Machine(
         cpu=_field(cpuinfo, "model name") or platform.processor() or platform.machine(),

@@ -1,4 +1,4 @@
-"""The kernel's cache of file data: what makes a read cold."""
+"""Drop files from the kernel's page cache, so that the next read of them is cold."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 
 def drop(folder: Path) -> int:
-    """Write what is dirty below ``folder`` to the disk, and drop it all from the page cache: the bytes of its files.
+    """Write dirty data below ``folder`` to the disk, then drop all of it from the page cache; return the bytes of its
+    files.
 
-    What a process has mapped (Kafka's indexes) stays. On a file system in memory nothing can be dropped.
+    Files that a process has mapped (Kafka's indexes) stay cached. A file system in memory has nothing that can be
+    dropped.
     """
     total_bytes = 0
     for path in sorted(folder.rglob("*")):

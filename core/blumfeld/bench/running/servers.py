@@ -1,4 +1,4 @@
-"""Servers that a bench starts, accounts for and stops: on loopback, with fresh data, with every process they fork."""
+"""Start, account for and stop servers: on loopback, with fresh data, with every process that they fork."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.002
 TAIL_CHARS = 2000
-"""Of what a server printed, in the message of one that didn't start."""
+"""Characters of a server's output that the error of a failed start shows."""
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", ""))
 
 
 class ServerError(RuntimeError):
-    """A server stopped, or never answered; the message ends with what it printed."""
+    """A server stopped or never answered; the message ends with its output."""
 
 
 @attrs.define
 class Server:
-    """One that is up. It leads a session of its own, so that all its processes can be found and ended."""
+    """A server that is up. It leads a session of its own, so that all its processes can be found and ended."""
 
     name: str
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
     ready_s: float = 0.0
-    """From the start of its process to the first ApiVersions answer."""
+    """Time from the start of its process to the first ApiVersions answer."""
 
     def pids(self) -> list[int]:
-        """All its processes, now."""
+        """Return the ids of all its processes, as of now."""
         return tree(self.process.pid)
 
     def totals(self) -> Totals:
-        """What they have used."""
+        """Return what its processes have used so far."""
         return totals(self.pids())
 
     def reset_peak(self) -> None:
-        """Begin the highest resident set anew."""
+        """Restart the count of the highest resident set."""
         reset_peak(self.pids())
 
     @property
     def is_up(self) -> bool:
-        """Its first process has not ended."""
+        """Whether its first process still runs."""
         return self.process.poll() is None
 
     def printed(self) -> str:
-        """The end of what it printed."""
+        """Return the end of its output."""
         return (self.folder / "log").read_text(errors="replace")[-TAIL_CHARS:]
 
     def stop(self) -> None:
-        """SIGTERM to all, then SIGKILL after 15 s; its data is removed, what it printed is kept."""
+        """End all its processes: SIGTERM, then SIGKILL after 15 s. Its data is removed, its output is kept."""
         pids = self.pids()
         self._signal(signal.SIGTERM)
         try:
@@ -88,14 +88,14 @@ def start_server(
     cores: frozenset[int] | None = None,
     is_ready: Callable[[int], bool] | None = None,
 ) -> Server:
-    """Start it with fresh data below ``folder``, and return when it answers ApiVersions.
+    """Start a server with fresh data below ``folder``; return when it answers ApiVersions.
 
     :param command: ``{port}`` and ``{folder}`` in it are filled in
     :param port: 0 for any free one
     :param files: written to the folder first
-    :param cores: bind all of it to these
-    :param is_ready: whether what listens on the port serves; unless told otherwise, that ApiVersions is answered
-    :raises ServerError: it did not start
+    :param cores: cores that all its processes are bound to
+    :param is_ready: tells whether the server on this port is ready; the default asks for ApiVersions
+    :raises ServerError: the server did not start
     """
     folder.mkdir(parents=True)
     for file, text in (files or {}).items():
@@ -124,7 +124,7 @@ def start_server(
 
 
 def _await_end(pids: Sequence[int]) -> None:
-    """Wait for those that outlive their leader, and end them if they take too long."""
+    """Wait for processes that outlive their leader; kill them if they take too long."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while any(_exists(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -141,12 +141,12 @@ def _exists(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago, with its successor free too (a controller's)."""
+    """Return a loopback port that was free a moment ago; the port after it was free too (for a controller)."""
     return broker_process.free_port(adjacent=2)
 
 
 def answers(port: int) -> bool:
-    """Whether an ApiVersions request is answered there now."""
+    """Whether an ApiVersions request to this port is answered now."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
             client.sendall(API_VERSIONS_V0)
@@ -156,7 +156,7 @@ def answers(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether a connection is accepted there now."""
+    """Whether this port accepts a connection now."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True

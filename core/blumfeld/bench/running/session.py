@@ -1,7 +1,6 @@
-"""A run from its first look at the machine to its result: preflight, ceilings, interleaved rounds, system calls.
+"""A whole run: preflight, ceilings, interleaved rounds, system calls, result.
 
-One server runs at a time. What fails is recorded and the run goes on; Ctrl-C ends it, and leaves what was
-measured.
+One server runs at a time. Failures are recorded and the run goes on. Ctrl-C ends it and keeps what was measured.
 """
 
 from __future__ import annotations
@@ -37,28 +36,29 @@ VERDICT_FROM_ROUNDS = 3
 TRACED_S = 2.0
 QUICK_TRACED_S = 1.0
 EXPECTED = (DriverError, ServerError, OSError, subprocess.SubprocessError)
-"""What can go wrong with a server or a driver; anything else is a defect of ours and ends the run."""
+"""Failures of a server or a driver, which the run survives. Any other exception is a defect of the bench and ends the
+run.
+"""
 
 
 @attrs.frozen
 class Options:
-    """How a run is made."""
+    """Settings of a run."""
 
     rounds: int | None = None
-    """None: :data:`blumfeld.bench.plan.schedule.ROUNDS`, or as many as fit into a quick run."""
+    """Number of rounds. None: :data:`blumfeld.bench.plan.schedule.ROUNDS`, or as many as fit into a quick run."""
     quick: bool = False
     seed: int = 1
     system_calls: bool = True
     ceilings: bool = True
     pin: bool = False
-    """Bind the server to the first core and the driver to the others. Otherwise the kernel's scheduler places
-    both, as it would in use; with few cores, binding makes rounds more alike and the result less like use.
+    """Bind the server to the first core and the driver to the others. Otherwise the kernel's scheduler places both, as
+    it would in use. With few cores, binding makes rounds more alike and the result less like use.
     """
     driver_first: bool = False
-    """The driver's processes run under SCHED_RR, before the server's. Otherwise the kernel is fair to both."""
+    """Run the driver's processes under SCHED_RR, before the server's. Otherwise the kernel treats both alike."""
     folder: Path | None = None
-    """Where servers keep their data: on the disk to be measured. None: the system's folder for temporary files.
-    """
+    """Folder of the servers' data, on the disk to be measured. None: the system's folder for temporary files."""
 
 
 class SessionError(Exception):
@@ -72,7 +72,7 @@ def run_session(
     options: Options,
     watcher: Watcher,
 ) -> Result:
-    """Run it all. The first variant is what the others are compared with.
+    """Run everything. The first variant is the baseline of the comparisons.
 
     :raises SessionError: no variant can run the workload; ``pin`` with a single core; ``driver_first`` where it is
         forbidden
@@ -94,7 +94,7 @@ def run_session(
 
 
 class _Session:
-    """The books of one run."""
+    """The state of one run."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Session:
         self.interrupted = False
 
     def run(self, driver: Driver) -> Result:
-        """All of it, in order."""
+        """Run all phases in order."""
         self._watcher.started(self._plan)
         try:
             self._preflight()
@@ -161,7 +161,9 @@ class _Session:
         return tuple(step.name for step in self._given.steps if step.name not in kept)
 
     def _preflight(self) -> None:
-        """Start each once, make the topic, and learn how long that takes."""
+        """Start each variant once and create its topic, to learn how long that takes and which ones can't run the
+        workload.
+        """
         turn_s: dict[str, float] = {}
         for nth, spec in enumerate(self._specs):
             self._watcher.doing(f"trying {spec.label}")
@@ -178,7 +180,7 @@ class _Session:
         self._costs = msgspec.structs.replace(self._costs, turn_s=turn_s)
 
     def _measure_ceilings(self, driver: Driver) -> None:
-        """Once for each shape of load: a ladder of rates has one ceiling."""
+        """Measure the ceiling of each shape of load once: a ladder of rates shares one ceiling."""
         reached: dict[Step, Ceiling | None] = {}
         for step in self._plan.workload.steps:
             shape = schedule.shape(step)
@@ -296,7 +298,7 @@ class _Session:
 
 @contextmanager
 def placed(pin: bool) -> Iterator[frozenset[int] | None]:
-    """With ``pin``, this process and what it starts keep off the server's core: that core."""
+    """With ``pin``, keep this process and its children off the server's core, and yield that core."""
     if not pin:
         yield None
         return

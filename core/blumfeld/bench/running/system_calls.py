@@ -1,7 +1,7 @@
-"""System calls of a server, counted by ``strace -c`` in a pass of its own: tracing slows a server several times over.
+"""Count a server's system calls by ``strace -c``, in a pass of its own: tracing slows a server several times over.
 
-The server is held still while the tracer takes hold of it and while it lets go, so that calls and requests are counted
-from one instant to another: a client may have its answer before the tracer has seen the call that sent it return.
+The server is stopped while the tracer attaches and while it detaches, so that calls and requests are counted over the
+same interval. Otherwise a client could have its answer before the tracer has seen the send call return.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from blumfeld.bench.running.usage import totals
 ATTACH_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 30.0
 HOLD_TIMEOUT_S = 10.0
-"""How long the tracer may take to see a held server's last calls; what it hasn't seen by then is not counted."""
+"""Longest wait until the tracer has seen a stopped server's last calls. Calls that it sees later are not counted."""
 LOOK_S = 0.01
 _CALLS = re.compile(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(?:\d+ +)?(\w+)$", re.MULTILINE)
 
 
 class TracerError(Exception):
-    """The tracer could not take hold of the server; the message says why."""
+    """The tracer could not attach to the server; the message says why."""
 
 
 def missing() -> str:
-    """Why nothing can be counted here; empty if it can."""
+    """Return why system calls can't be counted here; empty if they can."""
     return "" if shutil.which("strace") else "strace is not installed"
 
 
 class Tracer:
-    """Counts between the marks of a driver."""
+    """Counts system calls between the marks of a driver."""
 
     def __init__(self, pids: Sequence[int], summary: Path) -> None:
         self._pids = list(pids)
@@ -47,7 +47,7 @@ class Tracer:
         """Why it counted nothing; empty if it did."""
 
     def measuring_begins(self) -> None:
-        """Take hold of the server: all its threads, and those to come."""
+        """Attach to the server: all its threads, and those that it starts later."""
         command = ["strace", "-c", "-f", "-o", str(self._summary)]
         for pid in self._pids:
             command += ["-p", str(pid)]
@@ -59,11 +59,11 @@ class Tracer:
             self._signal(signal.SIGCONT)
 
     def measuring_ended(self) -> None:
-        """Let go of it."""
+        """Detach from the server."""
         self.close()
 
     def close(self) -> None:
-        """Let go of it, if that hasn't been done: what it answered until now is counted."""
+        """Detach, unless that is done already; calls up to now are counted."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -81,7 +81,7 @@ class Tracer:
             self._signal(signal.SIGCONT)
 
     def calls(self) -> dict[str, int]:
-        """Calls by name, most first.
+        """Return calls by name, most frequent first.
 
         :raises TracerError: nothing was counted
         """
@@ -91,7 +91,7 @@ class Tracer:
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _await_attached(self) -> str:
-        """Wait for a line for each process: empty, or what went wrong."""
+        """Wait until strace has reported each process; return what went wrong, or an empty string."""
         assert self._process is not None
         assert self._process.stderr is not None
         stream = self._process.stderr
@@ -111,8 +111,9 @@ class Tracer:
     def _await_held(self, tracer: subprocess.Popen[bytes]) -> None:
         """Wait until every thread is stopped and the tracer sleeps, having seen all of them stop.
 
-        A thread that is stopped for a call looks the same as one that is held, but the tracer wakes up for it. Between
-        the one and the other lies an instant, hence two looks at a tracer that has not run between them.
+        A thread that is stopped for a call looks the same as one that is held, but the tracer wakes up for the
+        former. A short moment lies between the stop and the wake-up. So the tracer must be seen asleep twice without
+        having run in between.
         """
         deadline = time.monotonic() + HOLD_TIMEOUT_S
         before: int | None = None
@@ -132,14 +133,14 @@ class Tracer:
 
 
 def calls_by_name(summary: Path) -> dict[str, int]:
-    """What ``strace -c`` wrote."""
+    """Return calls by name from a summary of ``strace -c``."""
     found = {name: int(calls) for calls, name in _CALLS.findall(summary.read_text())}
     found.pop("total", None)
     return found
 
 
 def _is_held(pid: int) -> bool:
-    """All threads are stopped, under a tracer; or have ended."""
+    """Whether all threads of a process are stopped under a tracer, or have ended."""
     try:
         return all(_state(thread) in "tZX" for thread in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
@@ -147,7 +148,7 @@ def _is_held(pid: int) -> bool:
 
 
 def _state(process: Path) -> str:
-    """Its letter in proc_pid_stat(5); X if it is gone."""
+    """Return the state letter of proc_pid_stat(5); X if the process is gone."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

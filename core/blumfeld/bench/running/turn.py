@@ -1,4 +1,4 @@
-"""One variant in one round: a server with fresh data, its topic, the steps one after the other, the server's end."""
+"""A turn: one variant in one round, with a fresh server and topic, all steps, and the server's end."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ HOST = "127.0.0.1"
 WARM_UP_PRODUCE = Produce(
     connections=4, record_bytes_min=100, record_bytes_max=100, batch_records=10, in_flight=2
 )
-"""What warms a server that compiles as it runs: both ways, closed loop, small enough to leave the disk in peace."""
+"""Warm-up load for servers that compile as they run: produce and fetch in a closed loop, small enough to leave the disk
+idle.
+"""
 
 
 class Place(NamedTuple):
-    """A server that is up, and its topic."""
+    """A running server and its topic."""
 
     port: int
     topic: str
     server: Server | None
-    """None: somebody else started it."""
+    """None for a server that the bench did not start."""
 
 
 class ServerMarks:
@@ -55,7 +57,7 @@ class ServerMarks:
             self._after = self._server.totals()
 
     def usage(self) -> Usage | None:
-        """What lies between, or None where it isn't known."""
+        """Return the usage between the marks, or None for a server whose processes aren't known."""
         if self._before is None or self._after is None:
             return None
         return used(self._before, self._after)
@@ -65,10 +67,10 @@ class ServerMarks:
 def server_of(
     spec: VariantSpec, workload: Workload, folder: Path, cores: frozenset[int] | None = None
 ) -> Iterator[Place]:
-    """Its server with the workload's topic, while the block lasts. Its data is gone afterwards.
+    """Yield the variant's server with the workload's topic; stop it and remove its data afterwards.
 
-    :raises ServerError: it did not start
-    :raises DriverError: it refused the topic, or has fewer brokers than the topic needs
+    :raises ServerError: the server did not start
+    :raises DriverError: the server refused the topic, or has fewer brokers than the topic needs
     """
     variant = spec.variant
     topic = f"bench-{folder.parent.name}-{folder.name}" if variant.kind == "running" else "bench"
@@ -96,7 +98,7 @@ def _make_topic(port: int, name: str, workload: Workload) -> None:
 
 
 class Runner:
-    """Runs steps of one workload against servers that are up."""
+    """Runs the steps of one workload against running servers."""
 
     def __init__(self, workload: Workload, driver: Driver, seed: int) -> None:
         self._workload = workload
@@ -104,15 +106,15 @@ class Runner:
         self._seed = seed
 
     def task(self, place: Place, step: Step, round_number: int) -> Task:
-        """The same seed for all variants in one step of one round."""
+        """Return the driver's task. Its seed is the same for all variants in one step of one round."""
         nth = self._workload.steps.index(step) if step in self._workload.steps else len(self._workload.steps)
         seed = (self._seed * 1_000_003 + round_number * 1_009 + nth) % 2**31
         return Task(host=HOST, port=place.port, topic=place.topic, step=step, seed=seed)
 
     def prepare(self, spec: VariantSpec, place: Place, round_number: int) -> None:
-        """Warm the server as the variant asks, and write what the workload reads.
+        """Warm the server as the variant asks, and write the data that the workload reads.
 
-        :raises DriverError: it went wrong
+        :raises DriverError: the server refused or failed
         """
         workload = self._workload
         warm_up_s = spec.variant.warm_up_s
@@ -128,9 +130,9 @@ class Runner:
             self._driver.preload(task, workload.preload_bytes, workload.preload_record_bytes)
 
     def measure(self, place: Place, step: Step, turn: Turn, progress: Callable[[Progress], None]) -> Measured:
-        """One step.
+        """Measure one step.
 
-        :raises DriverError: it could not be run
+        :raises DriverError: the step could not be run
         """
         marks = ServerMarks(place.server)
         outcome = self.run(place, step, turn.round, marks, progress)
@@ -160,9 +162,9 @@ class Runner:
     def run(
         self, place: Place, step: Step, round_number: int, marks: Marks, progress: Callable[[Progress], None]
     ) -> Outcome:
-        """One step, between marks of the caller's.
+        """Run one step and call ``marks`` at the edges of its measured part.
 
-        :raises DriverError: it could not be run, or nothing was measured
+        :raises DriverError: the step could not be run, or nothing was measured
         """
         if step.page_cache == "cold":
             if place.server is None:
@@ -177,11 +179,11 @@ class Runner:
 
 
 def shortened(step: Step, measure_s: float) -> Step:
-    """A step for a look in passing."""
+    """Return the step with its measured part cut to ``measure_s`` and a short warm-up."""
     return msgspec.structs.replace(
         step, warm_up_s=min(step.warm_up_s, 0.5), measure_s=min(step.measure_s, measure_s)
     )
 
 
 def _unseen(progress: Progress) -> None:
-    """Nobody watches a warm-up."""
+    """Ignore the progress of a warm-up."""

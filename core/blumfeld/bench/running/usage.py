@@ -1,7 +1,7 @@
-"""What a server's processes use: time, memory, context switches, of the whole process tree, from ``/proc``.
+"""Time, memory and context switches of a server's whole process tree, read from ``/proc``.
 
-Nothing is sampled, so that looking costs nothing while the server is measured: the kernel keeps totals, and the highest
-resident set since it was last reset.
+Nothing is sampled, so that reading costs nothing while the server is measured: the kernel keeps totals, and the
+highest resident set since its last reset.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from blumfeld.bench.result import Placement, Usage
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 _RESET_PEAK = "5"
-"""What ``clear_refs`` takes to begin the highest resident set anew (proc_pid_clear_refs(5))."""
+"""Value for ``clear_refs`` that resets the highest resident set (proc_pid_clear_refs(5))."""
 
 
 @attrs.frozen
 class Totals:
-    """Since the processes began."""
+    """Totals since the processes began."""
 
     cpu_s: float
-    """To the nanosecond, while the split below is to the tick."""
+    """CPU time to the nanosecond; the split into user and system below is only to the tick."""
     user_s: float
     system_s: float
     rss_bytes: int
     rss_max_bytes: int
-    """Since :func:`reset_peak`, or the beginning."""
+    """Highest resident set since :func:`reset_peak`, or since the start."""
     voluntary_switches: int
     involuntary_switches: int
 
@@ -45,9 +45,9 @@ _POLICIES = {
 
 
 def placement_of(process_id: int = 0) -> Placement:
-    """The policy and the cores of a process; 0 for this one.
+    """Return the scheduling policy and the cores of a process; 0 is this process.
 
-    :raises ProcessLookupError: it has ended
+    :raises ProcessLookupError: the process has ended
     """
     policy = os.sched_getscheduler(process_id) & ~os.SCHED_RESET_ON_FORK
     return Placement(
@@ -57,9 +57,9 @@ def placement_of(process_id: int = 0) -> Placement:
 
 
 def tree(leader: int) -> list[int]:
-    """A process that leads a session, all in its session, and all that descend from it, sorted.
+    """Return a session's leader, all processes of its session and all their descendants, sorted.
 
-    A start script that forks, and a server that makes a session of its own, are both followed.
+    This finds the server behind a start script that forks, and a server that makes a session of its own.
     """
     parents: dict[int, int] = {}
     found = {leader}
@@ -79,14 +79,14 @@ def tree(leader: int) -> list[int]:
 
 
 def reset_peak(pids: Sequence[int]) -> None:
-    """Begin the highest resident set anew, where the kernel allows it."""
+    """Reset the highest resident set, where the kernel allows it."""
     for pid in pids:
         with contextlib.suppress(OSError):
             (_PROC / str(pid) / "clear_refs").write_text(_RESET_PEAK)
 
 
 def totals(pids: Sequence[int]) -> Totals:
-    """Of these processes together; one that has ended counts for nothing."""
+    """Return the sum over these processes; one that has ended counts for nothing."""
     found = [one for one in map(_totals_of, pids) if one is not None]
     return Totals(
         cpu_s=sum(one.cpu_s for one in found),
@@ -100,7 +100,9 @@ def totals(pids: Sequence[int]) -> Totals:
 
 
 def used(before: Totals, after: Totals) -> Usage:
-    """What lies between two looks: time by the exact clock, split as the ticks have it."""
+    """Return the difference of two readings. The exact clock gives the sum, the ticks its split into user and
+    system.
+    """
     cpu_s = max(0.0, after.cpu_s - before.cpu_s)
     user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
     share = user_s / (user_s + system_s) if user_s + system_s > 0 else 0.5
@@ -125,7 +127,7 @@ def _totals_of(pid: int) -> Totals | None:
         return None
     voluntary = involuntary = 0
     for task in tasks:
-        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+        with contextlib.suppress(OSError):  # the thread may have ended meanwhile
             thread = _fields(task / "status")
             voluntary += thread.get("voluntary_ctxt_switches", 0)
             involuntary += thread.get("nonvoluntary_ctxt_switches", 0)
@@ -143,7 +145,7 @@ def _totals_of(pid: int) -> Totals | None:
 
 
 def _cpu_clock(pid: int) -> int:
-    """The id of a process's CPU clock, all threads, as clock_getcpuclockid(3) makes it on Linux."""
+    """Return the id of a process's CPU clock over all threads, as clock_getcpuclockid(3) computes it on Linux."""
     return (~pid << 3) | 2
 
 

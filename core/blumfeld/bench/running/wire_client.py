@@ -1,6 +1,6 @@
-"""A small blocking client on our own codec: what a bench asks of a server before there is load.
+"""A small blocking client on our own codec, for the requests of a bench before there is load.
 
-Only versions that every broker since Kafka 2.1 speaks are used, so that a foreign one can be asked too.
+It uses only versions that every broker since Kafka 2.1 speaks, so that it works with foreign brokers too.
 """
 
 from __future__ import annotations
@@ -48,23 +48,25 @@ ALTER_CONFIGS_VERSION = 0
 LIST_OFFSETS_VERSION = 4
 
 TOPIC_RESOURCE = 2
-"""Of a configuration: what it is of."""
+"""Resource type of a topic in the configuration APIs."""
 
 LATEST = -1
 EARLIEST = -2
 POLL_S = 0.02
 
 Leader = Broker
-"""The broker that leads a partition, and its address."""
+"""A partition's leader with its address."""
 
 
 class WireClient:
-    """One connection. Every method raises DriverError, with the broker's name of the error, where it is refused."""
+    """One connection to a broker. Every method raises DriverError, with the broker's error name, when a request is
+    refused.
+    """
 
     def __init__(self, host: str, port: int, timeout_s: float = 30.0) -> None:
         """Connect.
 
-        :raises DriverError: nobody listens there
+        :raises DriverError: the connection was refused
         """
         self.host, self.port, self._timeout_s = host, port, timeout_s
         with _told(f"{host}:{port}"):
@@ -79,23 +81,23 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up; harmless twice."""
+        """Close the connection; harmless twice."""
         self._connection.close()
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """API key → lowest and highest version that the server takes."""
+        """Return the lowest and highest version of each API key that the server takes."""
         answer = self._ask(ApiVersionsRequest(), API_VERSIONS_VERSION, ApiVersionsResponse)
         _refused(answer.error_code, "ApiVersions")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def broker_count(self) -> int:
-        """Brokers in the cluster, as this one sees it."""
+        """Return the number of brokers that this server knows."""
         return len(self._metadata([]).brokers)
 
     def create_topic(
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic; see :meth:`wait_for_leaders` for when it can be used."""
+        """Create a topic; :meth:`wait_for_leaders` returns when it can be used."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -107,7 +109,7 @@ class WireClient:
         _refused(answer.topics[0].error_code, f"topic {name}", answer.topics[0].error_message)
 
     def set_topic_config(self, name: str, key: str, value: str) -> None:
-        """Set one key of a topic; the others stay (KIP-339)."""
+        """Set one key of a topic; the other keys stay (KIP-339)."""
         resource = AlterConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=name, configs=[AlterableConfig(name=key, value=value)]
         )
@@ -116,9 +118,9 @@ class WireClient:
         _refused(answer.responses[0].error_code, f"{key} of topic {name}", answer.responses[0].error_message)
 
     def wait_for_leaders(self, name: str, patience_s: float | None = None) -> list[Leader]:
-        """Wait until all partitions of a topic have leaders that answer for them: the leaders, by partition.
+        """Wait until each partition's leader answers for it; return the leaders by partition.
 
-        :param patience_s: the client's timeout if it is None
+        :param patience_s: longest wait; None is the client's timeout
         :raises DriverError: it took longer; the message has the last answer
         """
         deadline = time.monotonic() + (self._timeout_s if patience_s is None else patience_s)
@@ -134,11 +136,11 @@ class WireClient:
                 return leaders
 
     def latest_offsets(self, name: str, leaders: Sequence[Leader]) -> list[int]:
-        """The end of each partition, asked of its leader."""
+        """Return the end offset of each partition, asked of its leader."""
         return self.offsets(name, leaders, LATEST)
 
     def offsets(self, name: str, leaders: Sequence[Leader], timestamp: int) -> list[int]:
-        """The offsets that stand at a time, or LATEST, or EARLIEST, asked of each partition's leader."""
+        """Return the offset for a timestamp, LATEST or EARLIEST, asked of each partition's leader."""
         found = [-1] * len(leaders)
         for leader in sorted(set(leaders)):
             mine = [index for index, at in enumerate(leaders) if at == leader]
@@ -159,7 +161,7 @@ class WireClient:
         return offsets
 
     def leaders(self, name: str) -> list[Leader]:
-        """The leaders of a topic, by partition, as they are now."""
+        """Return the present leaders of a topic, by partition."""
         view = ClusterView()
         view.take(self._metadata([name]))
         try:
