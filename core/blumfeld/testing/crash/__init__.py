@@ -1,1 +1,1 @@
-"""Crashes: of storage before every file operation of a script, and of a real broker under load."""
+"""Crash points: a storage dies before every file operation of a script, and its restart is checked."""

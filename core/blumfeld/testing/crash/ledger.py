@@ -1,4 +1,4 @@
-"""What a log was told, held against what a restart finds in it. Pure: tested without a disk."""
+"""Compares what a log promised with what a restart finds in it. Pure: tested without a disk."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from blumfeld.testing.storage_driver.compaction_model import content, difference
 from blumfeld.testing.storage_driver.node import StoredBatch
 
 Branch = list[StoredBatch]
-"""All batches that a log was given at one time, from offset 0 on, also those below its start."""
+"""All batches of a log at one time, from offset 0 on, also those below the log start."""
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """What compaction took."""
+    """The result of compaction so far."""
 
     removed: frozenset[int] = frozenset()
-    """Offsets of records."""
+    """Offsets of removed records."""
     end_offset: int = 0
-    """Below it offsets may be missing, and batches written anew."""
+    """Below this offset, offsets may be missing and batches may be rewritten."""
 
     def cut(self, end_offset: int) -> Cleaned:
-        """The same for a log that was cut there."""
+        """Return the same for a log that was truncated there."""
         left = frozenset(offset for offset in self.removed if offset < end_offset)
         return Cleaned(left, min(self.end_offset, end_offset))
 
@@ -33,74 +33,78 @@ class FoundLog(msgspec.Struct, frozen=True):
     log_start_offset: int
     end_offset: int
     batches: Sequence[StoredBatch]
-    """From the one that holds the log start on."""
+    """The batches, from the one that holds the log start on."""
 
 
 class Broken(AssertionError):  # noqa: N818 - a promise, not an error of ours
-    """A promise about stored records was not kept; the message says which."""
+    """A promise about stored records was not kept. The message says which."""
 
 
 class LogLedger:
-    """What one log promised: written outlives the process, flushed outlives the power, and it is a prefix.
+    """The promises of one log: written batches outlive the process, flushed ones the power, and the log is a prefix.
 
-    :param compacts: of a compacted topic, where recovery can't tell a hole that compaction left from whole segments
-        that a power cut took: of what was not flushed, any batches may be missing then
+    :param compacts: the topic is compacted. After a power cut recovery can't tell a hole that compaction left from
+        segments that the cut took, so any batches that were not flushed may be missing
     """
 
     def __init__(self, name: str, *, compacts: bool = False) -> None:
         self.name = name
         self.compacts = compacts
         self.current: Branch = []
-        """With what is placed and not acknowledged yet: it may be there or not."""
+        """All batches, also those that are placed and not acknowledged yet: a restart may find these or not."""
         self.base_offset = 0
-        """Where the log begins while nothing was written since it was made, or emptied."""
+        """The offset at which an empty log begins: 0, or the start after a full truncation."""
         self.cut: list[tuple[Branch, Cleaned]] = []
-        """What a truncation left: a power cut may bring it back, as far as nothing behind was flushed."""
+        """Branches that truncations cut. A power cut may bring one back while nothing behind the cut was flushed."""
         self.cleaned = Cleaned()
-        """By the rounds that are done, each of which took what those before took, and more."""
+        """The result of the completed cleaner passes. Each pass removed all that those before it did, and more."""
         self.uncleaned: list[Cleaned] = []
-        """What was taken before the last rounds: a power cut may bring the rest back."""
+        """Results before the last passes: a power cut may bring the records in between back."""
         self.cleaning: list[Cleaned] = []
-        """While a round runs: how far it may have come."""
+        """Results that a running pass may have reached."""
         self.holes_to = 0
-        """Below it a power cut left holes in a log that is compacted."""
+        """Below this offset a power cut left holes in a compacted log."""
         self.written_end = 0
         self.flushed_end = 0
         self.start_asked = 0
-        """The log start that was asked for: none is beyond it."""
+        """The highest log start that was requested. A restart finds none above it."""
         self.start_kept = 0
-        """The log start that is known to last: none is before it."""
+        """The highest log start that is durable. A restart finds none below it."""
         self.truncating = False
         self.cut_undone = False
-        """A crash took a truncation back: leader epochs and snapshots, cut before the log, are behind it for good."""
+        """A crash undid a truncation. Leader epochs and snapshots, which were cut before the log, then lag behind it
+        for good.
+        """
 
     @property
     def end_offset(self) -> int:
-        """Behind everything that was placed."""
+        """The offset behind every placed batch."""
         return max(self.base_offset, self.current[-1].next_offset if self.current else 0)
 
     def placed(self, batches: Sequence[StoredBatch]) -> None:
-        """They are on their way."""
+        """Note batches that are placed."""
         self.current += batches
 
     def written(self, end_offset: int) -> None:
-        """Everything below was acknowledged."""
+        """Note that every batch below the offset is acknowledged."""
         self.written_end = max(self.written_end, end_offset)
 
     def flushed(self, end_offset: int) -> None:
-        """Everything below was said to last. Of a log that was emptied and starts behind it, that says nothing."""
+        """Note that every batch below the offset is durable. An offset at or below the log's first batch says nothing
+        of it.
+        """
         if not self.current or end_offset <= self.current[0].base_offset:
             return
         self.flushed_end = max(self.flushed_end, min(end_offset, self.written_end))
 
     def truncate(self, offset: int) -> None:
-        """A cut begins: what is behind ``offset`` goes. :meth:`truncated` ends it."""
+        """Begin a truncation that drops every batch behind ``offset``. :meth:`truncated` ends it."""
         self._cut([batch for batch in self.current if batch.next_offset <= offset])
         self.written_end = self.end_offset
         self.flushed_end = min(self.flushed_end, self.end_offset)
 
     def truncate_fully(self, start_offset: int) -> None:
-        """Everything goes, and the log is to begin at ``start_offset``. :meth:`truncated` ends it."""
+        """Begin a truncation that drops everything and restarts at ``start_offset``. :meth:`truncated` ends it."""
         self._cut([])
         self.base_offset = self.start_asked = start_offset
         self.written_end = self.flushed_end = self.start_kept = 0
@@ -114,14 +118,15 @@ class LogLedger:
         self.cleaned = self.cleaned.cut(end_offset)
 
     def truncated(self) -> None:
-        """The cut is done."""
+        """End the truncation."""
         self.truncating = False
         self.written_end = self.end_offset
 
     def compact(self, removed: Iterable[int], end_offset: int, bases: Iterable[int]) -> None:
-        """A round begins that is to take these records. :meth:`compacted` ends it.
+        """Begin a cleaner pass that is to remove these records. :meth:`compacted` ends it.
 
-        :param bases: of the segments that are read: what comes of the first ones may be there before the rest is
+        :param bases: base offsets of the segments that are read. The result of the first ones may be there before the
+            rest
         """
         gone = frozenset(removed)
         self.cleaning = [
@@ -130,15 +135,15 @@ class LogLedger:
         ]
 
     def compacted(self) -> None:
-        """The round is done."""
+        """End the cleaner pass."""
         self.uncleaned += [self.cleaned, *self.cleaning[:-1]]
         self.cleaned = self.cleaning[-1]
         self.cleaning = []
 
     def check(self, found: FoundLog, *, power_cut: bool) -> Branch:
-        """The branch that the log is a prefix of, cut to what is left.
+        """Return the branch that the log is a prefix of, cut to the log's end.
 
-        :raises Broken: something that was promised is missing, or something is there that never was at that place
+        :raises Broken: a promised batch is missing, or a batch is there that never was at that place
         """
         need = self.flushed_end if power_cut else self.written_end
         if found.end_offset < need and not self._fell_out(found.end_offset, need):
@@ -151,7 +156,7 @@ class LogLedger:
         return self._match(found, power_cut)[0]
 
     def _fell_out(self, start: int, end: int) -> bool:
-        """Whether compaction took all records there: an end that is only known from them goes back (as Kafka's)."""
+        """Return whether compaction removed every record there. The log end may then go back, as in Kafka."""
         return set(range(start, end)) <= self.cleaned.removed
 
     def _match(self, found: FoundLog, power_cut: bool) -> tuple[Branch, Cleaned]:
@@ -173,7 +178,7 @@ class LogLedger:
         raise Broken(f"{self.name}: {self._difference(found)}")
 
     def _candidates(self, power_cut: bool) -> Iterator[tuple[Branch, Cleaned]]:
-        """What the log may be a prefix of, the likeliest first."""
+        """Yield the branches that the log may be a prefix of, the likeliest first."""
         undone = [*reversed(self.uncleaned)] if power_cut else []
         for cleaned in (self.cleaned, *reversed(self.cleaning), *undone):
             yield self.current, cleaned
@@ -183,14 +188,14 @@ class LogLedger:
                     yield branch, choice
 
     def _may_be_empty(self, found: FoundLog, branch: Branch, power_cut: bool) -> bool:
-        """Whether it is right that nothing is there; where it begins is then as before a cut, or after it."""
+        """Return whether the log may be empty. It then starts as before a truncation, or as after it."""
         if found.batches or found.end_offset != found.log_start_offset:
             return False
         sure = branch is self.current and not (power_cut or self.truncating)
         return found.end_offset in (self.base_offset, self.start_asked, self.start_kept) or not sure
 
     def _check_order(self, found: FoundLog, *, holes: bool) -> None:
-        """Without holes, but where compaction was."""
+        """Check that batches follow each other without holes, except where compaction was."""
         rounds = (self.cleaned, *self.cleaning, *self.uncleaned, *(cleaned for _, cleaned in self.cut))
         holes_to = max(self.holes_to, *(cleaned.end_offset for cleaned in rounds))
         if holes:
@@ -215,7 +220,7 @@ class LogLedger:
         return f"ends at {found.end_offset}, within a batch or behind all that was written"
 
     def survived(self, branch: Branch, found: FoundLog, *, power_cut: bool) -> None:
-        """The check held: this is the log now."""
+        """Take the found log as the present one, after a check that held."""
         _, self.cleaned = self._match(found, power_cut)
         self.cleaned = self.cleaned.cut(found.end_offset)
         self.cleaning = []
@@ -234,7 +239,7 @@ class LogLedger:
 
 
 def _holds(left: Branch, cleaned: Cleaned, found: FoundLog) -> bool:
-    """Whether the log holds these batches, from its start on, without the records that compaction took."""
+    """Return whether the log holds these batches from its start on, without the records that compaction removed."""
     seen = [batch for batch in left if batch.next_offset > found.log_start_offset]
     if not cleaned.end_offset:
         return seen == list(found.batches)

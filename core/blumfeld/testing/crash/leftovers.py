@@ -1,5 +1,5 @@
-"""What must not be in a data directory any more once a start has come to rest: names that Kafka's layout gives to
-what is half done or to be removed, and files of segments that have no log.
+"""Finds files that must not be in a data directory once a start has settled: names that Kafka's layout gives to
+half-done work or to deleted files, and files of segments without a log.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ _OF_SEGMENTS = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX
 
 
 def leftovers(files: Files, directories: Sequence[str]) -> list[str]:
-    """Paths of such files and directories below ``directories``; those need not exist.
+    """Return the paths of such files and directories below ``directories``, which need not exist.
 
-    A checkpoint's ``.tmp`` may stay: the next checkpoint writes over it. A stray stays too: it is kept for a person.
+    A checkpoint's ``.tmp`` may stay: the next checkpoint overwrites it. A stray directory stays too: a person decides
+    about it.
     """
     left: list[str] = []
     for directory in directories:

@@ -1,4 +1,6 @@
-"""A node with one storage on a simulated disk, its replicas' state, a ledger of each log. It dies when it is told."""
+"""A node with one storage on a simulated disk, with its replicas' state and a ledger for each log. It dies at a given
+point.
+"""
 
 from __future__ import annotations
 
@@ -46,32 +48,35 @@ READS = frozenset(
 """Operations that change nothing."""
 DIRECTORIES = ("/data", "/more")
 SETTLED_MS = 70_000
-"""After so long everything that was to be removed is."""
+"""After this time every deleted file must be gone."""
 _NO_TOPIC_ID = bytes(16)
 
 
 class Died(Exception):  # noqa: N818 - it is told to
-    """The node is dead: nothing more of the script is done."""
+    """The node is dead, and the script ends."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where to die: before the ``operation``-th file operation, counted from 1, and how."""
+    """The point of death: before the ``operation``-th file operation, counted from 1."""
 
     operation: int
     power_cut: bool = False
     luck: Random | PowerCut | None = None
-    """Of a power cut: what of the unsynced is kept."""
+    """For a power cut: which unsynced changes survive."""
 
 
 class _Silent:
     def debug(self, event: str, **values: Any) -> None:
-        """Nobody listens."""
+        """Drop the event."""
 
     info = warning = error = debug
 
 
 def make_storage(name: str = "storage_local") -> MakeStorage:
-    """Makes the storage of an installed plug-in. :raises ManifestError: it isn't there, or is no storage"""
+    """Return a function that makes the storage of an installed plug-in.
+
+    :raises ManifestError: the plug-in isn't installed, or is no storage
+    """
     plugin = Registry().load(name, "storage", "installed plug-ins", "storage")
 
     def make(runtime: FakeRuntime) -> LogStorage:
@@ -90,7 +95,9 @@ def make_storage(name: str = "storage_local") -> MakeStorage:
 
 
 class Machine:
-    """Runs the script's steps. With a :class:`Point` it dies there; :meth:`check` says what the disk has of it."""
+    """Runs the script's steps. With a :class:`Point` it dies there, and :meth:`check` compares the disk with the
+    ledgers.
+    """
 
     def __init__(self, make: MakeStorage, point: Point | None = None) -> None:
         self.point = point
@@ -101,14 +108,14 @@ class Machine:
         self.node.runtime.disk.watch = self._watch
         self.replicas: dict[str, Replica] = {}
         self.gone: dict[bytes, bool] = {}
-        """Topic ids of deleted logs; whether their name is known to be gone for good."""
+        """Topic ids of deleted logs, and whether the deletion is known to be durable."""
         self.power_was_cut = False
-        """Since the logs were last found whole."""
+        """The power was cut since the last check that held."""
 
     # The script's steps
 
     def do(self, step: Callable[[], T]) -> T:
-        """One step. :raises Died: the node died in it"""
+        """Run one step. :raises Died: the node died in it"""
         try:
             result = step()
         except (OSError, SimulationError, asyncio.CancelledError, CompactionAbandonedError):
@@ -124,7 +131,7 @@ class Machine:
         self.do(self.node.start)
 
     def open(self, replica: Replica) -> Log:
-        """Open or create a log, and find the replica's state as a broker does."""
+        """Open or create a log, and restore the replica's state as a broker does."""
         self.replicas[replica.partition.topic] = replica
         log = self.do(lambda: self._open(replica))
         replica.log = log
@@ -142,7 +149,7 @@ class Machine:
         return log
 
     def append(self, replica: Replica, *counts: int) -> None:
-        """One turn: a batch for each count of records; acknowledged when this returns."""
+        """Append a batch for each count of records, in one turn. All are acknowledged when this returns."""
         (log, state), ledger = replica.open, replica.ledger
         if replica.leader_epoch > state.epochs.latest_epoch:
             state.epoch_started(replica.leader_epoch, log.log.placed_end_offset)
@@ -174,7 +181,7 @@ class Machine:
         assert ledger.written_end == ledger.end_offset, "no outcome"
 
     def flush(self, replica: Replica) -> None:
-        """Flush; done when this returns."""
+        """Flush, and wait for it."""
         log, _ = replica.open
         end_offset = self.do(log.flush)
         replica.ledger.flushed(end_offset)
@@ -197,14 +204,14 @@ class Machine:
         replica.ledger.truncated()
 
     def truncate_fully(self, replica: Replica, start_offset: int) -> None:
-        """A follower that fell behind the leader's log start begins anew."""
+        """Empty the log and begin anew, as a follower that fell behind the leader's log start."""
         _, state = replica.open
         replica.ledger.truncate_fully(start_offset)
         self.do(lambda: state.truncate_fully(start_offset))
         replica.ledger.truncated()
 
     def advance_log_start(self, replica: Replica, offset: int) -> None:
-        """DeleteRecords, then retention of what is below."""
+        """Advance the log start (DeleteRecords), then drop the segments below it (retention)."""
         log, state = replica.open
         replica.ledger.start_asked = max(replica.ledger.start_asked, offset)
         self.do(lambda: log.log.advance_log_start(offset))
@@ -214,7 +221,7 @@ class Machine:
         self.do(lambda: state.log_start_moved(log.log.log_start_offset))
 
     def compact(self, replica: Replica, *, first_dirty_offset: int | None = None) -> None:
-        """One round over all that is sealed; what comes of it must be what the model says."""
+        """Run one cleaner pass over everything sealed. Its result must be the model's."""
         (log, _), ledger = replica.open, replica.ledger
         infos = self.do(log.log.segments)
         horizons = {
@@ -239,7 +246,7 @@ class Machine:
         ledger.check(self.do(lambda: find(replica)), power_cut=False)
 
     def move(self, replica: Replica) -> None:
-        """To the next directory; done when this returns."""
+        """Move the log to the next directory, and wait for it."""
         log, _ = replica.open
         directories = self.node.directories
         wanted = directories[(directories.index(log.log.directory_id) + 1) % len(directories)]
@@ -251,7 +258,7 @@ class Machine:
         raise Broken(f"{replica.partition}: a move does not end")
 
     def checkpoint(self) -> None:
-        """Checkpoint, and wait until it lasts."""
+        """Checkpoint, and wait until it is durable."""
         starts = {name: r.log.log.log_start_offset for name, r in self.replicas.items() if r.log is not None}
         ends = [(r.partition, r.ledger.written_end) for r in self.replicas.values()]
         self.do(lambda: self.node.storage.checkpoint(ends))
@@ -260,17 +267,17 @@ class Machine:
             self.replicas[name].ledger.start_kept = start
 
     def delete(self, replica: Replica) -> None:
-        """Delete the log, as DeleteTopics does; the name may be used again at once."""
+        """Delete the log, as DeleteTopics does. The name may be used again at once."""
         self.gone[replica.topic_id] = False
         del self.replicas[replica.partition.topic]
         self.do(lambda: self.node.storage.delete_log(replica.partition))
 
     def wait(self, ms: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.do(lambda: self.node.runtime.advance(ms))
 
     def stop(self) -> None:
-        """A clean stop, as SIGTERM makes."""
+        """Stop the node cleanly, as SIGTERM does."""
         for replica in self.replicas.values():
             if replica.state is not None:
                 state, end = replica.state, replica.ledger.written_end
@@ -291,7 +298,7 @@ class Machine:
             self.die(self.point)
 
     def die(self, point: Point) -> None:
-        """Now. What every log claims to have flushed counts as a promise."""
+        """Die now. Every offset that a log reports as flushed counts as a promise."""
         for replica in self.replicas.values():
             if replica.log is not None and not replica.ledger.truncating:
                 replica.ledger.flushed(replica.log.log.flushed_end_offset)
@@ -314,7 +321,7 @@ class Machine:
             self.do(lambda partition=partition: self.node.storage.delete_log(partition))  # type: ignore[misc]
 
     def check(self) -> None:
-        """Open every log and hold it against its ledger. :raises Broken: a promise was not kept"""
+        """Open every log and compare it with its ledger. :raises Broken: a promise was not kept"""
         for replica in self.replicas.values():
             self.open(replica)
         for replica in self.replicas.values():
@@ -333,13 +340,13 @@ class Machine:
         self.power_was_cut = False
 
     def check_again(self) -> None:
-        """What is open still reads as it was found."""
+        """Check that every open log still reads as it was found."""
         for replica in self.replicas.values():
             found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
             replica.ledger.check(found, power_cut=False)
 
     def settle(self) -> None:
-        """Time passes; then nothing is left behind. :raises Broken: a file is"""
+        """Let time pass, then check that no file is left behind. :raises Broken: one is"""
         self.wait(SETTLED_MS)
         paths = [info.path for info in self.node.storage.log_dirs()]
         left = leftovers(self.node.runtime.files, paths)
@@ -348,7 +355,7 @@ class Machine:
 
 
 class _Runtimes:
-    """The world for each process on one disk: every one has its own chance."""
+    """Makes the runtime of each process on one disk. Each has a seed of its own."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -1,4 +1,4 @@
-"""Every crash point of the scripts: die there, start again, hold what is left against what was promised."""
+"""Tries every crash point of the scripts: die there, start again, compare what is left with what was promised."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from blumfeld.testing.crash.script import SCRIPTS, Script
 from blumfeld.testing.fakes.power import Adversary, Luck
 
 LUCKY_SEEDS = 2
-"""Power cuts at each changing operation with chance in what stays, beside all the adversaries' but ``KEEP``."""
+"""Number of random power cuts at each changing operation, beside those of every adversary but ``KEEP``."""
 SECOND_EVERY = 3
-"""At every so many points it dies a second time, while it recovers from the first."""
+"""One point in so many has a second death during the recovery from the first."""
 
 
 class UnfitStorageError(AssertionError):
-    """A script fails on this storage though it never dies: what crashes do to it can't be told.
+    """A script fails on this storage without any crash, so its crashes prove nothing.
 
-    In the contract kit that is a failed test. ``python -m campaigns crash`` prints it as one line.
+    In the contract kit this is a failed test. ``python -m campaigns crash`` prints it as one line.
     """
 
 
 class Count(msgspec.Struct):
-    """What came of some points."""
+    """Counts of some points."""
 
     operations: int = 0
     kills: int = 0
     power_cuts: int = 0
     second: int = 0
-    """Of them, those with a second death during recovery."""
+    """Points with a second death during recovery."""
     lost: int = 0
 
 
 class Outcome(msgspec.Struct):
-    """What came of all points."""
+    """The outcome of all points."""
 
     phases: dict[str, Count]
     kinds: dict[str, Count]
-    """By the file operation before which it died."""
+    """Counts by the file operation before which the node died."""
     failures: list[str]
-    """One line for each point at which a promise was broken."""
+    """One line for each point at which a promise was not kept."""
 
     @property
     def points(self) -> int:
-        """Crashes tried, without the second ones."""
+        """Number of crashes, without the second ones."""
         return sum(count.kills + count.power_cuts for count in self.phases.values())
 
 
 def try_points(
     make: MakeStorage, *, seed: int = 0, limit: int | None = None, scripts: Sequence[str] = tuple(SCRIPTS)
 ) -> Outcome:
-    """Run each script once to count, then once for each point.
+    """Run each script once to count its operations, then once for each point.
 
-    :raises UnfitStorageError: a script doesn't hold without a crash
+    :param limit: at most so many points, spread evenly over the scripts; ``None`` means all
 
-    :param limit: at most so many points, spread evenly over the scripts; None: all
+    :raises UnfitStorageError: a script fails without a crash
     """
     outcome = Outcome({}, {}, [])
     points: list[_Try] = []
@@ -103,7 +103,7 @@ def _where(operations: Sequence[tuple[str, str]], point: Point) -> tuple[str, st
 
 
 def _points(operations: Sequence[tuple[str, str]], seed: str) -> Iterator[Point]:
-    """Before each operation, and after the last one. Before a read the disk is as after what was changed last."""
+    """Yield points before each operation and after the last. A read changes nothing, so it has fewer."""
     for number in range(1, len(operations) + 2):
         yield Point(number)
         yield Point(number, power_cut=True, luck=Adversary.LOSE)
@@ -117,13 +117,13 @@ def _points(operations: Sequence[tuple[str, str]], seed: str) -> Iterator[Point]
 
 
 def _second(fate: random.Random, operations: int) -> Point:
-    """Another death, at any operation of a recovery that takes about as many as the one before took."""
+    """Return a second death, within about as many operations as the recovery before took."""
     how = random.Random(fate.randrange(1 << 30))
     return Point(fate.randrange(operations) + 1, power_cut=fate.random() < 0.7, luck=how)
 
 
 def _try(make: MakeStorage, one: _Try, second: Point | None, outcome: Outcome) -> int:
-    """Try it; how many operations the recovery took, 0 if it did not come to its end."""
+    """Try a point. Return how many operations the recovery took, or 0 if it failed."""
     counts = (outcome.phases[one.phase], outcome.kinds[one.operation])
     for count in counts:
         count.power_cuts += one.point.power_cut
@@ -159,10 +159,12 @@ def die_and_restart(
     script: Script = SCRIPTS["life"],
     second: Point | None = None,
 ) -> Machine:
-    """Die at the point, start twice, go on and let the power fail. :raises Broken: a promise was not kept
+    """Die at the point, start twice, append, and cut the power.
 
-    :param prepare: called with the machine before its script runs: where a test plants a bug
-    :param second: where to die again while it starts, counted from there
+    :param prepare: called with the machine before its script runs, so that a test can plant a bug
+    :param second: a second death during the start, counted from there
+
+    :raises Broken: a promise was not kept
     """
     machine = Machine(make, point)
     prepare(machine)

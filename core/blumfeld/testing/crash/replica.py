@@ -1,4 +1,4 @@
-"""One partition of the crash machine: its log while it is open, what is known of it beyond every crash, its check."""
+"""One partition of the crash machine: its open log, its ledger, and the check of its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = 7
 class Replica:
     """One partition.
 
-    :param compacts: its topic is compacted; some of its records are tombstones
+    :param compacts: its topic is compacted, and some records are tombstones
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Replica:
 
     @property
     def open(self) -> tuple[Log, ReplicaState]:
-        """Both, while the log is open."""
+        """The open log and the replica's state."""
         assert self.log is not None
         assert self.state is not None
         return self.log, self.state
 
     def make_batch(self, before: Branch, count: int) -> RecordBatch:
-        """The next batch: of the next producer, with its sequence, so that it differs from all others."""
+        """Return the next batch. Producers take turns with their sequences, so every batch differs from all others."""
         self.values += 1
         producer_id = self.values % PRODUCERS
         sequence = sum(
@@ -72,7 +72,7 @@ class Replica:
         return RecordBatch(memoryview(data))
 
     def producers(self) -> dict[int, LastProducerBatch]:
-        """For a request to compact."""
+        """Return the last batch of each producer, for a compaction request."""
         last: dict[int, LastProducerBatch] = {}
         for batch in self.ledger.current:
             last[header(batch).producer_id] = LastProducerBatch(batch.next_offset - 1, 0)
@@ -80,7 +80,7 @@ class Replica:
 
 
 def find(replica: Replica) -> FoundLog:
-    """The whole log by reads, which must be what a replay sees."""
+    """Read the whole log. A replay must see the same batches."""
     assert replica.log is not None
     log = replica.log.log
     batches = replica.log.read_all(holes=replica.compacts)
@@ -93,7 +93,7 @@ def find(replica: Replica) -> FoundLog:
 
 
 def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
-    """Leader epochs and producers must be those of the batches that are there."""
+    """Check that leader epochs and producers are those of the batches in the log."""
     state = replica.state
     assert state is not None
     producers, epochs, held = ProducerState(), LeaderEpochCache(), LeaderEpochCache(state.epochs.entries)
@@ -129,5 +129,5 @@ def _in_words(epochs: LeaderEpochCache) -> str:
 
 
 def header(batch: StoredBatch) -> RecordBatch:
-    """Its fields."""
+    """Return the batch's header fields."""
     return RecordBatch(memoryview(batch.data))

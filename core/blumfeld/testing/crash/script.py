@@ -1,6 +1,6 @@
-"""What is done to the logs: every phase of their life, in three scripts, each with power cuts and clean stops between.
+"""Three scripts that take logs through every phase of their life, with power cuts and clean stops in between.
 
-A script asks the storage what it can: what it doesn't do is left out.
+A script leaves out what the storage doesn't claim to do.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PHASES = (
     "start", "append", "roll", "flush", "truncate", "truncate fully", "retention", "delete", "checkpoint", "recovery",
     "close", "reopen",
 )  # fmt: skip
-"""Of :func:`run_script`."""
+"""The phases of :func:`run_script`."""
 
 
 def run_script(machine: Machine) -> None:
-    """The whole life of logs that are not compacted. :raises Died: the machine came to its point"""
+    """Run the whole life of logs that are not compacted. :raises Died: the machine came to its point"""
     machine.start()
     kept, synced, fleeting = (
         Replica("kept", 1),
@@ -45,7 +45,9 @@ def run_script(machine: Machine) -> None:
 
 
 def run_compaction(machine: Machine) -> None:
-    """Rounds of cleaning: everything, with a head, with tombstones that go, after a cut, after a restart."""
+    """Run cleaner passes: over everything, with a clean head, with expired tombstones, after a truncation, after a
+    restart.
+    """
     machine.start()
     if not machine.node.storage.compacts:
         return
@@ -82,7 +84,7 @@ def run_compaction(machine: Machine) -> None:
 
 
 def run_moves(machine: Machine) -> None:
-    """To another directory and back, while the log is written; one that is deleted afterwards."""
+    """Move a log to another directory and back while it is written, and delete another after its move."""
     machine.start()
     if len(machine.node.directories) < 2:
         return
@@ -125,7 +127,7 @@ def _several_segments(machine: Machine, replica: Replica) -> None:
 
 
 def _again(machine: Machine) -> None:
-    """What was stopped is there at the next start."""
+    """Start again after a stop, and check that everything is there."""
     machine.node.runtime.dead = True
     machine.node.runtime.disk.kill()
     machine.restart()
@@ -141,7 +143,7 @@ def _append(machine: Machine, logs: tuple[Replica, ...]) -> None:
 
 
 def _roll(machine: Machine, logs: tuple[Replica, ...]) -> None:
-    """Rolls within a turn, with the first batch of a new leader epoch in front; and between turns."""
+    """Roll within a turn, with the first batch of a new leader epoch in front, and between turns."""
     machine.phase = "roll"
     for replica in logs:
         machine.append(replica, 1, 1, 2, 1, 1, 1)
@@ -160,7 +162,9 @@ def _flush(machine: Machine, logs: tuple[Replica, ...]) -> None:
 
 
 def _truncate(machine: Machine, replica: Replica) -> None:
-    """Within the active segment, at a segment's first batch, across segments; then other records take the offsets."""
+    """Truncate within the active segment, at a segment's first batch and across segments. Then other records take the
+    offsets.
+    """
     machine.phase = "truncate"
     for back in (1, 6, 9):
         replica.leader_epoch += 1
@@ -177,7 +181,7 @@ def _cut(machine: Machine, replica: Replica, back: int) -> None:
 
 
 def _truncate_fully(machine: Machine, replica: Replica) -> None:
-    """Ahead of where it ends, as a follower's; then it is written on."""
+    """Truncate fully to an offset ahead of the log end, as a follower does, then append."""
     machine.phase = "truncate fully"
     replica.leader_epoch += 1
     machine.truncate_fully(replica, replica.ledger.end_offset + 10)
@@ -199,7 +203,7 @@ def _retention(machine: Machine, *logs: Replica) -> None:
 
 
 def _delete(machine: Machine, old: Replica, new: Replica) -> None:
-    """The name is used again at once, by another topic."""
+    """Delete a log, and use its name at once for another topic."""
     machine.phase = "delete"
     machine.delete(old)
     machine.open(new)
@@ -218,7 +222,7 @@ def _checkpoint(machine: Machine, logs: tuple[Replica, ...]) -> None:
 
 
 def _recovery(machine: Machine) -> None:
-    """The power fails, and may fail again while the logs are recovered; then they are written on."""
+    """Cut the power, also while the logs are recovered, then append."""
     machine.phase = "recovery"
     for replica in machine.replicas.values():
         machine.append(replica, 1, 1, 1)

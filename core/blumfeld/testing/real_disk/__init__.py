@@ -1,1 +1,3 @@
-"""Storage on the real disk, in processes that die: by SIGKILL, within a write, under strace, with failing writes."""
+"""Storage on a real disk, in processes that die: by SIGKILL, in the middle of a write, with failing writes, under
+strace.
+"""

@@ -1,6 +1,8 @@
-"""``python -m blumfeld.testing.real_disk FILE MODULE CLASS DIRECTORY CAMPAIGN``: run by the storage kit, not by people.
+"""``python -m blumfeld.testing.real_disk FILE MODULE CLASS DIRECTORY CAMPAIGN``. The storage kit runs this, not a
+person.
 
-Prints ``broken …`` for each promise that was not kept, and ``tried`` with the number of deaths and of refused writes.
+It prints ``broken …`` for each promise that was not kept, and ``tried`` with the number of deaths and of refused
+writes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from blumfeld.testing.real_disk.campaigns import CAMPAIGNS
 
 
 def load(file: str, module: str, qualname: str) -> Any:
-    """The kit's class, by its module's name or else from its file."""
+    """Import the kit's class by its module's name, or else from its file."""
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError:
@@ -29,7 +31,7 @@ def load(file: str, module: str, qualname: str) -> Any:
 
 
 def main() -> None:
-    """One campaign in one directory."""
+    """Run one campaign in one directory."""
     file, module, qualname, directory, campaign = sys.argv[1:]
     kit = load(file, module, qualname)()
     account = CAMPAIGNS[campaign](kit.make_storage_in, directory)

@@ -1,4 +1,4 @@
-"""What a life said, held against what the next one finds. Pure: tested without a disk."""
+"""Compares what one process reported with what the next one finds. Pure: tested without a disk."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ Batch = tuple[int, int, str]
 
 
 class Account:
-    """What a log was told over all lives so far, and what was promised of it."""
+    """The batches that a log was given over all lives so far, and the promises about them."""
 
     def __init__(self) -> None:
         self.acked: list[Batch] = []
         self.in_flight: list[Batch] = []
-        """Placed, and neither acknowledged nor refused when the process died: there or not, from the first on."""
+        """Batches placed when the process died, neither acknowledged nor refused. Any first part of them may be
+        there.
+        """
         self.notes = ["-"]
-        """What the small file may hold: the last that was written for sure, and those on the way."""
+        """Possible contents of the small file: the last one that was surely written, and those after it."""
         self.refusals = self.deaths = 0
         self._found: list[Batch] = []
 
     def take(self, lines: Iterable[str], how: str) -> list[str]:
-        """Take what a life said, to its end; what is wrong with it, in words.
+        """Take the lines of one life. Return the promises that were not kept, in words.
 
-        :param how: what happened to the life before, for the message
+        :param how: how the life before ended, for the message
         """
         wrong: list[str] = []
         for line in lines:

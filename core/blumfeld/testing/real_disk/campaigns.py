@@ -1,4 +1,4 @@
-"""Lives that end in every way that a process can: each is a fork, and the next one says what is left."""
+"""Processes that end in every way a process can. Each is a fork, and the next one reports what is left."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from blumfeld.testing.real_disk.account import Account
 from blumfeld.testing.real_disk.life import Life, MakeIn
 
 KILLS = 12
-"""Lives that end by SIGKILL, each after another number of acknowledged writes."""
+"""Number of lives that end by SIGKILL, each after another number of acknowledged writes."""
 TORN_AT = (1, 130, 1_700, 4_097, 9_001, 20_011)
-"""By how many bytes a file may grow until the kernel ends the process within the write that goes beyond."""
+"""Bytes by which a file may still grow. The kernel ends the process in the write that goes beyond."""
 TORN_CALLS = (1, 2, 3, 5, 8, 13)
 """Which of Python's own writes to a file is cut in half by SIGKILL."""
 APPENDS_MAX = 80
 FAULTS = 24
-"""Writes, of which most meet a disk that takes nothing, or only a part."""
+"""Number of writes. Most of them meet a disk that takes nothing, or only a part."""
 
 
 def kills(make: MakeIn, directory: str) -> Account:
-    """SIGKILL as soon as a write was acknowledged; the log is flushed in some lives, and never stopped."""
+    """Send SIGKILL as soon as a write is acknowledged. Some lives flush the log, and none stops it."""
 
     def live(life: Life, number: int) -> None:
         for n in range(1 + number % 5):
@@ -42,11 +42,11 @@ def kills(make: MakeIn, directory: str) -> Account:
 
 
 def torn_writes(make: MakeIn, directory: str) -> Account:
-    """The process dies within a write, of which a part is in the file.
+    """The process dies in the middle of a write, of which a part is in the file.
 
-    In half of the lives a call of ``os.pwritev`` and its like writes the first half, then comes SIGKILL. In the others
-    the kernel lets no file grow beyond a size: a write is cut there, and who tries to write the rest is killed by
-    SIGXFSZ, whatever library does the I/O. A storage that gives up after the cut is killed behind its refusal.
+    In half of the lives ``os.pwritev`` or a similar call writes its first half, and SIGKILL follows. In the others the
+    kernel limits the size of files: it cuts a write there, and the attempt to write the rest ends the process by
+    SIGXFSZ, whatever library does the I/O. A storage that gives up after the cut is killed after it refuses the write.
     """
 
     def append_until(life: Life) -> None:
@@ -104,7 +104,7 @@ def _tear(call: int) -> None:
 
 
 def faults(make: MakeIn, directory: str) -> Account:
-    """Writes that fail at once, or after a part, while the process lives on; then SIGKILL."""
+    """Let writes fail at once or after a part while the process lives on, then send SIGKILL."""
 
     def live(life: Life, number: int) -> None:
         for n in range(FAULTS // 4):
@@ -118,7 +118,7 @@ def faults(make: MakeIn, directory: str) -> Account:
 
 
 def syncs(make: MakeIn, directory: str) -> Account:
-    """Flush after flush in this process, which strace watches: ``flushes`` says what came of it."""
+    """Flush again and again in this process while strace watches. ``flushes`` reads the trace."""
     life = Life(make, directory, 1, sys.stdout.fileno())
     for n in range(4):
         life.append(1 + n)
@@ -154,7 +154,7 @@ def _only_look(life: Life, _: int) -> None:
 
 
 def _fork(make: MakeIn, directory: str, number: int, live: Callable[[Life, int], None]) -> list[str]:
-    """Live in a child; the lines that it said. It has said all that it knew when it died."""
+    """Run in a child process, and return the lines that it reported before it died."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -175,7 +175,9 @@ def _fork(make: MakeIn, directory: str, number: int, live: Callable[[Life, int],
 
 
 def _limit_files(size: int | None) -> None:
-    """No file may be written beyond ``size``: EFBIG, or SIGXFSZ where it isn't ignored. It takes every I/O layer."""
+    """Limit the size of files: EFBIG, or SIGXFSZ unless it is ignored. This reaches every I/O library of the
+    process.
+    """
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 

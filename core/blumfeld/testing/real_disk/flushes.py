@@ -1,7 +1,7 @@
-"""What strace saw of a life: whether each flush brought what was written to the device before it was said to be done.
+"""Reads a trace of strace: whether each flush synced what was written before it completed.
 
-The rule: between two flushes the file that took most bytes holds the records. It is synced, or was opened so that every
-write is, after its last write and before the flush completes. Pure: tested without strace.
+The rule: between two flushes, the file that took most bytes holds the records. It must be synced after its last write
+and before the flush completes, or be opened so that every write is synced. Pure: tested without strace.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MARK = re.compile(r'"(asked|flushed|end)\b')
 
 
 class Unseen(Exception):  # noqa: N818 - what it is
-    """The storage writes in a way that strace doesn't show: memory maps, io_uring."""
+    """The storage writes in a way that strace doesn't show: memory maps or io_uring."""
 
 
 def unsynced_flushes(trace: Iterable[str], directory: str) -> list[str]:
-    """What is wrong, in words; empty if every flush synced.
+    """Return one text for each flush that didn't sync; none if every flush did.
 
-    :raises Unseen: nothing can be said
+    :raises Unseen: the trace can't tell
     """
     wrong: list[str] = []
     written: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""One process's life on the real disk: opens the log, says what it finds, appends and says what was acknowledged.
+"""One process on the real disk: it opens the log, reports what it finds, appends, and reports what was acknowledged.
 
-What it says it writes to a pipe at once, a line each, so that it is known whenever the process dies.
+It writes each report to a pipe at once, as a line, so that the reports survive its death.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import Log, Node, make_batch
 
 MakeIn = Callable[[FakeRuntime, str], LogStorage]
-"""Makes the storage in a directory: ``StorageKit.make_storage_in``."""
+"""Makes the storage in a directory: the type of ``StorageKit.make_storage_in``."""
 
 NOTE = "a-note"
 VALUE_BYTES = 150
@@ -33,18 +33,20 @@ class Life:
         self.appended = 0
 
     def say(self, word: str, *values: Any) -> None:
-        """A line, at once."""
+        """Report a line at once."""
         os.write(self._fd, " ".join([word, *map(str, values)]).encode() + b"\n")
 
     def tell_what_is_there(self) -> None:
-        """``found`` for each batch, ``there`` with the small file, which ends it."""
+        """Report ``found`` for each batch, then ``there`` with the small file."""
         for batch in self.log.read_all():
             self.say("found", batch.base_offset, batch.next_offset, digest(batch.data))
         note = self.log.log.aux.read(NOTE)
         self.say("there", self.log.log.written_end_offset, "-" if note is None else note.decode())
 
     def append(self, count: int = 1) -> bool:
-        """``placed`` for each batch, then ``acked``, or ``refused``; whether it was acknowledged."""
+        """Report ``placed`` for each batch, then ``acked`` or ``refused``. Return whether the write was
+        acknowledged.
+        """
         log = self.log.log
         try:
             for n in range(count):
@@ -63,17 +65,17 @@ class Life:
         return True
 
     def note(self, number: int) -> None:
-        """A small file beside the log."""
+        """Write a small file beside the log."""
         self.say("noting", number)
         self.log.log.aux.write(NOTE, b"%d" % number)
         self.say("noted", number)
 
     def flush(self) -> None:
-        """``asked``, then ``flushed``."""
+        """Flush. Report ``asked`` before and ``flushed`` after it."""
         self.say("asked", self.log.log.written_end_offset)
         self.say("flushed", self.log.flush())
 
 
 def digest(data: bytes) -> str:
-    """Short, and other for other bytes."""
+    """Return a short digest."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()

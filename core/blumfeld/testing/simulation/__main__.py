@@ -1,4 +1,4 @@
-"""``python -m blumfeld.testing.simulation --seeds 0-19 --hours 1``: run seeds, print what they came to."""
+"""``python -m blumfeld.testing.simulation --seeds 0-19 --hours 1``: runs seeds and prints their reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blumfeld.testing.simulation.run import Report, Simulation, SimulationFailur
 
 
 def seeds_of(text: str) -> list[int]:
-    """``3``, ``0-19`` or ``1,5,7-9``."""
+    """Parse ``3``, ``0-19`` or ``1,5,7-9``."""
     seeds: list[int] = []
     for part in text.split(","):
         low, dash, high = part.partition("-")
@@ -19,7 +19,7 @@ def seeds_of(text: str) -> list[int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if every seed kept every promise, else 1."""
+    """Return 0 if every seed kept every promise, else 1."""
     parser = argparse.ArgumentParser(prog="python -m blumfeld.testing.simulation")
     parser.add_argument("--seeds", type=seeds_of, default=list(range(5)), help="3, 0-19 or 1,5,7-9")
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours for each seed")

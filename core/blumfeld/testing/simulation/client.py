@@ -14,7 +14,9 @@ from blumfeld.wire.schema import Message
 R = TypeVar("R", bound=Message)
 
 ANSWER_S_MAX = 60.0
-"""Longer than any request here may wait. The network never loses a connection silently, so it is the broker's fault."""
+"""Longer than any request here may take. The simulated network never loses a connection silently, so a missing answer
+is the broker's fault.
+"""
 FRAME_BYTES_MAX = 1 << 30
 
 
@@ -32,11 +34,11 @@ class ClientConnection:
         return self._client.is_open
 
     def send(self, request: Message, version: int) -> asyncio.Future[Message]:
-        """Send a request. The future has its answer, or ``ConnectionError``."""
+        """Send a request. The future gets its answer, or ``ConnectionError``."""
         return self._client.send(request, version)
 
     async def ask(self, request: Message, version: int, expected: type[R]) -> R:
-        """Send and wait. :raises ConnectionError: it is lost"""
+        """Send a request and wait for its answer. :raises ConnectionError: the connection is lost"""
         answer = await self.wait(self.send(request, version))
         assert isinstance(answer, expected)
         return answer
@@ -54,23 +56,23 @@ class ClientConnection:
             raise ViolationError(f"{self._client_id}: no answer in {ANSWER_S_MAX} s to {waiting}") from None
 
     def close(self, reason: str = "closed by the client") -> None:
-        """Give it up, with all that waits."""
+        """Close the connection. Every waiting request fails."""
         self._wire.close(reason)
         self._client.close(reason)
 
     # From the network
 
     def data(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         self._client.data_received(data)
 
     def lost(self, reason: str) -> None:
-        """The connection has gone: all that waits fails."""
+        """Fail every waiting request: the connection is lost."""
         self._client.close(reason)
 
 
 class _Strict(AsyncioConnection):
-    """A client that takes a broken answer for what it is here: a bug of the broker."""
+    """A client that reports a malformed answer as a bug of the broker."""
 
     def broke_protocol(self, error: DecodeError) -> None:
         raise ViolationError(f"a broken answer: {error}") from error
@@ -89,7 +91,7 @@ async def connect(network: Network, address: tuple[str, int], client_id: str) ->
 
 
 async def connect_patiently(network: Network, address: tuple[str, int], client_id: str) -> ClientConnection:
-    """Connect, as often as it takes."""
+    """Connect, and try again until it succeeds."""
     backoff_s = 0.05
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A consumer without a group, by fetch sessions: it reads everything, in order, and again after each restart."""
+"""A consumer without a group, with fetch sessions. It reads everything in order, and reads on after each restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETRY_S = 0.2
 
 
 def values_of(data: PartitionData, position: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of every record from ``position`` on in one partition's part of an answer."""
+    """Return (offset, value) of every record from ``position`` on in one partition's part of an answer."""
     if not data.records:
         return
     assert isinstance(data.records, memoryview)
@@ -39,7 +39,7 @@ def values_of(data: PartitionData, position: int) -> Iterator[tuple[int, bytes]]
 
 
 class Consumer:
-    """Run :meth:`run` as a task."""
+    """A consumer. Run :meth:`run` as a task."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Consumer:
         self._session = FetchSession()
 
     async def run(self, until_s: float) -> None:
-        """Read until then."""
+        """Read until the end of the run."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             connection = await connect_patiently(self._network, self._address, self.name)
@@ -76,7 +76,7 @@ class Consumer:
                 await asyncio.sleep(RETRY_S)
 
     async def read_all(self) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-        """Every partition from its start to its high watermark: the whole log, for the last check."""
+        """Read every partition from its start to its high watermark, for the last check."""
         connection = await connect_patiently(self._network, self._address, self.name)
         found: dict[TopicPartition, list[tuple[int, bytes]]] = {}
         for partition in self.positions:
@@ -99,7 +99,7 @@ class Consumer:
         return found
 
     async def fetch_once(self, connection: ClientConnection) -> bool:
-        """One Fetch; whether all went well. :raises ConnectionError: the connection is lost"""
+        """Send one Fetch. Return whether it succeeded. :raises ConnectionError: the connection is lost"""
         answer = await connection.ask(self._request(), FETCH_VERSION, FetchResponse)
         if (
             answer.error_code

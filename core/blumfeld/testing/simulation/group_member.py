@@ -1,4 +1,4 @@
-"""A member of a classic consumer group: joins, reads what it is assigned, commits, leaves, and comes back."""
+"""A member of a classic consumer group: it joins, reads its partitions, commits, leaves, and comes back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 RETRY_S = 0.3
 PROTOCOL_VERSION = 0
-"""The oldest form of subscriptions and assignments, which a leader must read too."""
+"""The oldest version of subscriptions and assignments. A leader must read it too."""
 REJOIN = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.ILLEGAL_GENERATION,
@@ -50,11 +50,11 @@ REJOIN = (
 
 
 class RejoinError(Exception):
-    """The generation is over."""
+    """The generation is over, and the member joins again."""
 
 
 class GroupMember:
-    """Run :meth:`run` as a task."""
+    """A group member. Run :meth:`run` as a task."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class GroupMember:
         )
 
     async def run(self, until_s: float) -> None:
-        """Be a member until then, with pauses in which it has left, or seems dead."""
+        """Be a member until the end of the run, with pauses in which it has left or falls silent."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             connection = await connect_patiently(self._network, self._address, self.name)
@@ -99,7 +99,11 @@ class GroupMember:
             await asyncio.sleep(RETRY_S + self._random.random() * self._pause_s)
 
     def _check(self, what: str, error_code: int) -> None:
-        """:raises RejoinError: join anew :raises ViolationError: an error that a correct member never sees"""
+        """Check an error code.
+
+        :raises RejoinError: the member must join again
+        :raises ViolationError: a correct member never gets this error
+        """
         code = ErrorCode(error_code)
         if code is ErrorCode.NONE:
             return
@@ -212,7 +216,7 @@ class GroupMember:
         self._check("Heartbeat", answer.error_code)
 
     async def _go_away(self, connection: ClientConnection) -> None:
-        """Leave as told; or just fall silent, so that the session has to run out."""
+        """Leave the group, or fall silent so that the session times out."""
         if self._random.random() < 0.5:
             await connection.ask(self._membership.leave(), 3, LeaveGroupResponse)
         else:

@@ -1,4 +1,4 @@
-"""A machine in the simulation: a disk that lasts, and the node that runs on it, incarnation after incarnation."""
+"""A machine in the simulation: a disk that outlives its nodes, and the node that runs on it at the moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS_A_RUN = 1_000_003
 
 
 def plan_of(config: Mapping[str, Any], storage: str) -> Plan:
-    """The plan of a simulated node: as a manifest says it, but for the network."""
+    """Return the plan of a simulated node: as a manifest says it, except for the network."""
     raw = {
         "node": {"data_dir": DATA_DIR},
         "network": {
@@ -43,7 +43,7 @@ def plan_of(config: Mapping[str, Any], storage: str) -> Plan:
 
 
 class SimulatedRuntime(FakeRuntime):
-    """One incarnation's runtime: virtual time, the machine's disk, the one network."""
+    """The runtime of one incarnation: virtual time, the machine's disk, the shared network."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SimulatedRuntime(FakeRuntime):
 
 
 class Machine:
-    """One node's machine. ``crash`` may be called at any instant, also inside of a disk operation."""
+    """The machine of one node. ``crash`` may be called at any time, also inside a disk operation."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Machine:
         self.disk = FakeDisk()
         self.incarnations = 0
         self.node: Node | None = None
-        """The one that runs, or starts."""
+        """The node that runs or starts."""
         self.down = asyncio.Event()
         """Set when the node crashed."""
         self.kills = self.power_cuts = 0
@@ -100,7 +100,9 @@ class Machine:
         self._ended: list[asyncio.Task[None]] = []
 
     async def start(self) -> bool:
-        """Start a new incarnation; whether it lived to serve. :raises StartError: it can't start on what it found"""
+        """Start a new incarnation. Return whether it lived to serve. :raises StartError: it can't start on what it
+        found
+        """
         self.incarnations += 1
         self.down.clear()
         self._network.trace.note(f"start {self.incarnations}")
@@ -136,7 +138,7 @@ class Machine:
             self._give_up(stopping)
 
     def crash(self, *, power_cut: bool) -> None:
-        """It dies where it stands."""
+        """Crash the node at once."""
         runtime = self._runtime
         if runtime is None or runtime.dead:
             return
@@ -154,12 +156,12 @@ class Machine:
         self.down.set()
 
     def crash_in_operation(self, nth: int, *, power_cut: bool) -> None:
-        """Crash inside of the ``nth`` disk operation from now."""
+        """Crash inside the ``nth`` disk operation from now on."""
         self._crash_in = nth
         self._crash_by_power_cut = power_cut
 
     def spare(self) -> None:
-        """No crash lies in wait any more."""
+        """Cancel a planned crash."""
         self._crash_in = None
 
     def _disk_used(self, operation: str, path: str) -> None:
@@ -170,7 +172,7 @@ class Machine:
                 self.crash(power_cut=self._crash_by_power_cut)
 
     def _give_up(self, task: asyncio.Task[None]) -> None:
-        """A task of a dead node: what it raises is no one's concern, since nobody could see it."""
+        """Cancel a task of a dead node, and drop its error: nothing could have seen it."""
         if not task.done():
             task.cancel()
         self._ended.append(task)

@@ -1,7 +1,7 @@
 """A network in memory: connections with latency that carry bytes in pieces, and break.
 
-Each direction of a connection keeps its order; connections overtake one another. What chance decides comes from one
-seeded source, and every delivery is an event of the trace.
+Each direction of a connection keeps its order, but connections overtake one another. All chance comes from one seeded
+source, and every delivery is an event of the trace.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from blumfeld.testing.simulation.trace import Trace
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):
-    """How bad the network is."""
+    """The quality of the network."""
 
     latency_ms_min: float = 0.1
     latency_ms_max: float = 3.0
     slow_chance: float = 0.02
-    """A piece that takes ``slow_ms`` longer, and all behind it on its connection."""
+    """Probability that a piece takes ``slow_ms`` longer, and delays all pieces behind it on its connection."""
     slow_ms: float = 400.0
     split_chance: float = 0.3
-    """A sending that arrives in pieces."""
+    """Probability that sent bytes arrive in several pieces."""
     pieces_max: int = 4
 
 
 class End(Protocol):
-    """Who receives at one end of a connection."""
+    """The receiver at one end of a connection."""
 
     def data(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         ...
 
     def lost(self, reason: str) -> None:
-        """The connection has gone. Called once."""
+        """Note that the connection is lost. Called once."""
         ...
 
 
@@ -53,26 +53,26 @@ class Wire:
         self.connection = connection
         self.end: End | None = None
         self.arrives_s = 0.0
-        """When the newest bytes on their way to this end get there."""
+        """Time at which the newest bytes for this end arrive."""
         self.arriving: deque[Callable[[], None]] = deque()
-        """In their order, which timers for the same instant don't keep."""
+        """Bytes on their way, in order. Timers for the same time don't keep an order."""
         self._other: Wire
 
     def send(self, data: bytes) -> None:
-        """On its way; lost if the connection breaks before it arrives."""
+        """Send bytes. They are lost if the connection breaks before they arrive."""
         self.connection.send(self._other, data)
 
     def close(self, reason: str) -> None:
-        """The other end is told, after all bytes that were sent before."""
+        """Close. The other end is told after all bytes that were sent before."""
         self.connection.close(self._other, reason)
 
     def join(self, other: Wire) -> None:
-        """These two are one connection."""
+        """Connect two wires."""
         self._other, other._other = other, self
 
 
 class NetworkConnection:
-    """Two wires."""
+    """A connection: two wires."""
 
     def __init__(self, network: Network, number: int) -> None:
         self.number = number
@@ -86,7 +86,7 @@ class NetworkConnection:
         return f"{self.number}{'>' if to is self.server else '<'}"
 
     def send(self, to: Wire, data: bytes) -> None:
-        """Let the bytes travel, maybe in pieces."""
+        """Send bytes, perhaps in several pieces."""
         if self.broken:
             return
         for piece in self.network.pieces(data):
@@ -109,12 +109,12 @@ class NetworkConnection:
         to.end.data(piece)
 
     def close(self, to: Wire, reason: str) -> None:
-        """An orderly close of the other end."""
+        """Close the other end in order."""
         if not self.broken:
             self._travel(to, lambda: self.break_off(reason))
 
     def break_off(self, reason: str) -> None:
-        """Both ends lose it now; bytes on their way are lost."""
+        """Break the connection at both ends at once. Bytes on their way are lost."""
         if self.broken:
             return
         self.broken = True
@@ -136,14 +136,14 @@ class Network:
         self.random = random
         self.weather = weather if weather is not None else Weather()
         self.connections: dict[int, NetworkConnection] = {}
-        """Open ones, by number."""
+        """Open connections, by number."""
         self.broken_off = 0
         self._listening: dict[tuple[str, int], Callable[[Wire], End]] = {}
         self._opened = 0
         self._ephemeral_port = 40_000
 
     def listen(self, host: str, port: int, accept: Callable[[Wire], End]) -> int:
-        """Accept there from now on; the port. :raises OSError: it is taken"""
+        """Listen, and return the port. :raises OSError: the port is taken"""
         if port == 0:
             self._ephemeral_port += 1
             port = self._ephemeral_port
@@ -153,11 +153,13 @@ class Network:
         return port
 
     def unlisten(self, host: str, port: int) -> None:
-        """Refuse from now on."""
+        """Refuse connections from now on."""
         self._listening.pop((host, port), None)
 
     async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
-        """Connect; ``end`` makes what receives at this side. :raises ConnectionRefusedError: nobody listens"""
+        """Connect; ``end`` makes the receiver at this side. :raises ConnectionRefusedError: nothing listens on the
+        port
+        """
         await asyncio.sleep(self.latency_s())
         accept = self._listening.get((host, port))
         if accept is None:
@@ -171,14 +173,14 @@ class Network:
         return connection.client
 
     def break_one(self) -> None:
-        """Chance breaks one open connection."""
+        """Break a randomly chosen open connection."""
         if self.connections:
             numbers = sorted(self.connections)
             self.broken_off += 1
             self.connections[numbers[self.random.randrange(len(numbers))]].break_off("the network broke it")
 
     def latency_s(self) -> float:
-        """How long the next piece takes."""
+        """Return the latency of the next piece."""
         weather = self.weather
         spread = weather.latency_ms_max - weather.latency_ms_min
         latency_ms = weather.latency_ms_min + self.random.random() * spread
@@ -187,7 +189,7 @@ class Network:
         return latency_ms / 1000.0
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """Cut one sending where chance wants it."""
+        """Cut sent bytes into random pieces."""
         if len(data) < 2 or self.random.random() >= self.weather.split_chance:
             return [data]
         wanted = 1 + self.random.randrange(self.weather.pieces_max)

@@ -1,7 +1,8 @@
-"""What must hold in every run, whatever was cut, broken or restarted: the checker knows no broker, only its promises.
+"""Checks the broker's promises in every run, whatever failed or restarted. The checker knows nothing of the broker's
+parts.
 
-Each record's value is written once in a run, so a value names a record. A topic is *flushed* (an ack came after the
-sync) or *cached* (an ack is a page-cache write: a power cut may take it, nothing else may).
+Each record's value is written once in a run, so a value identifies a record. A topic is *flushed* (an ack comes after
+the sync) or *cached* (an ack is a page-cache write, which only a power cut may take).
 """
 
 from __future__ import annotations
@@ -14,37 +15,37 @@ from blumfeld.spi.storage import TopicPartition
 
 
 class ViolationError(AssertionError):
-    """A promise was broken."""
+    """A promise was not kept."""
 
 
 class PartitionLedger:
-    """What is known of one partition."""
+    """The knowledge about one partition."""
 
     def __init__(self, name: str, *, flushed: bool) -> None:
         self.name = name
         self.flushed = flushed
         self.sent: dict[bytes, int] = {}
-        """Every value that was ever sent, with the place in its producer's order."""
+        """Every value that was sent, with its place in its producer's order."""
         self.acked: dict[int, bytes] = {}
-        """Offset → value: promised to be there."""
+        """Offset → value of acknowledged records, which must be there."""
         self.read: dict[int, bytes] = {}
-        """Offset → value, as a consumer saw it since the last power cut."""
+        """Offset → value of records that a consumer read since the last power cut."""
         self.maybe: dict[int, bytes] = {}
-        """Offset → value: was promised, and may have gone with the power."""
+        """Offset → value of acknowledged records that a power cut may have taken."""
         self.taken = 0
-        """Records that were acknowledged from the page cache, and went with the power."""
+        """Number of records that were acknowledged from the page cache and taken by a power cut."""
         self._offset_of: dict[bytes, int] = {}
         self._ever_acked: dict[bytes, None] = {}
 
     def ack(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """A batch was acknowledged at these offsets."""
+        """Note that a batch was acknowledged at these offsets."""
         for offset, value in enumerate(values, base_offset):
             self._placed(offset, value, "acknowledged")
             self.acked[offset] = value
             self._ever_acked[value] = None
 
     def saw(self, offset: int, value: bytes) -> None:
-        """A consumer read a record."""
+        """Note that a consumer read a record."""
         if value not in self.sent:
             raise ViolationError(f"{self.name}@{offset}: read {value!r}, which nobody produced")
         self._placed(offset, value, "read")
@@ -67,14 +68,16 @@ class PartitionLedger:
             self._gone_from(offset)
 
     def _gone_from(self, offset: int) -> None:
-        """Another record stands where one was that the power may have taken: all behind it must be gone too."""
+        """Note that the power cut took a record, since another stands in its place: all records behind it must be gone
+        too.
+        """
         for later in [at for at in self.maybe if at >= offset]:
             value = self.maybe.pop(later)
             if self._offset_of.get(value) == later:
                 del self._offset_of[value]
 
     def power_cut(self) -> None:
-        """What was not synced may be gone."""
+        """Note a power cut: unsynced records may be gone."""
         kept = self.acked if self.flushed else {}
         for offset, value in self.read.items():
             if offset not in kept:
@@ -85,9 +88,7 @@ class PartitionLedger:
         self.read = {}
 
     def check_whole(self, found: Iterable[tuple[int, bytes]]) -> int:
-        """``found`` is the whole log, as read from its start: nothing lost, doubled, out of order or missing; the
-        number of records.
-        """
+        """Check the whole log: no record is lost, doubled, out of order or missing. Return the number of records."""
         expected, orders, values = 0, dict[bytes, int](), dict[int, bytes]()
         for offset, value in found:
             if offset != expected:
@@ -112,13 +113,13 @@ class PartitionLedger:
 
 
 class Counts(msgspec.Struct):
-    """What a run did."""
+    """Counts of a run."""
 
     produced: int = 0
     acked: int = 0
     """Records whose acknowledgement the producer saw."""
     unsynced: int = 0
-    """Of those, acknowledged from the page cache and taken by a power cut, as was said."""
+    """Records among them that were acknowledged from the page cache and taken by a power cut, as documented."""
     read: int = 0
     commits: int = 0
     retries: int = 0
@@ -145,40 +146,42 @@ class Oracle:
         self.counts.produced += len(values)
 
     def acked(self, partition: TopicPartition, base_offset: int, values: Sequence[bytes]) -> None:
-        """Their acknowledgement came."""
+        """Note the acknowledgement of records."""
         self.partitions[partition].ack(base_offset, values)
         self.counts.acked += len(values)
 
     def sequence_refused(self, partition: TopicPartition) -> None:
-        """A producer's next batch was refused although the one before was acknowledged: the broker lost that."""
+        """Report that a producer's next batch was refused although the one before was acknowledged: the broker lost
+        that one.
+        """
         if self.partitions[partition].flushed:
             raise ViolationError(
                 f"{partition}: the broker forgot a producer whose batches it had acknowledged"
             )
 
     def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A consumer read a record."""
+        """Note that a consumer read a record."""
         self.partitions[partition].saw(offset, value)
         self.counts.read += 1
 
     def out_of_range(self, partition: TopicPartition, offset: int) -> None:
-        """A consumer was told that its position is not in the log."""
+        """Note that a consumer's position is not in the log."""
         ledger = self.partitions[partition]
         if ledger.flushed and (offset in ledger.acked or offset - 1 in ledger.acked):
             raise ViolationError(f"{partition}@{offset}: out of range, and was acknowledged")
 
     def committed(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """An OffsetCommit was acknowledged."""
+        """Note that an OffsetCommit was acknowledged."""
         self._committed[group, partition] = offset
         self.counts.commits += 1
 
     def fetched(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """OffsetFetch gave this offset (-1: none)."""
+        """Check the offset that OffsetFetch returned (-1: none)."""
         promised = self._committed.get((group, partition), -1)
         if offset < promised:
             raise ViolationError(f"group {group}, {partition}: {offset}, where {promised} was committed")
 
     def power_cut(self) -> None:
-        """The machine lost its power."""
+        """Note that the machine lost its power."""
         for ledger in self.partitions.values():
             ledger.power_cut()

@@ -1,4 +1,6 @@
-"""An idempotent producer as client libraries are: bursts of pipelined batches, retried in order until acknowledged."""
+"""An idempotent producer like those of client libraries: bursts of pipelined batches, retried in order until
+acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 from blumfeld.wire.messages.produce import ProduceRequest, ProduceResponse
 
 IN_FLIGHT_MAX = 5
-"""``max.in.flight.requests.per.connection`` of an idempotent producer: what the broker remembers of it."""
+"""``max.in.flight.requests.per.connection`` of an idempotent producer: the broker remembers as many batches."""
 PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
 RETRY_S = 0.1
@@ -29,18 +31,18 @@ FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_
 
 
 class Batch(msgspec.Struct):
-    """Records of one partition on their way; the sequence stays the same in every retry."""
+    """Records of one partition on their way. A retry keeps the sequence."""
 
     partition: TopicPartition
     base_sequence: int
     values: list[bytes]
     acked: bool = False
     write_failed: bool = False
-    """The broker once answered that it could not write it."""
+    """The broker answered once that it could not write the batch."""
 
 
 class Producer:
-    """Run :meth:`run` as a task."""
+    """A producer. Run :meth:`run` as a task."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Producer:
         self._number = 0
 
     async def run(self, until_s: float) -> None:
-        """Produce until then, and go on until all that was sent is acknowledged."""
+        """Produce until the end of the run, then go on until every record is acknowledged."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             burst = [self._new_batch() for _ in range(1 + self._random.randrange(IN_FLIGHT_MAX))]
@@ -143,7 +145,9 @@ class Producer:
             raise ViolationError(f"{batch.partition}: a correct batch was refused with {code.name}")
 
     def _forgotten(self, burst: list[Batch], batch: Batch) -> None:
-        """The broker doesn't know what came before: because an earlier batch of this burst failed, or it lost it."""
+        """Handle a broker that doesn't know the batches before: an earlier batch of the burst failed, or the broker
+        lost it.
+        """
         for earlier in burst:
             if earlier is batch:
                 break

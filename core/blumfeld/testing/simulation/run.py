@@ -1,4 +1,4 @@
-"""One run: a broker, its clients and their bad luck, for so many virtual hours, all from one seed."""
+"""One run: a broker, its clients and their faults, for a number of virtual hours, all from one seed."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ CONFIG = {
     "offsets.topic.num.partitions": 2,
     "offsets.topic.replication.factor": 1,
 }
-"""The group's offsets are flushed before they are acknowledged, as a user who wants that would have it."""
+"""Broker configuration. The group's offsets are flushed before they are acknowledged."""
 
 CRASH_WAIT_S = 60.0
-"""For a disk operation to crash in; a storage without a disk has few."""
+"""Time to wait for a disk operation to crash in. A storage without a disk has few."""
 FAILING_LOGS = (
     "flushed-0/00000",
     "flushed-1/00000",
@@ -57,11 +57,11 @@ FAILING_LOGS = (
 )
 """Parts of paths: log and index files of partitions."""
 SETTLE_S = 900.0
-"""After the last crash: by then all clients have what they wanted, or something hangs."""
+"""Time after the last crash in which every client must finish. Otherwise something hangs."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How much happens. Means, in virtual seconds."""
+    """How often things happen: mean times in virtual seconds."""
 
     producer_pause_s: float = 8.0
     consumer_wait_ms: int = 5_000
@@ -76,7 +76,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run came to. A run that breaks a promise has none: it raises."""
+    """The result of a run that kept every promise. Any other run raises."""
 
     seed: int
     hours: float
@@ -88,15 +88,15 @@ class Report(msgspec.Struct, kw_only=True):
     counts: Counts
     events: int
     digest: str
-    """Of the trace: the same seed gives the same."""
+    """Digest of the trace: the same seed gives the same digest."""
 
 
 class SimulationFailure(AssertionError):  # noqa: N818 - a failure of what is simulated, not an error of ours
-    """A promise was broken, or something hung or escaped. The message has the seed and the newest events."""
+    """A promise was not kept, a task hangs, or an error escaped. The message has the seed and the newest events."""
 
 
 class Simulation:
-    """Made from a seed, run once."""
+    """A simulation. It is made from a seed and runs once."""
 
     def __init__(
         self, seed: int, hours: float = 1.0, *, pace: Pace | None = None, storage: str = "storage_local"
@@ -118,11 +118,11 @@ class Simulation:
         )
 
     def _chance(self, name: str) -> random.Random:
-        """A source of its own for each part, so that one part's draws move no other's."""
+        """Return a source of chance for one part, so that its draws don't change those of another."""
         return random.Random(f"{self.seed}/{name}")
 
     def run(self) -> Report:
-        """Run to the end. :raises SimulationFailure: a promise was broken"""
+        """Run to the end. :raises SimulationFailure: a promise was not kept"""
         try:
             self.loop.run(self._main())
         except Exception as error:
@@ -150,7 +150,7 @@ class Simulation:
         )
 
     def _end_tasks(self) -> None:
-        """Nothing of this run may wake up in another's."""
+        """Cancel every task, so that none wakes up in another run."""
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         if not self._failed.done():
@@ -166,7 +166,7 @@ class Simulation:
             self._failed.set_exception(failure)
 
     async def _unless_failed(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run it, or fail as soon as anything has."""
+        """Run a coroutine, or fail as soon as any task has failed."""
         task = asyncio.ensure_future(coroutine)
         await asyncio.wait((task, self._failed), return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
@@ -204,7 +204,7 @@ class Simulation:
                 self.oracle.add(TopicPartition(name, partition), flushed=name == FLUSHED)
 
     async def _created(self, name: str, partitions: int) -> bool:
-        """Create a topic; whether it is there now."""
+        """Create a topic. Return whether it exists now."""
         configs = [CreatableTopicConfig(name=k, value=v) for k, v in TOPIC_CONFIGS[name].items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
@@ -252,7 +252,9 @@ class Simulation:
             self.network.break_one()
 
     async def _fill_disk(self) -> None:
-        """One write to a log fails, or is short, as on a full disk. (Metadata are spared: a node can't go on then.)"""
+        """Let one write to a log fail or be short, as on a full disk. Metadata are spared: a node can't go on without
+        them.
+        """
         chance = self._chance("disk")
         while True:
             await asyncio.sleep(chance.random() * 2 * self.pace.full_s)
@@ -268,7 +270,7 @@ class Simulation:
             self.failed_writes += 1
 
     async def _suffer(self, end_s: float) -> None:
-        """Let the node live and die until the end, and live then."""
+        """Let the node live and die until the end, then let it live."""
         while True:
             lives_s = self._fate.random() * 2 * self.pace.life_s
             if self.loop.time() + lives_s >= end_s:
@@ -281,13 +283,13 @@ class Simulation:
             await self._start()
 
     async def _live(self) -> None:
-        """From now on nothing happens to it."""
+        """Stop every fault."""
         self.machine.spare()
         while self.machine.down.is_set() and not await self.machine.start():
             await asyncio.sleep(1.0)
 
     async def _down_within(self, seconds: float) -> bool:
-        """Whether it died by then, of a crash that lay in wait since its start."""
+        """Return whether the node crashed by then, from a crash that was planned at its start."""
         try:
             await asyncio.wait_for(self.machine.down.wait(), seconds)
         except TimeoutError:
@@ -310,7 +312,7 @@ class Simulation:
                 self.machine.crash(power_cut=power_cut)
 
     async def _start(self) -> None:
-        """Start it; recovery may be cut short too."""
+        """Start the node. A crash may interrupt the recovery too."""
         while True:
             if self._fate.random() < 0.25:
                 power_cut = self._fate.random() < 0.5

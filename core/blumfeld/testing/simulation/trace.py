@@ -1,4 +1,4 @@
-"""What happened in a run, as one hash: two runs of one seed are the same when their traces are."""
+"""The events of a run as one hash: two runs of one seed are the same if their hashes are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 
 EVENTS_KEPT = 400
-"""The newest events, for the message of a run that fails."""
+"""Number of the newest events in the message of a run that fails."""
 
 
 class Trace:
-    """Every event with its virtual time goes into the hash; the newest stay readable."""
+    """The trace. Every event goes into the hash with its virtual time, and the newest stay readable."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -20,7 +20,7 @@ class Trace:
         self.newest: deque[str] = deque(maxlen=EVENTS_KEPT)
 
     def note(self, event: str) -> None:
-        """One event."""
+        """Add an event."""
         line = f"{self._now_s():.6f} {event}"
         self._hash.update(line.encode())
         self._hash.update(b"\n")

@@ -1,7 +1,7 @@
 """The transport of a simulated node: frames over :mod:`blumfeld.testing.simulation.network`.
 
-It keeps the contract of ``spi.transport`` to the letter where it hurts: a frame's bytes turn to garbage once its turn
-is over, so that who keeps them for longer is found out.
+It applies the contract of ``spi.transport`` strictly: a frame's bytes turn to garbage when its turn is over, so code
+that keeps them for longer fails.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from blumfeld.spi.transport import (
 from blumfeld.testing.simulation.network import End, Network, Wire
 
 GARBAGE = b"\xdd"
-"""What a frame's memory holds once nobody may read it any more."""
+"""The bytes that overwrite a frame when its turn is over."""
 
 
 class Framer:
-    """Cuts bytes into frames, each in memory of its own."""
+    """Cuts bytes into frames. Each frame has memory of its own."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._rest = bytearray()
         self._frame_bytes_max = frame_bytes_max
 
     def add(self, data: bytes) -> None:
-        """Bytes of the stream."""
+        """Add bytes of the stream."""
         self._rest += data
 
     def next(self) -> bytearray | None:
-        """The next whole frame. :raises ConnectionError: its size is not allowed"""
+        """Return the next whole frame, or ``None``. :raises ConnectionError: its size is not allowed"""
         rest = self._rest
         if len(rest) < 4:
             return None
@@ -58,7 +58,7 @@ class Framer:
 
 
 def framed(parts: Parts) -> bytes:
-    """Size and parts as the bytes of the stream; file regions are read and released."""
+    """Return size and parts as bytes of the stream. File regions are read and released."""
     try:
         body = join(parts)
     finally:
@@ -67,7 +67,7 @@ def framed(parts: Parts) -> bytes:
 
 
 class SimulatedExchange:
-    """One request and the place of its answer."""
+    """A request and the place of its answer."""
 
     __slots__ = ("connection", "data", "done", "passed")
 
@@ -78,7 +78,7 @@ class SimulatedExchange:
         self.data = b""
 
     def answer(self, parts: Parts) -> None:
-        """Its place is filled; it leaves in Phase.ANSWER."""
+        """Set the answer. It leaves in Phase.ANSWER."""
         self._settle()
         connection = cast("Accepted", self.connection)
         if connection.gone:
@@ -88,12 +88,12 @@ class SimulatedExchange:
         connection.answered()
 
     def no_answer(self) -> None:
-        """The request has none."""
+        """Note that the request gets no answer."""
         self._settle()
         cast("Accepted", self.connection).answered()
 
     def let_next_start(self) -> None:
-        """The next request may start."""
+        """Let the next request start."""
         if not self.passed:
             self.passed = True
             cast("Accepted", self.connection).wake()
@@ -105,7 +105,7 @@ class SimulatedExchange:
 
 
 class Accepted:
-    """One client's connection, at the node; implements ``Connection`` and the network's ``End``."""
+    """The node's side of a client's connection. Implements ``Connection`` and the network's ``End``."""
 
     def __init__(
         self,
@@ -137,13 +137,13 @@ class Accepted:
     # From the network
 
     def data(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         if self._closing is None and self._stopping is None:
             self._framer.add(data)
             self._start_requests()
 
     def lost(self, reason: str) -> None:
-        """The connection has gone."""
+        """Note that the connection is lost."""
         if self.gone:
             return
         self.gone = True
@@ -179,7 +179,7 @@ class Accepted:
         )
 
     def wake(self) -> None:
-        """The next request may start, in the next turn."""
+        """Start the next request in the next turn."""
         if not self._waking and not self.gone:
             self._waking = True
             self._transport.runtime.call_later(0, self._wake)
@@ -189,7 +189,7 @@ class Accepted:
         self._start_requests()
 
     def answered(self) -> None:
-        """An exchange has its answer: send what is in order, at the end of the turn."""
+        """Send the answers that are next in order, at the end of the turn."""
         if not self._sending and not self.gone:
             self._sending = True
             self._transport.runtime.at_end_of_turn(Phase.ANSWER, self._send)
@@ -213,31 +213,31 @@ class Accepted:
     # Connection
 
     def mute(self, until_ms: float) -> None:
-        """Start no request before."""
+        """Start no request before that time."""
         self._muted_until_ms = max(until_ms, self._muted_until_ms)
         left_ms = self._muted_until_ms - self._transport.runtime.monotonic_ms()
         self._transport.runtime.call_later(max(left_ms, 0.0), self.wake)
 
     def close(self, reason: str) -> None:
-        """Send answers that are ready, then close."""
+        """Send the ready answers, then close."""
         if self._closing is None:
             self._closing = reason
             self.answered()
 
     def drain(self, reason: str) -> None:
-        """Read no more; close when all open requests are answered."""
+        """Read no more, and close when every open request is answered."""
         self._stopping = reason
         self.answered()
 
     def abort(self, reason: str) -> None:
-        """Close now."""
+        """Close at once."""
         self._open.clear()
         self._wire.connection.break_off(reason)
         self.lost(reason)
 
 
 class Dialled:
-    """A connection that the node opened; implements ``DialedConnection`` and ``End``."""
+    """A connection that the node opened. Implements ``DialedConnection`` and ``End``."""
 
     def __init__(self, receiver: FrameReceiver, limits: Limits, wire: Wire) -> None:
         self._receiver = receiver
@@ -245,13 +245,13 @@ class Dialled:
         self._wire = wire
 
     def data(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         self._framer.add(data)
         while (frame := self._framer.next()) is not None:
             self._receiver.frame(memoryview(frame))
 
     def lost(self, reason: str) -> None:
-        """The connection has gone."""
+        """Note that the connection is lost."""
         self._receiver.lost(reason)
 
     def send(self, parts: Parts) -> None:
@@ -259,7 +259,7 @@ class Dialled:
         self._wire.send(framed(parts))
 
     def close(self) -> None:
-        """Close after what was sent."""
+        """Close after all bytes that were sent."""
         self._wire.close("closed by the node")
 
 
@@ -278,7 +278,7 @@ class SimulatedTransport:
         self._idle: asyncio.Event | None = None
 
     def driver(self) -> str:
-        """What drives the sockets."""
+        """The name of the driver of the sockets."""
         return "simulated network"
 
     async def listen(
@@ -288,7 +288,7 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> int:
-        """Accept from now on. :raises OSError: the port is taken"""
+        """Listen. :raises OSError: the port is taken"""
 
         def accept(wire: Wire) -> End:
             self._connections += 1
@@ -303,7 +303,7 @@ class SimulatedTransport:
         return port
 
     def limit(self, listener: str, limits: Limits) -> None:
-        """Hold connections that come from now on to these."""
+        """Set the limits for later connections."""
         if listener in self._limits:
             self._limits[listener] = limits
 
@@ -315,7 +315,7 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
-        """Connect. :raises OSError: nobody listens"""
+        """Connect. :raises OSError: nothing listens on the port"""
         made: list[Dialled] = []
 
         def end(wire: Wire) -> End:
@@ -326,7 +326,7 @@ class SimulatedTransport:
         return made[0]
 
     def spoil_after_turn(self, frame: bytearray) -> None:
-        """Nobody may read these bytes once this turn is over."""
+        """Overwrite these bytes once this turn is over."""
         if not self._spoil:
             self.runtime.at_end_of_turn(Phase.ANSWER, self._spoil_frames)
         self._spoil.append(frame)
@@ -337,12 +337,12 @@ class SimulatedTransport:
             frame[:] = GARBAGE * len(frame)
 
     def check_idle(self) -> None:
-        """A connection has gone: a stop may wait for that."""
+        """Note a lost connection: a stop may wait for it."""
         if self._idle is not None and not self.accepted:
             self._idle.set()
 
     async def stop(self, grace_ms: int) -> None:
-        """Let open requests be answered for so long, then close everything."""
+        """Let open requests be answered in the grace time, then close everything."""
         self._unlisten()
         for connection in list(self.accepted.values()):
             connection.drain("the node stops")
@@ -355,7 +355,7 @@ class SimulatedTransport:
             connection.abort("the node stops, and its grace is over")
 
     def die(self) -> None:
-        """The node crashed: its connections break, its ports are free, and it says nothing any more."""
+        """Break every connection and free the ports: the node crashed."""
         self.dead = True
         self._unlisten()
         for connection in list(self.accepted.values()):
@@ -368,21 +368,21 @@ class SimulatedTransport:
 
 
 class SimulatedWorld(Protocol):
-    """What the runtime of a simulated node has beside ``Runtime``."""
+    """The part of a simulated node's runtime that isn't in ``Runtime``."""
 
     network: Network
     transports: list[SimulatedTransport]
 
 
 class Plugin:
-    """Named ``net_simulated`` in the manifest of a simulated node."""
+    """The plug-in ``net_simulated`` in the manifest of a simulated node."""
 
     options_class: type[msgspec.Struct] = NoOptions
     roles: tuple[str, ...] = ("network",)
 
     @hookimpl
     def blumfeld_make_transport(self, composition: Composition) -> SimulatedTransport:
-        """The transport that belongs to the node's runtime."""
+        """Return the transport that belongs to the node's runtime."""
         runtime = composition.runtime
         world = cast("SimulatedWorld", runtime)
         made = SimulatedTransport(runtime, world.network)
