@@ -1,4 +1,4 @@
-"""What every observer must hold: subclass :class:`ObserverContract`, give it your observer, the tests are yours.
+"""The contract of an observer, as tests: subclass :class:`ObserverContract` and give it your observer.
 
 .. code-block:: python
 
@@ -72,7 +72,9 @@ class ObserverContract:
         """``requests`` touches no file. An observer that writes does so later, off the loop."""
         before = dict(runtime.disk.operations)
         observer.requests([seen(n) for n in range(MANY)])
-        assert runtime.disk.operations == before, "a file was used on the loop"
+        assert runtime.disk.operations == before, (
+            "requests() used a file on the loop; write later, by runtime.offload"
+        )
         runtime.advance(60_000)
 
     def test_it_takes_what_could_not_be_read(self, runtime: FakeRuntime, observer: Observer) -> None:

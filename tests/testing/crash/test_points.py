@@ -58,13 +58,13 @@ def test_a_power_cut_may_leave_any_prefix_with_what_was_flushed(left: int) -> No
 @pytest.mark.parametrize(
     ("left", "power_cut", "complaint"),
     [
-        (found(), True, "ends at 0, and 2 was promised: lost"),
-        (found("a", "b"), False, "ends at 4, and 6 was promised: lost"),
-        (found("a", "x"), True, "at 2 is a batch that was not written there"),
-        (found("a", "b", "c", "c"), True, "at 6 is a batch that was not written there"),
-        (found("a", "b", "c", "d", "e"), True, "at 8 is a batch that was not written there"),
-        (found("a", "b", "c", start=2), True, "starts at 2, not within 0..0"),
-        (FoundLog(0, 5, batches("a", "b", "c")), True, "the last batch ends at 6, the log at 5"),
+        (found(), True, "ends at offset 0; everything below 2 was flushed"),
+        (found("a", "b"), False, "ends at offset 4; everything below 6 was acknowledged"),
+        (found("a", "x"), True, "the batch at 2 is not one that was written there"),
+        (found("a", "b", "c", "c"), True, "the batch at 6 is not one that was written there"),
+        (found("a", "b", "c", "d", "e"), True, "the batch at 8 is not one that was written there"),
+        (found("a", "b", "c", start=2), True, "starts at 2; allowed: 0 to 0"),
+        (FoundLog(0, 5, batches("a", "b", "c")), True, "the last batch ends at 6, but the log says 5"),
         (FoundLog(0, 6, [batches("a", "b")[0], batches("a", "b", "c")[2]]), True, "not in order"),
         (FoundLog(0, 4, [*batches("a", "b"), *batches("a")]), True, "not in order"),
     ],
@@ -85,7 +85,7 @@ def test_a_cut_may_be_undone_by_the_power_only() -> None:
         ledger.check(found("a", "b", "c"), power_cut=False)
     ledger.placed([StoredBatch(2, 4, 0, b"B")])
     ledger.written(4)
-    with pytest.raises(Broken, match="at 4 is a batch that was not written there"):
+    with pytest.raises(Broken, match="the batch at 4 is not one that was written there"):
         ledger.check(found("a", "B", "c"), power_cut=True)
     ledger.flushed(4)
     with pytest.raises(Broken, match="at 2"):
@@ -117,7 +117,7 @@ def test_a_flush_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Log, "flush", skip)
     said = complaints("delete")
     assert any(line.startswith("power cut: ") for line in said)
-    assert all(line.endswith("lost") for line in said)
+    assert all(line.endswith("must be there") for line in said)
 
 
 def test_a_sync_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_sync_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         "blumfeld.testing.fakes.files.FakeFile.fdatasync", lambda file: file._step("fdatasync")
     )
-    with pytest.raises(Broken, match="was promised: lost"):
+    with pytest.raises(Broken, match="must be there"):
         run_script(Machine(make_storage()))
 
 
@@ -146,7 +146,7 @@ def test_a_write_that_is_acknowledged_before_it_is_done_is_found() -> None:
         machine.append = early  # type: ignore[method-assign]
 
     said = complaints("append", plant=plant)
-    assert any(line.startswith("kill: ") and line.endswith("lost") for line in said)
+    assert any(line.startswith("kill: ") and line.endswith("must be there") for line in said)
 
 
 def test_epochs_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

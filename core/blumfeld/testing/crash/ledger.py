@@ -147,10 +147,14 @@ class LogLedger:
         """
         need = self.flushed_end if power_cut else self.written_end
         if found.end_offset < need and not self._fell_out(found.end_offset, need):
-            raise Broken(f"{self.name}: ends at {found.end_offset}, and {need} was promised: lost")
+            raise Broken(
+                f"{self.name}: the log ends at offset {found.end_offset}; "
+                f"everything below {need} was {'flushed' if power_cut else 'acknowledged'} and must be there"
+            )
         if not self.start_kept <= found.log_start_offset <= max(self.start_asked, self.start_kept):
             raise Broken(
-                f"{self.name}: starts at {found.log_start_offset}, not within {self.start_kept}..{self.start_asked}"
+                f"{self.name}: the log starts at {found.log_start_offset}; "
+                f"allowed: {self.start_kept} to {self.start_asked}"
             )
         self._check_order(found, holes=self.compacts and power_cut)
         return self._match(found, power_cut)[0]
@@ -204,20 +208,22 @@ class LogLedger:
         for at, batch in enumerate(found.batches):
             hole = batch.base_offset > offset and offset >= holes_to
             if hole or (at > 0 and batch.base_offset < offset):
-                raise Broken(f"{self.name}: the batch at {batch.base_offset} follows {offset}: not in order")
+                raise Broken(
+                    f"{self.name}: a batch begins at {batch.base_offset} where {offset} was expected: not in order"
+                )
             offset = batch.next_offset
         if offset != found.end_offset and offset >= holes_to:
-            raise Broken(f"{self.name}: the last batch ends at {offset}, the log at {found.end_offset}")
+            raise Broken(f"{self.name}: the last batch ends at {offset}, but the log says {found.end_offset}")
 
     def _difference(self, found: FoundLog) -> str:
         expected = {batch.base_offset: batch for batch in self.current}
         for batch in found.batches:
             there = expected.get(batch.base_offset)
             if there is None or (there != batch and there.base_offset >= self.cleaned.end_offset):
-                return f"at {batch.base_offset} is a batch that was not written there"
+                return f"the batch at {batch.base_offset} is not one that was written there"
         if self.cleaned.end_offset or self.cleaning:
-            return f"not what compaction was to leave, nor what was there before: {_in_words(self, found)}"
-        return f"ends at {found.end_offset}, within a batch or behind all that was written"
+            return f"the batches are neither those before compaction nor those after it: {_in_words(self, found)}"
+        return f"the log ends at {found.end_offset}, inside a batch or behind everything that was written"
 
     def survived(self, branch: Branch, found: FoundLog, *, power_cut: bool) -> None:
         """Take the found log as the present one, after a check that held."""
@@ -249,7 +255,7 @@ def _holds(left: Branch, cleaned: Cleaned, found: FoundLog) -> bool:
 def _cleaned_difference(seen: Branch, cleaned: Cleaned, found: FoundLog) -> str | None:
     tail = [batch for batch in seen if batch.base_offset >= cleaned.end_offset]
     if tail != [batch for batch in found.batches if batch.base_offset >= cleaned.end_offset]:
-        return f"other batches from {cleaned.end_offset} on"
+        return f"the batches from {cleaned.end_offset} on differ"
     return difference(
         [content(batch.data) for batch in found.batches if batch.base_offset < cleaned.end_offset],
         [content(b.data).without(cleaned.removed) for b in seen if b.base_offset < cleaned.end_offset],

@@ -242,7 +242,9 @@ class Machine:
         end_offset = self.do(lambda: self.node.runtime.run(wait()))
         ledger.compacted()
         if end_offset != asked.end_offset or log.log.cleaned_end_offset != end_offset:
-            raise Broken(f"{replica.partition}: cleaned to {end_offset}, not to {asked.end_offset}")
+            raise Broken(
+                f"{replica.partition}: the log was cleaned to {end_offset}, requested was {asked.end_offset}"
+            )
         ledger.check(self.do(lambda: find(replica)), power_cut=False)
 
     def move(self, replica: Replica) -> None:
@@ -255,7 +257,7 @@ class Machine:
             self.do(lambda: self.node.runtime.advance(10))
             if log.log.directory_id == wanted and not self.node.storage.moves():
                 return
-        raise Broken(f"{replica.partition}: a move does not end")
+        raise Broken(f"{replica.partition}: a move doesn't end")
 
     def checkpoint(self) -> None:
         """Checkpoint, and wait until it is durable."""
@@ -315,9 +317,11 @@ class Machine:
             if replica is not None and topic_id in (replica.topic_id, _NO_TOPIC_ID):
                 continue
             if topic_id not in self.gone and topic_id != _NO_TOPIC_ID:
-                raise Broken(f"{partition}: has the topic id {topic_id.hex()}, which nobody gave it")
+                raise Broken(
+                    f"{partition}: the log has the topic id {topic_id.hex()}, which it was never given"
+                )
             if not self.power_was_cut and replica is not None and replica.ledger.written_end:
-                raise Broken(f"{partition}: the log that was deleted is back")
+                raise Broken(f"{partition}: a deleted log is back, though the power was not cut")
             self.do(lambda partition=partition: self.node.storage.delete_log(partition))  # type: ignore[misc]
 
     def check(self) -> None:
@@ -332,8 +336,8 @@ class Machine:
             log, _ = replica.open
             if log.cleaned_end_offset > ledger.cleaned.end_offset:
                 raise Broken(
-                    f"{replica.partition}: is said to be clean to {log.cleaned_end_offset}, "
-                    f"and is to {ledger.cleaned.end_offset}"
+                    f"{replica.partition}: cleaned_end_offset is {log.cleaned_end_offset}, "
+                    f"but the log is clean only to {ledger.cleaned.end_offset}"
                 )
             if not ledger.cut_undone:
                 check_state(replica, branch, found)
@@ -351,7 +355,7 @@ class Machine:
         paths = [info.path for info in self.node.storage.log_dirs()]
         left = leftovers(self.node.runtime.files, paths)
         if left:
-            raise Broken(f"left behind: {', '.join(left)}")
+            raise Broken(f"files that must be gone are left: {', '.join(left)}")
 
 
 class _Runtimes:

@@ -87,7 +87,7 @@ def _without_a_crash(machine: Machine, name: str) -> None:
         SCRIPTS[name](machine)
     except Exception as error:
         raise UnfitStorageError(
-            f"the script {name!r} fails without any crash ({type(error).__name__}: {error})"
+            f"the script {name!r} fails without any crash ({type(error).__name__}: {error}); mend that first"
         ) from error
 
 
@@ -182,7 +182,7 @@ def die_and_restart(
     machine.check()
     for name, replica in machine.replicas.items():
         if replica.ledger.current != before[name]:
-            raise Broken(f"{name}: a second start found something else")
+            raise Broken(f"{name}: a second start found other batches than the first")
     for replica in machine.replicas.values():
         machine.append(replica, 1, 1)
         machine.flush(replica)

@@ -86,7 +86,7 @@ def find(replica: Replica) -> FoundLog:
     batches = replica.log.read_all(holes=replica.compacts)
     replayed = [(b.base_offset, bytes(b.data)) for b in log.batches(log.log_start_offset)]
     if replayed != [(batch.base_offset, batch.data) for batch in batches]:
-        raise Broken(f"{replica.partition}: a replay sees other batches than a reader")
+        raise Broken(f"{replica.partition}: batches() gives other batches than read()")
     for batch in batches:
         header(batch).verify_crc()
     return FoundLog(log.log_start_offset, log.written_end_offset, batches)
@@ -107,17 +107,22 @@ def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
         )
     if held.entries != epochs.entries:
         raise Broken(
-            f"{replica.partition}: leader epochs {_in_words(held)}, of the batches {_in_words(epochs)}"
+            f"{replica.partition}: the leader epochs are {_in_words(held)}; "
+            f"those of the batches are {_in_words(epochs)}"
         )
     known, true = _sequences(state.producers), _sequences(producers)
     if (
         any(known.get(producer_id, last) != last for producer_id, last in true.items())
         or known.keys() - true.keys()
     ):
-        raise Broken(f"{replica.partition}: producers {known}, of the batches {true}")
+        raise Broken(
+            f"{replica.partition}: the producers' (sequence, offset) are {known}; those of the batches are {true}"
+        )
     seen = {header(batch).producer_id for batch in found.batches}
     if missing := sorted(seen - known.keys()):
-        raise Broken(f"{replica.partition}: forgot the producers {missing}")
+        raise Broken(
+            f"{replica.partition}: the producer state lacks the producers {missing}, whose batches are in the log"
+        )
 
 
 def _sequences(state: ProducerState) -> dict[int, tuple[int, int]]:

@@ -29,7 +29,7 @@ class FileFate(msgspec.Struct, frozen=True):
     torn: int | None = None
     """Number of a change whose first bytes only are on the device. Chance says how many."""
     scattered: bool = False
-    """Of every change that isn't ``kept``, chance keeps some sectors."""
+    """Chance keeps some sectors of every change that isn't ``kept``."""
 
 
 class PowerCut(Protocol):

@@ -100,15 +100,19 @@ class GroupProtocolContract:
     def test_its_facts_are_in_order(self) -> None:
         """The type has a name, record types that no other part uses, and APIs that exist."""
         protocol = self.make_protocol()
-        assert protocol.name
+        assert protocol.name, "the type has no name"
         for number, (key, value) in protocol.record_types.items():
-            assert number not in OFFSET_RECORD_TYPES, "offsets are the shard's"
+            assert number not in OFFSET_RECORD_TYPES, (
+                f"record type {number} is for offsets, which the groups shard writes; allowed: types of your own"
+            )
             assert key.meta.key == number, f"{key.__name__} is not the key of record type {number}"
-            assert value.meta.valid, value.__name__
+            assert value.meta.valid, f"{value.__name__} is no message of the protocol's records"
         for api, (low, high) in protocol.apis.items():
-            assert low <= high, api
-            assert api in API_BY_KEY, api
-        assert not protocol.guest_apis & set(protocol.apis), "an API is its own or a guest's"
+            assert low <= high, f"API {api}: the lowest version {low} is above the highest, {high}"
+            assert api in API_BY_KEY, f"API {api} doesn't exist in the Kafka protocol"
+        assert not protocol.guest_apis & set(protocol.apis), (
+            "an API stands in apis and in guest_apis; allowed: one of them"
+        )
 
     def test_the_life_has_members_and_ends_without(self) -> None:
         """``life()`` of this subclass has members, writes records and ends without members: otherwise the other tests
@@ -120,9 +124,9 @@ class GroupProtocolContract:
             sizes.append(group.shard.owns(GROUP) and not group.shard.is_empty(GROUP))
 
         group = self._live(done=done)
-        assert any(sizes), "life() never had a member"
-        assert group.log, "life() wrote nothing"
-        assert not sizes[-1], "life() ends with members"
+        assert any(sizes), "life() never has a member: override it so that members join"
+        assert group.log, "life() writes no record"
+        assert not sizes[-1], "life() ends with members: let all of them leave"
 
     # Commands decide, records change
 
@@ -138,7 +142,7 @@ class GroupProtocolContract:
             if GROUP in skip or GROUP in self.in_flight(group.shard):
                 return
             found = difference(known, self._state(group.shard, ()))
-            assert not found, f"{type(command).__name__} wrote {found}"
+            assert not found, f"the command {type(command).__name__} changed the state before replay: {found}"
 
         self._live(before=look, decided=decided)
 
@@ -172,7 +176,7 @@ class GroupProtocolContract:
         group = self._live()
         shard = group.reloaded([CoordinatorRecord(item.key, None) for item in group.log])
         assert not shard.summaries()
-        assert not self.groups_of(shard), "a tombstone left a group behind"
+        assert not self.groups_of(shard), "a tombstone for an unknown key made a group"
 
     def test_the_same_requests_give_the_same_log(self) -> None:
         """The log depends on the requests alone: not on the clock, on chance or on the order of a hash."""
@@ -227,7 +231,7 @@ class GroupProtocolContract:
             before = self._state(group.shard, ())
             self._ask_after_offsets(group)
             found = difference(before, self._state(group.shard, ()))
-            assert not found, f"a question wrote {found}"
+            assert not found, f"a question about offsets changed the state: {found}"
 
         self._live(done=done)
 
@@ -238,12 +242,18 @@ class GroupProtocolContract:
                 for version in (2, 7, 9, 10):
                     self._check_commit(group, member_id, generation, version)
                 code = refusal(shard.check_fetch, GROUP, member_id or None, generation)
-                assert code is None or code in FETCH_ERRORS, f"check_fetch raises {code.name}"
+                assert code is None or code in FETCH_ERRORS, (
+                    f"check_fetch raises {code.name}; allowed: {_names(FETCH_ERRORS)}"
+                )
         code = refusal(shard.check_delete_offsets, GROUP)
-        assert code in (None, ErrorCode.NON_EMPTY_GROUP), f"check_delete_offsets raises {code!r}"
-        assert code is None or not shard.is_empty(GROUP), "offsets of an empty group may be deleted"
+        assert code in (None, ErrorCode.NON_EMPTY_GROUP), (
+            f"check_delete_offsets raises {code!r}; allowed: NON_EMPTY_GROUP"
+        )
+        assert code is None or not shard.is_empty(GROUP), "check_delete_offsets refuses for an empty group"
         assert shard.is_subscribed(GROUP, "no such topic") in (True, False)
-        assert not (shard.is_empty(GROUP) and shard.is_subscribed(GROUP, "t")), "nobody is here to read"
+        assert not (shard.is_empty(GROUP) and shard.is_subscribed(GROUP, "t")), (
+            "is_subscribed is true for an empty group"
+        )
         since_ms = shard.offsets_idle_since(GROUP)
         assert since_ms is None or since_ms <= group.now_ms
 
@@ -265,11 +275,13 @@ class GroupProtocolContract:
                 decisions,
             )
             if code is not None:
-                assert code in COMMIT_ERRORS, f"check_commit raises {code.name}"
+                assert code in COMMIT_ERRORS, (
+                    f"check_commit raises {code.name}; allowed: {_names(COMMIT_ERRORS)}"
+                )
                 continue
-            assert not decisions[0].records, "a check writes nothing"
+            assert not decisions[0].records, "check_commit decides on records; a check writes none"
             stranger = member_id == "nobody" and not group.shard.is_empty(GROUP)
-            assert not stranger, "somebody who is no member may commit to a group that has some"
+            assert not stranger, "check_commit lets an unknown member id commit to a group with members"
 
     # The end
 
@@ -283,12 +295,16 @@ class GroupProtocolContract:
             if not shard.owns(GROUP):
                 return
             decision = shard.delete(GROUP)
-            assert all(item.value is None for item in decision.records), "delete writes what is no tombstone"
+            assert all(item.value is None for item in decision.records), (
+                "delete writes a record with a value; allowed: tombstones"
+            )
             self._check_records(group.protocol, decision)
             group.replay(shard, decision.records)
-            assert not shard.owns(GROUP), "a deleted group is still here"
+            assert not shard.owns(GROUP), "owns() is true for a deleted group"
             remains = left([*group.log, *decision.records])
-            assert not remains, f"delete leaves {len(remains)} records, the first of key {remains[0].key!r}"
+            assert not remains, (
+                f"delete leaves {len(remains)} keys without a tombstone, the first is {remains[0].key!r}"
+            )
 
         self._live(done=done)
 
@@ -303,8 +319,12 @@ class GroupProtocolContract:
                     decision = shard.command(command, None, group.now_ms)
                 except BrokerError:
                     continue
-                assert not decision.records, f"{type(command).__name__} wrote to a group that is gone"
-                assert not shard.owns(GROUP), f"{type(command).__name__} brought a group back"
+                assert not decision.records, (
+                    f"the timer's command {type(command).__name__} wrote records to a deleted group"
+                )
+                assert not shard.owns(GROUP), (
+                    f"the timer's command {type(command).__name__} brought a deleted group back"
+                )
 
     def test_silent_members_are_gone_in_the_end(self) -> None:
         """A silent member is removed in the end. After a reload ``loaded`` sets the timers for that."""
@@ -316,7 +336,9 @@ class GroupProtocolContract:
             group.reload()
             group.wait(2 * HOUR_MS)
             for name in self.groups_of(group.shard):
-                assert group.shard.is_empty(name), f"loaded from {end} records, the group never becomes empty"
+                assert group.shard.is_empty(name), (
+                    f"reloaded from {end} records, the group still has members after two silent hours"
+                )
 
     # Strangers
 
@@ -348,7 +370,9 @@ class GroupProtocolContract:
             assert response.meta.key == api, (
                 f"{type(response).__name__} doesn't answer {API_BY_KEY[api].name}"
             )
-            assert getattr(response, "error_code", code) == code, f"{type(response).__name__} tells no error"
+            assert getattr(response, "error_code", code) == code, (
+                f"{type(response).__name__} doesn't carry {code.name}"
+            )
             for version in range(low, high + 1):
                 encode(response, version)
 
@@ -371,13 +395,17 @@ class GroupProtocolContract:
             assert export.group_id == GROUP
             self._check_records(group.protocol, decision)
             other.append(decision.records)
-            assert other.shard.owns(GROUP), "an imported group is not here"
+            assert other.shard.owns(GROUP), "owns() is false for an imported group"
             again = other.shard.export_group(GROUP)
             assert [m.member_id for m in again.members] == [m.member_id for m in export.members]
             assert [m.instance_id for m in again.members] == [m.instance_id for m in export.members]
-            assert again.generation >= export.generation, "the generation went back"
+            assert again.generation >= export.generation, "the imported group has a lower generation"
 
         self._live(done=done)
+
+
+def _names(codes: Collection[ErrorCode]) -> str:
+    return ", ".join(sorted(code.name for code in codes))
 
 
 def refusal(check: Callable[..., Any], *arguments: Any) -> ErrorCode | None:

@@ -90,7 +90,9 @@ class GroupUnderTest:
         if decision.deferred is not None:
             self._waiting[decision.deferred] = answered
         else:
-            assert decision.reply is not None, f"{type(request).__name__} gets neither a reply nor a token"
+            assert decision.reply is not None, (
+                f"the decision on {type(request).__name__} has neither a reply nor a token of a deferred one"
+            )
             answered.complete(decision.reply)
         self._apply(decision)
         return answered
@@ -148,7 +150,7 @@ class GroupUnderTest:
         """Let a shard replay these records."""
         for item in records:
             decoded = decode_record(self.protocol.record_types, item)
-            assert decoded is not None, f"a record of type {item.key[:2].hex()}, which is not this type's"
+            assert decoded is not None, f"a record of type {item.key[:2].hex()} is not in record_types"
             shard.replay(*decoded)
 
     def reloaded(self, records: Sequence[CoordinatorRecord] | None = None) -> GroupShard:

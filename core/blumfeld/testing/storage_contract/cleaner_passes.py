@@ -29,7 +29,7 @@ def keys(log: Log, *, active: bool = False) -> dict[bytes | None, int]:
     found = [
         (record[1], record[0]) for batch in contents(log) for record in batch.records if not _control(batch)
     ]
-    assert active or len(dict(found)) == len(found), f"a key twice: {found}"
+    assert active or len(dict(found)) == len(found), f"a key has two records after a cleaner pass: {found}"
     return dict(found)
 
 
@@ -73,7 +73,7 @@ def meanwhile(
         while not round_.done or turns < at_least:
             turns += 1
             assert not runtime.defects, runtime.defects
-            assert turns < 100 * TURNS_MAX, "a round does not end"
+            assert turns < 100 * TURNS_MAX, "the cleaner pass doesn't end"
             if look is not None:
                 await look()
             await asyncio.sleep(0 if turns < TURNS_MAX else 0.001)

@@ -1,4 +1,4 @@
-"""What every storage plug-in must hold: subclass :class:`StorageContract`, give it your storage, the tests are yours.
+"""The contract of a storage, as tests: subclass :class:`StorageContract` and give it your storage.
 
 .. code-block:: python
 

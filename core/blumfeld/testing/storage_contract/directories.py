@@ -313,14 +313,14 @@ class StorageDirectories(StorageKit):
                 crashing.runtime.loop.advance(5)
             crashing.runtime.disk.watch = None
             log = crashing.restart().open(segment_bytes=1500)
-            assert log.spans() == spans, f"operation {at}"
+            assert log.spans() == spans, f"after a crash before file operation {at} of the move"
             assert log.log.directory_id in (source, target)
             crashing.runtime.advance(120_000)
             assert crashing.storage.moves() == ()
             assert log.spans() == spans
             log.fill(1)
             there = [d for d in (source, target) if self._names(crashing, d)]
-            assert there == [log.log.directory_id], f"operation {at}"
+            assert there == [log.log.directory_id], f"after a crash before file operation {at} of the move"
             crashing.end()
 
     def _operations_of_a_move(self) -> int:

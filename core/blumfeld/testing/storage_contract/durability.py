@@ -254,13 +254,13 @@ class StorageDurability(StorageKit):
         for number, batch in enumerate(batches[::7]):
             chill()
             answer = log.log.read(batch.base_offset, 1, log.log.written_end_offset, True)
-            assert disk.cold_reads == 0, "the loop waited for the device"
+            assert disk.cold_reads == 0, "a read of cold bytes made the loop wait for the device; offload it"
             waited += isinstance(answer, Completion)
             found = log.finish_read(answer)
             assert found[0] == batch
             chill()
             looked_up = log.log.offset_for_time(TIME_MS + number * 7)
-            assert disk.cold_reads == 0, "the loop waited for the device"
+            assert disk.cold_reads == 0, "a read of cold bytes made the loop wait for the device; offload it"
             at = log.finish(looked_up)
             assert at is not None
             assert at.offset == batch.base_offset
@@ -277,7 +277,7 @@ class StorageDurability(StorageKit):
         for count in (2, 2, 1):
             log.log.place(make_batch(count), 0)
             log.log.write(lambda outcome: outcomes.append(outcome.written_end_offset))
-        assert outcomes == [2] or log.log.flushed_end_offset == 5, "an outcome came before its sync"
+        assert outcomes == [2] or log.log.flushed_end_offset == 5, "a write's outcome came before its sync"
         node.runtime.run_turn()
         assert outcomes == [2, 4, 5]
         assert log.log.flushed_end_offset == 5
@@ -319,4 +319,4 @@ def _all_raise(log: Log) -> None:
     for use in uses:
         with pytest.raises(OSError, match=r".") as raised:
             use()
-        assert raised.value.strerror, "an OSError says what is wrong"
+        assert raised.value.strerror, "the OSError has no strerror: it must say what is wrong"

@@ -117,7 +117,7 @@ class LimitContract(TransportFixtures):
         assert waits.frame() == b"y"
 
     def test_a_crowd_is_let_in_one_by_one(self, net: Net) -> None:
-        """Of a crowd that connects in one turn, as many are accepted as the rate allows for ten seconds."""
+        """A crowd that connects in one turn may use the rate of ten seconds at once, and no more."""
         handler = Handler()
         port = net.listen(handler, Limits(connections_per_s_max=1))
         clients = net.call(lambda: [net.connect(port) for _ in range(30)])
