@@ -194,9 +194,10 @@ class Broker:
         """Depths of queues and counts of what is hosted, read at each scrape."""
         # The metrics port opens first, and without this there are no groups to measure yet.
         self._register_own()
-        purgatory, partitions = self.parking.purgatory, self.partitions
+        parking, partitions = self.parking, self.partitions
+        purgatory = parking.purgatory
         return [
-            Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: len(purgatory)),
+            Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: parking.waiting),
             Metric(
                 "blumfeld_parked_requests_completed_total",
                 "Requests that were answered after they had waited",

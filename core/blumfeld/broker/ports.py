@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.fetch.sessions import FetchSessions
     from blumfeld.broker.produce.looking_inside import LookingInside
     from blumfeld.broker.replicas.partition import Partition
+    from blumfeld.broker.waiting.parking import Expires
     from blumfeld.config.values import BrokerConfig, TopicConfig
     from blumfeld.spi.cluster import ClusterImage, TopicImage
     from blumfeld.spi.completion import Completion
@@ -136,17 +137,21 @@ class Park(Protocol):
         """As ``spi.context.Parking.park``."""
         ...
 
-    def keep(
-        self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float, *, tried: bool = False
-    ) -> Callable[[], None] | None:
-        """As :meth:`park`; ``tried`` skips the first attempt, which the caller has just made in vain.
-
-        Returns a function that removes the operation, or ``None`` if it has ended already.
-        """
-        ...
-
     def wake(self, key: Hashable) -> None:
         """Try the operations that watch ``key`` again, in this turn."""
+        ...
+
+    def until(self, request: Expires, wait_ms: float, now_ms: float) -> None:
+        """Let a request wait that is woken by other means: expire it in ``wait_ms``, unless :meth:`completed` or
+        :meth:`forget` is called before. After the broker has stopped it expires at once."""
+        ...
+
+    def completed(self, request: Expires, wait_ms: float) -> None:
+        """End a wait, and count the request as answered. ``wait_ms`` is that of :meth:`until`."""
+        ...
+
+    def forget(self, request: Expires, wait_ms: float) -> None:
+        """End a wait whose answer nothing waits for any more."""
         ...
 
 

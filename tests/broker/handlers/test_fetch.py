@@ -6,8 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.broker.fetch.reads import FetchAttempt
-from blumfeld.broker.handlers.broker import api_01_fetch
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.storage import LogRead
@@ -126,7 +124,7 @@ def test_a_fetch_waits_for_data_and_is_answered_in_the_turn_that_brings_it(broke
     broker.begin(broker.frame(produce(batch()), 9))
     broker.runtime.run_turn()
     assert offsets(data_of(broker.response(waiting, request, 12))) == [0]
-    assert len(broker.broker.parking.purgatory) == 0
+    assert broker.broker.parking.waiting == 0
 
 
 def test_a_fetch_that_has_waited_long_enough_gets_what_there_is(broker: BrokerHarness) -> None:
@@ -471,10 +469,10 @@ def test_who_has_gone_waits_no_longer(broker: BrokerHarness) -> None:
     connection = broker.connect()
     waiting = broker.send_frame(broker.frame(fetch(0, max_wait_ms=2**31 - 1), 12), connection)
     other = broker.send(fetch(0, max_wait_ms=60_000), 12)
-    purgatory = broker.broker.parking.purgatory
-    assert (waiting.settled, len(purgatory)) == (False, 2)
+    parking = broker.broker.parking
+    assert (waiting.settled, parking.waiting) == (False, 2)
     broker.broker.connection_handler("broker").closed(cast("Any", connection), "reset")
-    assert (waiting.settled, other.settled, len(purgatory)) == (True, False, 1)
+    assert (waiting.settled, other.settled, parking.waiting) == (True, False, 1)
 
 
 def test_who_goes_after_an_answer_has_nothing_to_forget(broker: BrokerHarness) -> None:
@@ -484,35 +482,3 @@ def test_who_goes_after_an_answer_has_nothing_to_forget(broker: BrokerHarness) -
     assert answered.settled
     assert connection.state.when_gone is None
     broker.broker.connection_handler("broker").closed(cast("Any", connection), "closed by the peer")
-
-
-def test_a_waiting_fetch_of_many_partitions_is_not_tried_with_each_batch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One of 10,000 made each produce of others 40 ms slower."""
-    broker = BrokerHarness()
-    count = api_01_fetch.MANY_PARTITIONS + 1
-    broker.create_topic("t", partitions=count)
-    tries: list[int] = []
-
-    class Counted(FetchAttempt):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            tries.append(1)
-            super().__init__(*args, **options)
-
-    monkeypatch.setattr(api_01_fetch, "FetchAttempt", Counted)
-    wanted = 12 * len(batch())
-    exchange = broker.begin(
-        broker.frame(fetch(0, partitions=tuple(range(count)), max_wait_ms=60_000, min_bytes=wanted), 12)
-    )
-    broker.runtime.advance(1)
-    assert not exchange.settled
-    tries.clear()
-    for partition in range(11):
-        fill(broker, partition=partition)
-    assert len(tries) == 1
-    fill(broker, partition=11)
-    assert not exchange.settled
-    broker.runtime.advance(count * api_01_fetch.PAUSE_PER_PARTITION_MS + 1)
-    assert len(tries) == 2
-    assert exchange.settled, "what came meanwhile is seen when the pause is over"

@@ -89,3 +89,38 @@ def test_a_stop_expires_everything() -> None:
     assert world.told == ["a expired", "b expired"]
     world.runtime.advance(5000)
     assert world.told == ["a expired", "b expired"]
+
+
+def test_a_wait_without_keys_ends_at_its_deadline_unless_it_ended_before() -> None:
+    world = World()
+    for name, wait_ms in (("slow", 500), ("fast", 20), ("also fast", 20), ("done", 20)):
+        world.parking.until(Waiting(name, world.told), wait_ms, world.runtime.monotonic_ms())
+    assert world.parking.waiting == 4
+    done = Waiting("gone", world.told)
+    world.parking.until(done, 20, world.runtime.monotonic_ms())
+    world.parking.forget(done, 20)
+    world.runtime.advance(19)
+    assert world.told == []
+    world.runtime.advance(1)
+    assert world.told == ["fast expired", "also fast expired", "done expired"]
+    world.runtime.advance(480)
+    assert world.told[3:] == ["slow expired"]
+    assert (world.parking.waiting, world.parking.purgatory.expired_total) == (0, 4)
+
+
+def test_waits_of_both_kinds_share_the_timer() -> None:
+    world = World()
+    world.park("parked", 30.25)
+    world.parking.until(Waiting("waits", world.told), 10.1, world.runtime.monotonic_ms())
+    world.runtime.advance(11)
+    assert world.told == ["waits expired"]
+    world.runtime.advance(25)
+    assert world.told == ["waits expired", "parked expired"]
+
+
+def test_a_stop_expires_waits_without_keys_too() -> None:
+    world = World()
+    world.parking.until(Waiting("a", world.told), 1000, 0.0)
+    world.parking.stop()
+    world.parking.until(Waiting("b", world.told), 1000, 0.0)
+    assert world.told == ["a expired", "b expired"]

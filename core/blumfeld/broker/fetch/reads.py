@@ -5,6 +5,8 @@ The checks come in the order of Kafka's ``ReplicaManager.readFromLog``, because 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
@@ -17,6 +19,24 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 CONSUMER = -1
 READ_COMMITTED = 1
 UNKNOWN_EPOCH = -1
+
+FRESH = 0
+MOVED = 1
+CHANGED = 2
+"""How old a :class:`PartitionRead` is. FRESH: nothing has happened since. MOVED: an end moved, so more may be there.
+CHANGED or above: something else happened, so every check is due again."""
+
+
+class Parked(Protocol):
+    """The fetch that waits with a read: :class:`blumfeld.broker.fetch.parked.ParkedFetch`."""
+
+    def moved(self, one: PartitionRead) -> None:
+        """Count the partition's new bytes."""
+        ...
+
+    def changed(self, one: PartitionRead) -> None:
+        """Check the partition anew."""
+        ...
 
 
 class Reader:
@@ -54,6 +74,12 @@ class Reader:
         self.bytes_max = bytes_max
         self.bytes_min = min(bytes_min, bytes_max)
 
+    def end_of(self, partition: Partition) -> int:
+        """Returns the end of what this reader may read: the log end for a follower, else what is committed."""
+        if self.follower and partition.leader is not None:
+            return partition.log.written_end_offset
+        return partition.readable_end(self.read_committed)
+
     def find(self, asked: FetchPartition) -> Partition:
         """Returns the partition, if this node leads it and the reader may read it.
 
@@ -77,22 +103,39 @@ class Reader:
 
 
 class PartitionRead:
-    """The outcome of a fetch from one partition: bytes, a pending cold read, an error or a divergence."""
+    """The outcome of a fetch from one partition: bytes, a pending cold read, an error or a divergence.
+
+    While the fetch is parked it watches its partition: implements ``EndWatcher``.
+    """
 
     __slots__ = (
+        "age",
         "asked",
+        "bytes_at_most",
+        "bytes_counted",
         "cold",
         "diverging",
         "error",
         "high_watermark",
         "log_start_offset",
+        "parked",
         "partition",
         "read",
         "stable",
+        "total_before",
     )
+
+    bytes_at_most: int
+    """Bytes that a read would give, or more. Set while the fetch is parked, like the two fields below."""
+    bytes_counted: int
+    """Bytes that the last read gave."""
+    total_before: int
+    """``WrittenBytes`` at the end of those bytes, or less."""
 
     def __init__(self, asked: FetchPartition) -> None:
         self.asked = asked
+        self.age = FRESH
+        self.parked: Parked | None = None
         self.partition: Partition | None = None
         self.error = ErrorCode.NONE
         self.read: LogRead | None = None
@@ -113,37 +156,84 @@ class PartitionRead:
         """Check the request's fields and read. An error is stored in :attr:`error`, not raised."""
         try:
             partition = self.partition = reader.find(self.asked)
-            self._run(partition, reader, bytes_max, minimum_one_batch)
+            if self._check(partition):
+                if reader.follower and partition.leader is not None:
+                    code = partition.leader.follower_fetched(
+                        reader.replica_id, reader.replica_epoch, self.asked.fetch_offset
+                    )
+                    if code:
+                        raise BrokerError(code)
+                self._read(partition, reader, bytes_max, minimum_one_batch)
         except BrokerError as error:
             self.fail(error.code)
+
+    def run_again(self, reader: Reader, bytes_max: int, minimum_one_batch: bool) -> None:
+        """Bring an earlier outcome up to date. Only what :attr:`age` says is looked at.
+
+        The replication isn't told again: a follower acknowledges its offset once for each request.
+        """
+        age, self.age = self.age, FRESH
+        partition = self.partition
+        assert partition is not None, "a fetch with an error is not parked"
+        if age == FRESH:
+            if reader.follower:
+                self._tell_ends(partition)  # it isn't woken when only the high watermark moves
+            return
+        self.read = self.cold = self.diverging = None
+        self.error = ErrorCode.NONE
+        try:
+            if age >= CHANGED:
+                partition = self.partition = reader.find(self.asked)
+                if not self._check(partition):
+                    return
+            self._read(partition, reader, bytes_max, minimum_one_batch)
+        except BrokerError as error:
+            self.fail(error.code)
+
+    def moved(self) -> None:
+        """As ``EndWatcher.moved``."""
+        self.age |= MOVED
+        if self.parked is not None:
+            self.parked.moved(self)
+
+    def changed(self) -> None:
+        """As ``EndWatcher.changed``."""
+        self.age = CHANGED
+        if self.parked is not None:
+            self.parked.changed(self)
 
     def fail(self, code: ErrorCode) -> None:
         """Answer this error, with -1 for each offset."""
         self.error = code
         self.high_watermark = self.stable = self.log_start_offset = -1
 
-    def _run(self, partition: Partition, reader: Reader, bytes_max: int, minimum_one_batch: bool) -> None:
+    def _check(self, partition: Partition) -> bool:
+        """Returns whether there is something to read; False if the reader's log diverges.
+
+        :raises BrokerError: the error of this partition
+        """
         asked, log = self.asked, partition.log
         code = partition.check_leader_epoch(asked.current_leader_epoch)
         if code:
             raise BrokerError(code)
         end = log.written_end_offset
-        offset = asked.fetch_offset
         if asked.last_fetched_epoch >= 0 and self._diverges(partition, end):
             self._tell_ends(partition)
-            return
-        if offset < log.log_start_offset or offset > end:
+            return False
+        if asked.fetch_offset < log.log_start_offset or asked.fetch_offset > end:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if reader.follower and partition.leader is not None:
-            code = partition.leader.follower_fetched(reader.replica_id, reader.replica_epoch, offset)
-            if code:
-                raise BrokerError(code)
+        return True
+
+    def _read(self, partition: Partition, reader: Reader, bytes_max: int, minimum_one_batch: bool) -> None:
         self._tell_ends(partition)
-        if not reader.follower or partition.leader is None:
+        offset = self.asked.fetch_offset
+        if reader.follower and partition.leader is not None:
+            end = partition.log.written_end_offset
+        else:
             end = self.stable if reader.read_committed else self.high_watermark
         if offset < end and bytes_max > 0:
             outcome = partition.read(
-                offset, min(bytes_max, asked.partition_bytes_max), end, minimum_one_batch
+                offset, min(bytes_max, self.asked.partition_bytes_max), end, minimum_one_batch
             )
             if not isinstance(outcome, LogRead):
                 self.cold = outcome
@@ -221,10 +311,22 @@ class FetchAttempt:
         one = PartitionRead(asked)
         self.reads.append(one)
         one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
+        self._count(one)
+
+    def again(self, reader: Reader) -> None:
+        """Bring the outcomes up to date: read where an end moved, check where something else happened."""
+        self.size_bytes, self._left, self.decided = 0, reader.bytes_max, False
+        for one in self.reads:
+            one.run_again(reader, self._left, not self.size_bytes)
+            self._count(one)
+
+    def _count(self, one: PartitionRead) -> None:
+        size = 0
         if one.read is not None:
             size = one.read.size_bytes
-        else:
-            size = 0 if one.cold is None else min(self._left, asked.partition_bytes_max)
+        elif one.cold is not None:
+            size = min(self._left, one.asked.partition_bytes_max)
+        one.bytes_counted = size
         self.size_bytes += size
         self._left -= size
         if one.error or one.diverging is not None:
@@ -239,12 +341,19 @@ class FetchAttempt:
         return [one.cold for one in self.reads if one.cold is not None]
 
     def release(self) -> None:
-        """Give back the file regions of an attempt that is not answered, also of cold reads that finish later."""
+        """Give back the file regions of an attempt that is not answered, also of cold reads that finish later.
+
+        :meth:`again` reads them anew.
+        """
         for one in self.reads:
             if one.read is not None:
                 release(one.read.parts)
+                one.read = None
+                one.age |= MOVED
             elif one.cold is not None:
                 one.cold.when_done(_release_late)
+                one.cold = None
+                one.age |= MOVED
 
 
 def _release_late(done: Completion[LogRead]) -> None:

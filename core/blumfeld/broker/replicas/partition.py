@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from blumfeld.broker.replicas.append_rules import AppendRules
+from blumfeld.broker.replicas.end_watchers import CHANGED, COMMITTED_END_MOVED, LOG_END_MOVED, EndWatchers
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.waiting_appends import AppendWaiter
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.context import Parking
@@ -29,14 +30,6 @@ _WRITE = Phase.WRITE
 _HIGH_WATERMARK = Phase.HIGH_WATERMARK
 _NONE = ErrorCode.NONE
 _KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-class AppendWaiter(Protocol):
-    """Waits for the outcome of an append: until the batch is written (acks=1), or committed (acks=all)."""
-
-    def appended(self, code: ErrorCode) -> None:
-        """Take the outcome: NONE, or the error. Called once, and never before the append has returned."""
-        ...
 
 
 class Partition:
@@ -69,6 +62,7 @@ class Partition:
         "state",
         "told_ms",
         "topic_id",
+        "watchers",
     )
 
     def __init__(
@@ -107,6 +101,8 @@ class Partition:
         """Monotonic time of the first append in this turn, or in the last turn that had one."""
         self.told_ms = 0.0
         """Monotonic time at which waiters last got their outcome. One clock reading serves all of them."""
+        self.watchers = EndWatchers(runtime)
+        """Parked fetches of this partition."""
         self._runtime = runtime
         self._parking = parking
         self._failed = failed
@@ -234,6 +230,8 @@ class Partition:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if batch.producer_id >= 0:
             self.state.producers.place(batch)
+        if self.watchers.written_bytes is not None:
+            self.watchers.written_bytes.placed += batch.size_bytes
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
         if not self._write_due:
             self._write_later()
@@ -287,6 +285,9 @@ class Partition:
             self._unwritten = waiters
             self.fail(error)
             return
+        counted = self.watchers.written_bytes
+        if counted is not None and written_end == self.log.placed_end_offset:
+            counted.wrote(written_end)
         self.tells()
         for waiting in waiters:
             end_offset, acks, waiter = waiting
@@ -317,6 +318,8 @@ class Partition:
     def _advance(self) -> None:
         self._advance_due = False
         leader = self.leader
+        if self.watchers.log_end:
+            self.watchers.wake(LOG_END_MOVED)
         if leader is not None:
             leader.log_end_moved()
             if self._waiting_commit:
@@ -331,7 +334,11 @@ class Partition:
         leader = self.leader
         if leader is not None and self._waiting_commit:
             self._answer_committed(leader)
-        self._parking.wake(self)
+        watchers = self.watchers
+        if watchers.committed_end:
+            watchers.wake(COMMITTED_END_MOVED)
+        if watchers.written_bytes is not None and self.high_watermark == self.log.placed_end_offset:
+            watchers.written_bytes.committed()
         if self.on_high_watermark is not None:
             self.on_high_watermark(self)
 
@@ -366,7 +373,7 @@ class Partition:
             self.leader.log_end_moved()
         elif image.leader >= 0:
             self.follower = replication.become_follower(self, image, self.state.high_watermark)
-        self._parking.wake(self)
+        self.watchers.wake(CHANGED)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Use the topic's new configuration from the next append on."""
@@ -380,12 +387,12 @@ class Partition:
         """Delete all records below ``offset`` (DeleteRecords). Raises OSError."""
         self.log.advance_log_start(offset)
         self.state.log_start_moved(self.log.log_start_offset, segments_dropped=False)
-        self._parking.wake(self)
+        self.watchers.wake(CHANGED)
 
     def log_start_moved(self) -> None:
         """Take note that segments were dropped, so that the log may start later. Raises OSError."""
         self.state.log_start_moved(self.log.log_start_offset)
-        self._parking.wake(self)
+        self.watchers.wake(CHANGED)
 
     def fail(self, error: OSError) -> None:
         """Take this partition offline because its log directory failed. Every waiter gets KAFKA_STORAGE_ERROR."""
@@ -415,7 +422,7 @@ class Partition:
         self.closed = code
         self._step_down(code)
         self._fail_waiters(code)
-        self._parking.wake(self)
+        self.watchers.wake(CHANGED)
 
     def _step_down(self, code: ErrorCode) -> None:
         self.state.high_watermark = self.high_watermark

@@ -2,48 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Sequence
 from math import ceil
+from typing import Protocol
 
+from blumfeld.broker.waiting.deadlines import Deadlines
 from blumfeld.broker.waiting.purgatory import Purgatory
 from blumfeld.spi.context import ParkedOperation
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Phase, Runtime, Timer
 
+EARLY_MS = 0.001
+"""A timer may come this much before its deadline, because times are rounded. It counts as due then: setting the timer
+again for so short a time may never end."""
+
+
+class Expires(Protocol):
+    """A request that waits until a deadline."""
+
+    def expire(self) -> None:
+        """The deadline has passed: answer with what there is."""
+        ...
+
 
 class PurgatoryParking:
-    """Implements ``spi.context.Parking``."""
+    """Implements ``spi.context.Parking`` and ``broker.ports.Park``."""
 
     def __init__(self, runtime: Runtime, events: EventLog) -> None:
         self._runtime = runtime
         self._events = events
         self._timer: Timer | None = None
-        self._timer_due_ms = 0
+        self._timer_due_ms = 0.0
+        self._deadlines: Deadlines[Expires] = Deadlines()
+        self._stopped = False
         self.purgatory = Purgatory(int(runtime.monotonic_ms()), self._woken, self._defect)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self.purgatory) + len(self._deadlines)
 
     def park(self, operation: ParkedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
         """Try to complete the operation now. If that fails, keep it until a wake completes it or the time is up."""
-        self.keep(operation, keys, timeout_ms)
-
-    def keep(
-        self,
-        operation: ParkedOperation,
-        keys: Sequence[Hashable],
-        timeout_ms: float,
-        *,
-        tried: bool = False,
-    ) -> Callable[[], None] | None:
-        """As :meth:`park`; ``tried`` skips the first attempt, which the caller has just made in vain.
-
-        Returns a function that removes the operation from the purgatory, or ``None`` if it has ended already.
-        """
         deadline_ms = ceil(self._runtime.monotonic_ms() + max(timeout_ms, 0))
-        parked = self.purgatory.park(operation, keys, deadline_ms, tried=tried)
-        if parked is None:
-            return None
-        self._set_timer(deadline_ms)
-        return partial(self.purgatory.forget, parked)
+        if self.purgatory.park(operation, keys, deadline_ms) is not None:
+            self._set_timer(deadline_ms)
+
+    def until(self, request: Expires, wait_ms: float, now_ms: float) -> None:
+        """As ``Park.until``."""
+        if self._stopped:
+            self._expire(request)
+        elif self._deadlines.add(request, wait_ms, now_ms):
+            self._set_timer(now_ms + wait_ms)
+
+    def completed(self, request: Expires, wait_ms: float) -> None:
+        """As ``Park.completed``."""
+        self._deadlines.remove(request, wait_ms)
+        self.purgatory.completed_total += 1
+
+    def forget(self, request: Expires, wait_ms: float) -> None:
+        """As ``Park.forget``."""
+        self._deadlines.remove(request, wait_ms)
 
     def wake(self, key: Hashable) -> None:
         """Try the operations that watch ``key`` again in Phase.COMPLETE of this turn."""
@@ -54,6 +73,9 @@ class PurgatoryParking:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._stopped = True
+        for request in self._deadlines.drain():
+            self._expire(request)
         self.purgatory.drain()
 
     def _woken(self) -> None:
@@ -62,7 +84,14 @@ class PurgatoryParking:
     def _run(self) -> None:
         self.purgatory.run_woken()
 
-    def _set_timer(self, due_ms: int) -> None:
+    def _expire(self, request: Expires) -> None:
+        self.purgatory.expired_total += 1
+        try:
+            request.expire()
+        except Exception as error:
+            self._defect(request, error)
+
+    def _set_timer(self, due_ms: float) -> None:
         if self._timer is not None:
             if self._timer_due_ms <= due_ms:
                 return
@@ -72,10 +101,13 @@ class PurgatoryParking:
 
     def _tick(self) -> None:
         self._timer = None
-        self.purgatory.tick(int(self._runtime.monotonic_ms()))
-        due_ms = self.purgatory.next_deadline_ms()
-        if due_ms is not None:
-            self._set_timer(due_ms)
+        now_ms = self._runtime.monotonic_ms()
+        self.purgatory.tick(int(now_ms))
+        for request in self._deadlines.expire(now_ms + EARLY_MS):
+            self._expire(request)
+        due = [at for at in (self.purgatory.next_deadline_ms(), self._deadlines.next_ms()) if at is not None]
+        if due:
+            self._set_timer(min(due))
 
-    def _defect(self, operation: ParkedOperation, error: Exception) -> None:
+    def _defect(self, operation: Expires, error: Exception) -> None:
         self._events.error("parked operation failed", operation=type(operation).__name__, exc_info=error)

@@ -7,10 +7,11 @@ Left out: reading from followers (preferred replica), throttling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from blumfeld.broker.fetch.reads import READ_COMMITTED, FetchAttempt, PartitionRead, Reader
+from blumfeld.broker.fetch.parked import ParkedFetch
+from blumfeld.broker.fetch.reads import CHANGED, READ_COMMITTED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
@@ -36,10 +37,6 @@ REPLICA_STATE_FROM = 15
 LEADER_FROM = 12
 ENDPOINTS_FROM = 16
 STORAGE_ERROR_FROM = 6
-MANY_PARTITIONS = 1_000
-PAUSE_PER_PARTITION_MS = 0.1
-"""Pause, for each of its partitions, before a waiting fetch of more than :data:`MANY_PARTITIONS` is tried again. An
-attempt takes 4 µs for each, so trying again with every batch would fill the loop."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -114,7 +111,7 @@ class Fetch:
             plan = self._plan(request, reader, asked, forgotten)
         except BrokerError as error:
             return FetchResponse(error_code=int(error.code))
-        return self._serve(reader, plan, request.max_wait_ms)
+        return self._serve(reader, plan, FetchAttempt(reader, plan), request.max_wait_ms)
 
     def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
         """:meth:`handle` for many partitions. A partition that is named twice is fetched once, and its last mention
@@ -160,9 +157,13 @@ class Fetch:
             if not number % CHUNK_ELEMENTS:
                 yield None
         if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
-            # No partition had an error, so this node leads all of them. They are few enough to be tried in one go.
+            # Much may have happened since the first steps. No partition had an error, so this node led all of them:
+            # they are few enough to be checked again in one go.
             attempt.release()
-            return self._serve(reader, plan, request.max_wait_ms)
+            for read in attempt.reads:
+                read.age = CHANGED
+            attempt.again(reader)
+            return self._serve(reader, plan, attempt, request.max_wait_ms)
         for number, read in enumerate(attempt.reads):
             if read.cold is not None and not read.cold.done:
                 yield read.cold
@@ -210,20 +211,11 @@ class Fetch:
         )
 
     def _serve(
-        self, reader: Reader, plan: FetchPlan, max_wait_ms: int
+        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, max_wait_ms: int
     ) -> FetchResponse | Completion[FetchResponse]:
-        attempt = FetchAttempt(reader, plan)
         if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
             return self.take(reader, plan, attempt)
-        waiting = WaitingFetch(self, reader, plan)
-        keys: list[Hashable] = [one.partition for one in attempt.reads if one.partition is not None]
-        if len(keys) > MANY_PARTITIONS:
-            keys.append(waiting)
-        attempt.release()
-        forget = self._ports.parking.keep(waiting, keys, max_wait_ms, tried=True)
-        if forget is not None:
-            waiting.wait(forget)
-        return waiting.completion
+        return ParkedFetch(self, reader, plan, attempt, max_wait_ms).completion
 
     def take(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
@@ -328,57 +320,3 @@ class Fetch:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=node.broker_id, host=endpoint.host, port=endpoint.port, rack=node.rack)
             )
-
-
-class WaitingFetch:
-    """A fetch that waits for more bytes: implements ``ParkedOperation``."""
-
-    __slots__ = ("_fetch", "_paused", "_plan", "_reader", "completion")
-
-    def __init__(self, fetch: Fetch, reader: Reader, plan: FetchPlan) -> None:
-        self.completion: Completion[FetchResponse] = Completion()
-        self._fetch = fetch
-        self._reader = reader
-        self._plan = plan
-        self._paused = False
-        """Whether the pause after an attempt is not over (:data:`PAUSE_PER_PARTITION_MS`)."""
-
-    def try_complete(self) -> bool:
-        """As ``ParkedOperation.try_complete``."""
-        if self._paused:
-            return False
-        partitions = len(self._plan.partitions)
-        if partitions > MANY_PARTITIONS:
-            self._paused = True
-            self._reader.ports.runtime.call_later(partitions * PAUSE_PER_PARTITION_MS, self._go_on)
-        attempt = FetchAttempt(self._reader, self._plan)
-        if not attempt.enough(self._reader):
-            attempt.release()
-            return False
-        self._take(attempt)
-        return True
-
-    def _go_on(self) -> None:
-        self._paused = False
-        self._reader.ports.parking.wake(self)
-
-    def expire(self) -> None:
-        """As ``ParkedOperation.expire``: answer with the bytes that are there, without an error."""
-        self._take(FetchAttempt(self._reader, self._plan))
-
-    def wait(self, forget: Callable[[], None]) -> None:
-        """End the wait early if the connection closes: the time that the client asked for may be long."""
-
-        def gone() -> None:
-            forget()
-            self.completion.complete(FetchResponse())
-
-        self._reader.context.when_gone(gone)
-
-    def _take(self, attempt: FetchAttempt) -> None:
-        self._reader.context.when_gone(None)
-        answer = self._fetch.take(self._reader, self._plan, attempt)
-        if isinstance(answer, Completion):
-            answer.when_done(lambda done: self.completion.complete(done.result()))
-        else:
-            self.completion.complete(answer)

@@ -1,0 +1,82 @@
+"""The parked fetches of one partition: they are told once a turn what happened to it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from blumfeld.broker.replicas.written_bytes import WrittenBytes
+from blumfeld.spi.runtime import Phase, Runtime
+
+LOG_END_MOVED = 1
+COMMITTED_END_MOVED = 2
+CHANGED = 4
+_COMPLETE = Phase.COMPLETE
+
+
+class EndWatcher(Protocol):
+    """Watches a partition's log end, or the end of what is committed: a parked fetch. Called in ``Phase.COMPLETE``."""
+
+    def moved(self) -> None:
+        """Take note that the end moved: there may be more to read."""
+        ...
+
+    def changed(self) -> None:
+        """Take note of anything else: the leader, the leader epoch, the log start, the end of this partition here."""
+        ...
+
+
+class EndWatchers:
+    """The watchers of one partition, and the count of written bytes for those that need it."""
+
+    __slots__ = ("_runtime", "_woken", "committed_end", "log_end", "written_bytes")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.log_end: dict[EndWatcher, None] = {}
+        """Watchers that are told when the log end moves, in the order in which they came."""
+        self.committed_end: dict[EndWatcher, None] = {}
+        """Watchers that are told when the high watermark moves; the last stable offset moves only with it."""
+        self.written_bytes: WrittenBytes | None = None
+        """Made for the first parked fetch that counts bytes, so that a produce pays for it only where it is used."""
+        self._runtime = runtime
+        self._woken = 0
+        """What the watchers are told at the end of this turn: a set of bits."""
+
+    def add(self, watcher: EndWatcher, log_end: bool) -> None:
+        """Tell ``watcher`` when the log end moves (``log_end``), or else when the end of what is committed does. Each
+        watcher is told of every other change, too."""
+        (self.log_end if log_end else self.committed_end)[watcher] = None
+
+    def remove(self, watcher: EndWatcher, log_end: bool) -> None:
+        """Take a watcher back. It may be called once more if it is taken back while watchers are told."""
+        (self.log_end if log_end else self.committed_end).pop(watcher, None)
+
+    def counted(self, placed_end_offset: int) -> WrittenBytes:
+        """Returns the count of bytes that are written, which begins with the first call.
+
+        :param placed_end_offset: the log's placed end now
+        """
+        if self.written_bytes is None:
+            self.written_bytes = WrittenBytes(placed_end_offset)
+        return self.written_bytes
+
+    def wake(self, woken: int) -> None:
+        """Tell the watchers at the end of this turn.
+
+        :param woken: LOG_END_MOVED, COMMITTED_END_MOVED or CHANGED
+        """
+        if not self._woken:
+            self._runtime.at_end_of_turn(_COMPLETE, self._tell)
+        self._woken |= woken
+
+    def _tell(self) -> None:
+        woken, self._woken = self._woken, 0
+        if woken >= CHANGED:
+            for watcher in [*self.committed_end, *self.log_end]:
+                watcher.changed()
+            return
+        if woken & COMMITTED_END_MOVED:
+            for watcher in list(self.committed_end):
+                watcher.moved()
+        if woken & LOG_END_MOVED:
+            for watcher in list(self.log_end):
+                watcher.moved()
