@@ -268,7 +268,7 @@ def _made_anew(scene: Scene) -> None:
         gone.result(30)
     time.sleep(1.0)
     messages = scene.filled("renewed", 2, count=200)
-    scene.must(scene.once(archive), 1, "made anew|gone|lost", REFUSED_S)
+    scene.must(scene.once(archive), 1, "created again|gone|lost", REFUSED_S)
     scene.then_all(scene.archive("renewed", "other"), "renewed", messages)
 
 

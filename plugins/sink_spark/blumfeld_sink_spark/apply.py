@@ -146,7 +146,8 @@ class _Account:
         for one in decoded.passed_over:
             if not 0 <= one.row < len(self.read) - start:
                 raise ArchiveError(
-                    f"decoder {decoder.name} is wrong: it passes over message {one.row} of {len(self.read) - start}"
+                    f"decoder {decoder.name} is wrong: it passes over message {one.row} of a batch of "
+                    f"{len(self.read) - start}"
                 )
             self._kinds[start + one.row] = one.kind
 
@@ -227,7 +228,9 @@ class _Frame:
         """
         if name not in self.schemas or name == QUARANTINE:
             allowed = sorted(self.schemas.keys() - {QUARANTINE, *DERIVED})
-            raise ArchiveError(f"there is no table {name} for it to fill; allowed: {', '.join(allowed)}")
+            raise ArchiveError(
+                f"there is no table {name} that a decoder may fill; allowed: {', '.join(allowed)}"
+            )
         return self.schemas[name]
 
     def lineage(self, name: str, given: pa.Table, start: int) -> _Lineage:
@@ -311,7 +314,9 @@ def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Fault
     first: dict[int, Rejected] = {}
     for rejected in (*decoded.rejected, *(Rejected(row, faults[row]) for row in sorted(faults))):
         if not 0 <= rejected.row < frame.rows.num_rows - start:
-            raise ArchiveError("it rejects messages that there are not")
+            raise ArchiveError(
+                f"it rejects message {rejected.row} of a batch of {frame.rows.num_rows - start}"
+            )
         first.setdefault(start + rejected.row, rejected)
     return first
 

@@ -74,7 +74,7 @@ def check_rows(name: str, row: pa.Array, messages: int) -> None:
     """
     found = pc.min_max(row).as_py()
     if row.null_count or (len(row) and not 0 <= found["min"] <= found["max"] < messages):
-        raise ArchiveError(f"table {name} has rows of no message")
+        raise ArchiveError(f"table {name} has a row whose message isn't in the batch of {messages}")
 
 
 def known_or(brought: Any, known: pa.Array) -> Any:

@@ -1,4 +1,4 @@
-"""``archive backfill``: what the topics had between two times or offsets."""
+"""``archive backfill``: archives the messages between two times or offsets."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def command(
     sets: options.Sets = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Archive a part of the topics that isn't archived yet. Run again after a stop it goes on; under the same root
-    it never takes what is there already.
+    """Archive a part of the topics that isn't archived yet.
+
+    Run again after a stop, it goes on. Offsets that are archived under the same root are left out.
     """
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.commands.common.live import run
@@ -58,8 +59,9 @@ def command(
 
 
 def of_its_own(settings: ArchiveSettings) -> ArchiveSettings:
-    """A backfill beside the live archive: with a name and checkpoint that are the same for the same topics and bounds,
-    so that the command goes on where it was stopped.
+    """Returns settings with a name and checkpoint of the backfill's own, beside the live archive's.
+
+    They follow from topics and bounds, so the same command finds its checkpoint again and goes on.
     """
     what = "\0".join((*sorted(settings.topics), settings.topic_pattern, settings.starting, settings.ending))
     suffix = f"-backfill-{hashlib.sha256(what.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""``blumfeld archive bars``: bars out of the archived trades."""
+"""``archive bars``: makes bars from the archived trades."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Write the table bars: open, high, low, close, volume, VWAP of each interval, for whole dates.
 
-    Made again it is the same; a file is replaced whole.
+    Made again, a file has the same bytes. It is replaced in one step.
     """
     from blumfeld_sink_spark.reading.committed import Committed
     from blumfeld_sink_spark.reading.market import bars

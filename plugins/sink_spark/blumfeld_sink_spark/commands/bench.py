@@ -1,4 +1,4 @@
-"""``archive bench``: the archive beside Spark's own way."""
+"""``archive bench``: compares the archive with Spark's own Parquet sink."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def command(
     contestants: Annotated[str, typer.Option(help="With commas; spark-… is Spark's own way.")] = CONTESTANTS,
     rounds: Annotated[int, typer.Option(min=1, max=50, help="Counted ones, after one that warms up.")] = 5,
     repeat: Annotated[
-        int, typer.Option(help="Times the capture, in each partition; 0: as is usual for the kind.")
+        int, typer.Option(help="Copies of the capture in each partition; 0 takes the kind's default.")
     ] = 0,
     partitions: int = 2,
     master: str = "local[2]",
     out: Annotated[Path | None, typer.Option(help="Write everything there as JSON.")] = None,
 ) -> None:
-    """Rate and size beside the Kafka connector with from_json and Spark's Parquet sink: same feed, cores and JVM."""
+    """Compare rate and size with Spark's Kafka connector, from_json and Parquet sink: same feed, cores and JVM."""
     import msgspec
     from rich.console import Console
 

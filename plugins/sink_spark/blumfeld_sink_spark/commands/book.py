@@ -1,4 +1,4 @@
-"""``blumfeld archive book``: the book as it stood at a time, or its snapshots as a table."""
+"""``archive book``: shows a book at a time, or writes its snapshots as a table."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def command(
         str | None, typer.Option(help="2024-08-09T00:00:01.5Z, or s, ms, µs, ns as digits.")
     ] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of each side; 0 is all.")] = 10,
-    topic: Annotated[str, typer.Option(help="Where several have the symbol.")] = "",
-    venue: Annotated[str, typer.Option(help="Where the topic has several.")] = "",
+    topic: Annotated[str, typer.Option(help="Needed if several topics have the symbol.")] = "",
+    venue: Annotated[str, typer.Option(help="Needed if the topic has several venues.")] = "",
     write_snapshots: Annotated[
         bool, typer.Option("--write-snapshots", help="Write the table book_snapshots instead.")
     ] = False,
-    every: Annotated[str, typer.Option(help="Of the snapshots: what divides a day, as 10s.")] = "10s",
+    every: Annotated[str, typer.Option(help="Interval of the snapshots; it must divide a day.")] = "10s",
     start: Annotated[
         str | None, typer.Option("--from", help="Snapshots from the date of this time on.")
     ] = None,
@@ -139,7 +139,7 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
 
 
 def _places(numbers: Iterable[Decimal]) -> int:
-    """How many decimals it takes to show all of these."""
+    """Returns the number of decimal places that these numbers need."""
     return max((0, *(-int(number.normalize().as_tuple().exponent) for number in numbers)))
 
 

@@ -1,4 +1,4 @@
-"""``archive compact``: few sorted files instead of many small ones."""
+"""``archive compact``: merges many small files into few sorted ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 RENEW_SECONDS = 15.0
-"""A quarter of the lease."""
+"""Pause between two renewals, a quarter of the lease."""
 
 
 @edge
@@ -34,16 +34,16 @@ def command(
     table: Annotated[str, typer.Option(help="Only this table.")] = "",
     iceberg: Annotated[str, typer.Option(help="The archive's pyiceberg catalog, where it has one.")] = "",
     target_mb: Annotated[int, typer.Option(help="Size of new files; files of half of it stay.", min=1)] = 256,
-    compression: Annotated[str, typer.Option(help="Of the new files: CODEC:LEVEL.")] = "zstd:3",
+    compression: Annotated[str, typer.Option(help="Codec of the new files, CODEC:LEVEL.")] = "zstd:3",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be merged.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a group.")] = False,
 ) -> None:
     """Merge the small files of each closed date, symbol and topic into few, sorted by time.
 
-    Rows are compared before an old file goes. On a local file system a reader
-    of the files sees a symbol's folder as before or as after, never a mixture;
-    on an object store it sees rows twice for a moment, unless it goes by the
-    ledger (archive sql). After a crash, run it again.
+    Old files go only after their rows were compared with the new ones. On a
+    local file system a reader of the files sees a symbol's folder either as
+    before or as after. On an object store it sees rows twice for a moment,
+    unless it reads through the ledger (archive sql). After a crash, run it again.
     """
     before = before or datetime.now(UTC).date().isoformat()
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
@@ -92,9 +92,9 @@ def _compact(
 
 
 def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:
-    """Settings with the table formats that the archive has been committed to: they must hear of what is replaced.
+    """Returns settings with the table formats that the archive is committed to: they must replace the files as well.
 
-    :raises SettingsError: it has an Iceberg catalog, and nobody said which
+    :raises SettingsError: the archive is committed to Iceberg and no catalog is named
     """
     from blumfeld_sink_spark.ledger.outbox import OUTBOX
     from blumfeld_sink_spark.settings import ArchiveSettings
@@ -102,13 +102,13 @@ def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:
     used = store.folders(OUTBOX)
     if "iceberg" in used and not iceberg:
         raise SettingsError(
-            f"{root} is committed to Iceberg too; give --iceberg CATALOG, so that it hears of this"
+            f"{root} is committed to Iceberg too; give --iceberg CATALOG, so that its table gets the new files"
         )
     return ArchiveSettings(root=root, delta="delta" in used, iceberg=iceberg)
 
 
 def _renewing(lease: Lease) -> Callable[[], None]:
-    """Renews the lease, now and then."""
+    """Returns a function that renews the lease, every ``RENEW_SECONDS`` at most."""
     last = time.monotonic()
 
     def alive() -> None:

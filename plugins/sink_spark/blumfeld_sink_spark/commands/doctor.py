@@ -1,4 +1,4 @@
-"""``archive doctor``: whether everything is there, and whether a stream really runs."""
+"""``archive doctor``: checks all that an archive needs, and runs a short stream with each reader."""
 
 from __future__ import annotations
 

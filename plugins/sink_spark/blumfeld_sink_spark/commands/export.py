@@ -1,4 +1,4 @@
-"""``blumfeld archive export``: the archive in the forms of other tools."""
+"""``archive export``: writes the archive in the forms of other tools."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def command(
     form: Annotated[str, typer.Option("--format", help="tardis, hftbacktest, nautilus or csv.")],
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     out: Annotated[Path, typer.Option(help="A folder, new or empty.")] = Path("export"),
-    symbol: Annotated[list[str] | None, typer.Option(help="May be given again; else all.")] = None,
-    venue: Annotated[str, typer.Option(help="Where a symbol has several.")] = "",
+    symbol: Annotated[list[str] | None, typer.Option(help="May be repeated; all without it.")] = None,
+    venue: Annotated[str, typer.Option(help="Needed by some formats if a symbol has several.")] = "",
     start: Annotated[str | None, typer.Option("--from", help="Events then or later.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Events before then.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each file.")] = False,
 ) -> None:
-    """Write trades, book and quotes as files of other tools, in the order in which they were received."""
+    """Write trades, book and quotes as files of other tools, in the order of their receipt."""
     import json
     from importlib import import_module
 

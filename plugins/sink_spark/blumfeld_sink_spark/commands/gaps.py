@@ -1,4 +1,4 @@
-"""``blumfeld archive gaps``: what is wrong with the feed."""
+"""``archive gaps``: shows the faults of the feed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOUND = 1
-"""Exit status of ``--fail`` where there are any."""
+"""Exit status with ``--fail`` if there are findings."""
 
 
 @edge
@@ -58,7 +58,7 @@ def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
         found = (
             "nothing of that kind is recorded"
             if asked
-            else "no gaps: what the venues number is there once, in order"
+            else "no gaps: every message that the venues number is there once, in order"
         )
         console.print(found)
         return

@@ -1,4 +1,4 @@
-"""``blumfeld archive load``: capture files of an exchange's feed into a topic."""
+"""``archive load``: sends capture files of an exchange's feed to a topic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @edge
 def command(
     files: Annotated[list[Path], typer.Argument(help="`ns JSON` a line, plain or .gz; in this order.")],
-    topic: Annotated[str, typer.Option(help="Is created, kept for ever, if there is none.")],
+    topic: Annotated[str, typer.Option(help="Created without a retention limit if it is missing.")],
     bootstrap: Annotated[str, typer.Option(help="bootstrap.servers")] = "127.0.0.1:9092",
-    partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is created.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of a new topic.")] = 1,
     key: Annotated[str, typer.Option(help="symbol, none, or the key itself.")] = "symbol",
-    symbol: Annotated[str, typer.Option(help="Of messages that name none, before any did.")] = "",
+    symbol: Annotated[str, typer.Option(help="Symbol of messages before the first that names one.")] = "",
     recv_header: Annotated[
         str, typer.Option(help="Header with the ns of receipt; empty sends none.")
     ] = RECV_HEADER,

@@ -1,4 +1,4 @@
-"""``archive once``: what the topics have now."""
+"""``archive once``: archives the topics' present messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(
     sets: options.Sets = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Archive all that the topics have now, behind what is archived already, and end."""
+    """Archive the messages that the topics have now and the archive doesn't, and end."""
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.commands.common.live import run
 

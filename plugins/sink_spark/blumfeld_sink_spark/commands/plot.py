@@ -1,4 +1,4 @@
-"""``blumfeld archive plot``: pictures of an archive."""
+"""``archive plot``: draws pictures of an archive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KINDS = ("throughput", "spread", "depth", "gaps")
 SYMBOLS_MAX = 8
-"""Of ``spread`` and ``depth`` where none is named."""
+"""Symbols that ``spread`` and ``depth`` draw if none is named."""
 
 
 @edge
@@ -23,7 +23,9 @@ def command(
     what: Annotated[str, typer.Argument(help="throughput, spread, depth, gaps or all.")],
     root: Annotated[str, typer.Option(help="The archive's folder.")] = "archive",
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("plots"),
-    symbol: Annotated[list[str] | None, typer.Option(help="May be given again; else the first ones.")] = None,
+    symbol: Annotated[
+        list[str] | None, typer.Option(help="May be repeated; without it the first ones.")
+    ] = None,
     start: Annotated[str | None, typer.Option("--from", help="Events then or later.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Events before then.")] = None,
     svg: Annotated[bool, typer.Option("--svg", help="SVG instead of PNG.")] = False,

@@ -1,4 +1,4 @@
-"""``blumfeld archive replay``: the raw table back into a topic."""
+"""``archive replay``: sends the table raw to a topic again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @edge
 def command(
-    to_topic: Annotated[str, typer.Option(help="Is created, kept for ever, if there is none.")],
+    to_topic: Annotated[str, typer.Option(help="Created without a retention limit if it is missing.")],
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     bootstrap: Annotated[str, typer.Option(help="bootstrap.servers")] = "127.0.0.1:9092",
-    topic: Annotated[str, typer.Option(help="Of the raw table, where it has several.")] = "",
+    topic: Annotated[str, typer.Option(help="Needed if the table raw has several topics.")] = "",
     speed: Annotated[
         str, typer.Option(help="1.0 is the original pace, 10 ten times that, max flat out.")
     ] = "1.0",
@@ -27,13 +27,15 @@ def command(
     renumber: Annotated[
         bool, typer.Option("--renumber", help="Go on where the archive has holes: offsets will differ.")
     ] = False,
-    partitions: Annotated[int, typer.Option(min=0, help="Of a topic that is created; 0: as it was.")] = 0,
+    partitions: Annotated[
+        int, typer.Option(min=0, help="Partitions of a new topic; 0: as many as it had.")
+    ] = 0,
     compression: Annotated[str, typer.Option(help="none, zstd, lz4, gzip or snappy.")] = "none",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was sent as one line of JSON.")] = False,
 ) -> None:
-    """Put archived records back into a topic: partition, key, value, headers, timestamp, order and offsets kept.
+    """Send archived records to a topic again: partition, key, value, headers, timestamp, order and offsets are kept.
 
-    Needs the table raw: archive with --decoder raw beside the others.
+    It needs the table raw: archive with --decoder raw beside the others.
     """
     from rich.console import Console
 

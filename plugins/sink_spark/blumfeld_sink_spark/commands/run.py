@@ -1,4 +1,4 @@
-"""``archive run``: what the topics get, until it is stopped."""
+"""``archive run``: archives all messages of the topics until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def command(
     reader: options.Reader = None,
     starting: options.Starting = None,
     max_offsets_per_trigger: options.MaxOffsets = None,
-    trigger_ms: Annotated[int | None, typer.Option(help="Between two batches. [default: 10000]")] = None,
+    trigger_ms: Annotated[int | None, typer.Option(help="Time between two batches. [default: 10000]")] = None,
     reconnect_timeout_ms: Annotated[
         int | None,
-        typer.Option(help="How long a broker may go away; -1: for ever. [default: 86400000, a day]"),
+        typer.Option(help="Longest outage of the broker; -1: no limit. [default: 86400000, a day]"),
     ] = None,
     master: options.Master = None,
     sets: options.Sets = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Archive what the topics have and get, a batch each trigger, until SIGTERM or Ctrl-C."""
+    """Archive present and future messages of the topics, a batch each trigger, until SIGTERM or Ctrl-C."""
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.commands.common.live import run
 

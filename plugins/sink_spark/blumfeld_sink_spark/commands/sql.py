@@ -1,4 +1,4 @@
-"""``blumfeld archive sql``: DuckDB views of every table, or the answer to a query."""
+"""``archive sql``: prints a script of DuckDB views, or the answer to a query."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 CELL_CHARACTERS = 60
 DIGITS_BEHIND_POINT = 8
-"""Of numbers in the table that is shown; --csv and --json have all of them."""
+"""Decimal places of numbers in the printed table; --csv and --json have all of them."""
 
 
 @edge
 def command(
-    query: Annotated[str, typer.Argument(help="SQL; without it the script that makes the views.")] = "",
+    query: Annotated[str, typer.Argument(help="SQL; without it a script of the views is printed.")] = "",
     root: Annotated[str, typer.Option(help="The archive: a folder or an object store's URL.")] = "archive",
     as_csv: Annotated[bool, typer.Option("--csv", help="All rows as CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All rows, one JSON object a line.")] = False,
@@ -54,7 +54,7 @@ def _duckdb(archive: Committed, query: str, as_csv: bool, as_json: bool, limit: 
     if not query:
         if not archive.is_local:
             raise SettingsError(
-                "without a query: the script of views is for a folder; allowed on an object store: a query"
+                "a query is needed: the script of views is only for an archive in a folder, not in an object store"
             )
         typer.echo(views.script(archive), nl=False)
         return

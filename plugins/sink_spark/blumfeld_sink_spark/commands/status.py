@@ -1,4 +1,4 @@
-"""``archive status``: how an archive stands, from its ledger."""
+"""``archive status``: shows the state of an archive, from its ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     watch: Annotated[float, typer.Option(help="Show it again every so many seconds.")] = 0.0,
 ) -> None:
-    """What is archived, by whom, and how far behind. Needs neither Spark nor a broker."""
+    """Show archived messages, running writers and lag. It needs neither Spark nor a broker."""
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.status import status
     from blumfeld_sink_spark.stores.opening import open_store

@@ -1,4 +1,4 @@
-"""``archive vacuum``: away with what runs that died left behind."""
+"""``archive vacuum``: removes the files that runs which died left behind."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def command(
     root: Annotated[str, typer.Option(help="Where the archive lies: a folder or s3://….")] = "archive",
     older_than: Annotated[
-        str, typer.Option(help="Only what nobody has touched for so long: 90s, 10m, 1h, 2d.")
+        str, typer.Option(help="Only files that weren't changed for this time: 90s, 10m, 1h, 2d.")
     ] = "1h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
 ) -> None:
-    """Remove staging of runs that died, files that no commit names, and files that a compaction has replaced. While a
-    writer is at work only staging that is older than it goes.
+    """Remove staged files of runs that died, files that no commit names, and files that a compaction has replaced.
+
+    While a writer is at work, only staged files older than the writer go.
     """
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.vacuum import plan, vacuum
@@ -54,7 +55,7 @@ def command(
 
 
 def milliseconds(text: str) -> int:
-    """A time with its unit.
+    """Parses a time with its unit to ms.
 
     :raises SettingsError: it isn't one
     """

@@ -1,4 +1,4 @@
-"""``archive verify``: whether the archive is whole."""
+"""``archive verify``: checks that the archive is whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 NOT_SHOWN = 3
-"""Exit status where nothing is wrong, and not every offset is accounted for."""
+"""Exit status where nothing is wrong but not every offset is accounted for."""
 
 
 @edge
@@ -38,11 +38,10 @@ def command(
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Check that every offset is accounted for, once, and that every file is what its commit says. A line for each
-    problem.
+    """Check that every offset is accounted for once, and that every file matches its commit.
 
-    Exits with 0 if all of it is shown, with 1 if something is wrong, with 3 if nothing is wrong and not all of it can
-    be shown: batches of older versions, offsets that a reader passed without a reason.
+    Exits with 0 if all is proven, with 1 if something is wrong, and with 3 if nothing is wrong but not all can be
+    proven: batches of older versions, offsets that a reader passed without a reason.
     """
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.verify import verify
@@ -52,7 +51,7 @@ def command(
     if not found.records and not found.problems:
         raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
     remarks: list[str] = []
-    if found.covered:  # else no record can be read, and there is nothing to compare
+    if found.covered:  # without it no record could be read, and there is nothing to compare
         remarks += _compare(found, bootstrap) if bootstrap else []
         remarks += _read_again(found, against, config) if against else []
     if as_json:
@@ -64,7 +63,10 @@ def command(
 
 
 def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
-    """Adds what is a problem to ``found``, and takes away what the topic explains; returns the rest."""
+    """Compares the archive with the topics, message by message.
+
+    Problems are added to ``found``; offsets that the topics explain are taken out of it. Returns the remarks.
+    """
     import msgspec
 
     from blumfeld_sink_spark import settings
@@ -85,7 +87,7 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
             places = topics.places()
         except AwayError:
             raise
-        except ArchiveError:  # it isn't there any more
+        except ArchiveError:  # the topic is gone, so its part can't be compared
             continue
         earliest |= topics.earliest(places)
         latest |= topics.latest(places)
@@ -104,7 +106,7 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
 
 
 def _compare(found: Found, bootstrap: str) -> list[str]:
-    """Adds what is a problem to ``found``; returns the rest."""
+    """Compares the archive's offsets with the broker's. Problems are added to ``found``; returns the remarks."""
     from blumfeld_sink_spark.ledger.verify import against_broker
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.topics.client import Topics
@@ -140,7 +142,7 @@ def _verdict(found: Found) -> str:
 
 
 def _accounted(found: Found) -> list[str]:
-    """What became of the offsets."""
+    """Returns the lines that account for the offsets."""
     if not found.offsets:
         return []
     messages = found.offsets - sum(found.sums.skipped.values())

@@ -63,7 +63,7 @@ def test_what_retention_took_is_an_error_or_skipped(bootstrap: str) -> None:
 def test_a_topic_that_is_shorter_than_planned_is_told(bootstrap: str) -> None:
     settings = make_topic(bootstrap, "anew")
     produce(bootstrap, "anew", 3)
-    with pytest.raises(ArchiveError, match="made anew"):
+    with pytest.raises(ArchiveError, match="created again"):
         rows_of(settings, 100, 120)
 
 

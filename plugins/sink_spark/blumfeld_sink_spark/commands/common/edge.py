@@ -1,4 +1,4 @@
-"""The edge of every command: what was refused becomes a line and an exit status."""
+"""The edge of every command: an error becomes one line and an exit status."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EXTRA = frozenset(
         "pyspark",
     }
 )
-"""Top-level modules of the distribution's dependencies."""
+"""Top-level modules of the distribution's dependencies. Any other missing module is a bug and keeps its traceback."""
 
 
 def edge(command: Callable[P, R]) -> Callable[P, R]:
-    """The command, with refusals told in one line on stderr instead of a traceback.
+    """Wraps a command: its errors become one line on stderr instead of a traceback.
 
-    :class:`ArchiveError` exits with 1, :class:`SettingsError` with 2, Ctrl-C with 130 after the command's own
-    clean-up; a dependency that isn't installed is an error whose message says what to install.
+    The exit status is 1 for :class:`ArchiveError` and for a dependency that isn't installed, 2 for
+    :class:`SettingsError`, and 130 for Ctrl-C after the command's own clean-up.
     """
 
     @wraps(command)
@@ -63,6 +63,6 @@ def edge(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _told(message: str, status: int) -> typer.Exit:
-    for line in message.splitlines():  # several where a manifest has several problems
+    for line in message.splitlines():  # a manifest may have several problems
         typer.echo(f"blumfeld archive: {line}", err=True)
     return typer.Exit(status)

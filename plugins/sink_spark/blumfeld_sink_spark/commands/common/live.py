@@ -1,4 +1,4 @@
-"""An archive at work in a terminal: signals stop it between batches, batches are shown as they are done."""
+"""Runs an archive in a terminal: shows batches as they are done, and stops between two batches at a signal."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ SHOWN_PARTITIONS = 12
 
 
 def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
-    """Archives, shows progress, and says at the end what it came to. Stopped by SIGTERM it ends well, by Ctrl-C with
-    :class:`KeyboardInterrupt` after the batch at hand.
+    """Runs an archive, shows its progress, and prints its totals at the end.
+
+    SIGTERM and Ctrl-C stop it after the batch at hand. After SIGTERM it returns, after Ctrl-C it raises. A second
+    Ctrl-C doesn't wait for the batch, which the next start runs again.
+
+    :raises KeyboardInterrupt: it was stopped by Ctrl-C
     """
     with _signals() as (stop, caught):
         view = _JsonView() if as_json else (_LiveView() if sys.stderr.isatty() else _LineView())
@@ -37,7 +41,7 @@ def run(settings: ArchiveSettings, mode: Mode, *, as_json: bool) -> None:
             from blumfeld_sink_spark.spark.run.driver import archive  # takes most of a second
 
             totals = archive(settings, mode, stop, view.show)
-        view.end(totals)  # behind what is drawn, which goes with the view
+        view.end(totals)  # after the view has closed, because its drawing goes with it
     if signal.SIGINT in caught:
         raise KeyboardInterrupt
 
@@ -48,7 +52,7 @@ def _signals() -> Iterator[tuple[StopEvent, list[int]]]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         if number in caught and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked for twice: the batch at hand is run again at the next start
+            raise KeyboardInterrupt  # the second one: the next start runs the batch at hand again
         caught.append(number)
         stop.set()
 
@@ -76,7 +80,7 @@ class _JsonView:
             typer.echo(msgspec.json.encode({type(event).__name__.lower(): event}))
 
     def _begins(self, event: Event) -> bool:
-        """Whether an outage begins with this event: the driver tells of it again and again, a log needs it once."""
+        """Returns whether an outage begins with this event. The driver repeats it; a log needs it once."""
         begins = isinstance(event, Waiting) and not self._away
         self._away = isinstance(event, Waiting) or (self._away and not isinstance(event, Back))
         return begins
@@ -86,7 +90,7 @@ class _JsonView:
 
 
 class _LineView(_JsonView):
-    """A line each, for logs."""
+    """One line for each event, for logs."""
 
     def show(self, event: Event) -> None:
         if self._begins(event) or not isinstance(event, Waiting):
@@ -97,7 +101,7 @@ class _LineView(_JsonView):
 
 
 class _LiveView(_LineView):
-    """A table that is drawn anew while batches come in."""
+    """A table in the terminal that is redrawn with each batch."""
 
     def __enter__(self) -> _LiveView:
         from rich.console import Console
@@ -152,7 +156,7 @@ class _LiveView(_LineView):
 
 
 def lags(done: BatchDone) -> list[tuple[str, int]]:
-    """Partitions by how far they are behind, the furthest first."""
+    """Returns (partition, offsets behind), the largest lag first."""
     found = [
         (f"{topic}-{partition}", behind)
         for topic, partitions in done.lag.items()
@@ -162,7 +166,7 @@ def lags(done: BatchDone) -> list[tuple[str, int]]:
 
 
 def line_of(event: Event) -> str:
-    """A notice, or a batch in one line."""
+    """Returns an event as one line."""
     if isinstance(event, Notice):
         return event.text
     if isinstance(event, Step):
@@ -186,7 +190,7 @@ def line_of(event: Event) -> str:
 
 
 def summary(totals: Totals) -> str:
-    """What a run came to, in a line."""
+    """Returns a run's totals as one line."""
     rows = ", ".join(f"{count:,} {table}" for table, count in sorted(totals.rows.items())) or "no rows"
     ratio = f", {totals.bytes_in / totals.bytes_out:.1f}x smaller" if totals.bytes_out else ""
     return (

@@ -1,4 +1,4 @@
-"""Options that the commands which archive have in common."""
+"""The options that ``run``, ``once``, ``backfill`` and ``doctor`` share."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ from typing import Annotated, Any
 import typer
 
 Config = Annotated[
-    str | None, typer.Option(help="A TOML file with a section \\[archive]; options go over it.")
+    str | None, typer.Option(help="A TOML file with a section \\[archive]; options override it.")
 ]
 Bootstrap = Annotated[str | None, typer.Option(help="bootstrap.servers")]
 Topics = Annotated[str | None, typer.Option(help="Names, with commas.")]
 TopicPattern = Annotated[str | None, typer.Option(help="A regular expression, instead of names.")]
 Root = Annotated[str | None, typer.Option(help="Where the archive lies: a folder or s3://….")]
-Name = Annotated[str | None, typer.Option(help="Of this archive under the root; names its checkpoint.")]
+Name = Annotated[str | None, typer.Option(help="Name of this archive under the root, and of its checkpoint.")]
 DecoderNames = Annotated[
-    list[str] | None, typer.Option("--decoder", help="NAME or TOPIC=NAME; again for several. [default: raw]")
+    list[str] | None, typer.Option("--decoder", help="NAME or TOPIC=NAME; may be repeated. [default: raw]")
 ]
 Reader = Annotated[str | None, typer.Option(help="auto, jvm, python or direct. [default: auto]")]
 Starting = Annotated[
-    str | None, typer.Option(help="Of a new checkpoint: earliest, latest, timestamp:MS or offsets as JSON.")
+    str | None,
+    typer.Option(help="Begin of a new checkpoint: earliest, latest, timestamp:MS or offsets as JSON."),
 ]
 MaxOffsets = Annotated[
     int | None,
-    typer.Option("--max-offsets-per-trigger", help="In one batch, of all partitions. [default: 0, all]"),
+    typer.Option(
+        "--max-offsets-per-trigger", help="Offsets in one batch, over all partitions. [default: 0, all]"
+    ),
 ]
 Master = Annotated[str | None, typer.Option(help="Spark's master. [default: local[*]]")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; spark.X and kafka.X too."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="What happens as JSON lines on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Progress as JSON lines on stdout.")]
 
 
 def overrides(given: dict[str, Any], sets: list[str] | None) -> dict[str, Any]:
-    """Options as ``settings.load`` takes them. ``--set`` values are JSON, or else text.
+    """Returns the options as ``settings.load`` takes them. A ``--set`` value is JSON, or text where it isn't JSON.
 
-    :raises SettingsError: a ``--set`` without ``=``
+    :raises SettingsError: a ``--set`` has no ``=``
     """
     import msgspec
 

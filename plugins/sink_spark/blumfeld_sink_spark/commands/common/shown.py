@@ -1,4 +1,4 @@
-"""Where tables are printed."""
+"""The console that tables are printed on, and lines that several verbs print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIPE_WIDTH = 240
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; a pipe or a file, which has no width, takes whole rows."""
+    """Returns a console on stdout, as wide as the terminal. Pipes and files have no width and get whole rows."""
     from rich.console import Console
 
     made = Console()
@@ -21,7 +21,7 @@ def console() -> Console:
 
 
 def accounted(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Lines for people: offsets without a message by reason, messages without a row by decoder and kind."""
+    """Returns lines for people: offsets without a message by reason, passed-over messages by decoder and kind."""
     lines = [f"offsets without a message: {_counts(skipped)}"] if skipped else []
     return lines + [
         f"passed over by {decoder}: {_counts(kinds)}" for decoder, kinds in passed_over.items() if kinds

@@ -1,4 +1,4 @@
-"""Times and offsets as a person writes them."""
+"""Converts times and offsets from the command line to settings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from blumfeld_sink_spark.errors import SettingsError
 
 
 def position(text: str, option: str) -> str:
-    """What ``settings.starting`` takes: a date or time (UTC where it names no zone) and ms since the epoch become
-    ``timestamp:MS``; ``earliest``, ``latest``, ``timestamp:MS`` and offsets as JSON stay.
+    """Returns a position in the form of ``settings.starting``.
 
-    :raises SettingsError: none of these
+    A date or time (UTC where it names no zone) and ms since the epoch become ``timestamp:MS``. ``earliest``,
+    ``latest``, ``timestamp:MS`` and offsets as JSON stay.
+
+    :raises SettingsError: the text is none of these; the error names ``option``
     """
     if text in ("earliest", "latest") or text.startswith(("timestamp:", "{")):
         return text

@@ -81,7 +81,9 @@ class Selection:
         if not found:
             raise ArchiveError(f"{symbol}: no rows of {self.venue or 'any venue'} in that time")
         if len(found) > 1:
-            raise SettingsError(f"venue: which? {symbol} is traded at {', '.join(found)}")
+            raise SettingsError(
+                f"venue: none is named, and {symbol} has several; allowed: {', '.join(found)}"
+            )
         return found[0]
 
     def rows(

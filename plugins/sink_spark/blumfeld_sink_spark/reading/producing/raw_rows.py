@@ -74,7 +74,9 @@ class RawTopic:
             )
         topics = sorted({entry.topic for entry in entries})
         if not topic and len(topics) > 1:
-            raise SettingsError(f"topic: which? The raw table has {', '.join(topics)}")
+            raise SettingsError(
+                f"topic: none is named, and the raw table has several; allowed: {', '.join(topics)}"
+            )
         topic = topic or topics[0]
         if topic not in topics:
             raise ArchiveError(f"the raw table has nothing of {topic}; it has {', '.join(topics)}")

@@ -124,7 +124,7 @@ def _known(settings: ArchiveSettings, identity: Identity, checkpoint: Checkpoint
         if there != asked:
             raise ArchiveError(
                 f"{checkpoint.path} is the checkpoint of an archive with {key} = {there!r}, not {asked!r}; "
-                "give archive.checkpoint (or archive.name) another"
+                "set archive.checkpoint to another folder, or archive.name to another name"
             )
     gone = sorted(set(identity.topics) - set(settings.topics))
     if gone:

@@ -17,7 +17,7 @@ _OURS = re.compile(
 )
 _KAFKA = {
     "Some data may have been lost": (
-        "records that were to be read are gone (retention, or a topic made anew); to go on without them set "
+        "records that were to be read are gone (retention, or a topic created again); to go on without them set "
         "archive.fail_on_data_loss = false"
     ),
     "java.lang.NoSuchMethodError": (

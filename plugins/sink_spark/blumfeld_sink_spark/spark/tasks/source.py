@@ -218,5 +218,5 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topic, partition = shorter[0]
         raise ArchiveError(
             f"{topic}-{partition} ends at offset {self._latest[shorter[0]]}, but offsets up to {start[shorter[0]]} "
-            "are archived: the topic was made anew, or its log was cut. Archive it under another name"
+            "are archived: the topic was deleted and created again, or its log was cut. Archive it under another name"
         )

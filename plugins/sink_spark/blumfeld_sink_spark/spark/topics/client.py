@@ -119,7 +119,7 @@ class Topics:
             wrong = sorted(set(position.offsets) ^ set(places))
             told = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
             raise SettingsError(
-                f"archive.starting: offsets must name every partition of the topics once; not so: {told}"
+                f"archive.starting: offsets must name every partition of the topics once; missing or unknown: {told}"
             )
         return self._given(position.offsets)
 

@@ -18,8 +18,8 @@ def first_left(settings: ArchiveSettings, wanted: OffsetRange, position: int) ->
     first, last = topics.earliest([place])[place], topics.latest([place])[place]
     if last < wanted.end:
         raise ArchiveError(
-            f"{name} ends at offset {last}, and offsets up to {wanted.end} were there: the topic "
-            "was made anew, or its log was cut. Nothing was published; archive it under another name"
+            f"{name} ends at offset {last}, and offsets up to {wanted.end} were there: the topic was deleted and "
+            "created again, or its log was cut. Nothing was published; archive it under another name"
         )
     if settings.fail_on_data_loss:
         raise ArchiveError(
