@@ -101,7 +101,7 @@ def cast(place: str, column: Any, wanted: pa.DataType, row: Any, faults: Faults)
     if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
         column = column.cast(
             pa.decimal128(20, 0)
-        )  # Arrow goes by what the type might hold, not by the values
+        )  # Arrow refuses by the digits that the integer type might hold, whatever the values
     try:
         return _exactly(column, wanted)
     except pa.ArrowNotImplementedError as error:

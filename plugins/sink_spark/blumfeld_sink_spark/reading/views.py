@@ -151,7 +151,7 @@ class Rows:
         try:
             try:
                 self._cursor = connection.execute(f"SELECT {shown} FROM ({query}) AS answer_row")
-            except duckdb.ParserException:  # not a query that can stand in brackets: SET, CREATE, EXPLAIN…
+            except duckdb.ParserException:  # SET, CREATE, EXPLAIN… can't stand in brackets
                 self._cursor = connection.execute(query)
         except duckdb.Error as error:
             raise ArchiveError(f"duckdb: {error}") from error

@@ -84,7 +84,7 @@ def _trades(rows: pa.Table) -> dict[str, Any]:
 def _quotes(rows: pa.Table) -> dict[str, Any]:
     rows = rows.filter(
         pc.and_(pc.is_valid(rows["bid"]), pc.is_valid(rows["ask"]))
-    )  # its quotes have both sides
+    )  # NautilusTrader's quotes need both sides
     names = {"bid_price": "bid", "ask_price": "ask", "bid_size": "bid_size", "ask_size": "ask_size"}
     return {
         **{theirs: numbers.fixed(rows[ours], RAW_SCALE) for theirs, ours in names.items()},

@@ -163,7 +163,7 @@ class CsvFile:
     def write(self, rows: pa.Table) -> None:
         """Appends rows. The first call also writes the header line."""
         if self._writer is None:
-            options = pa.csv.WriteOptions(quoting_style="none", include_header=False)  # it would be quoted
+            options = pa.csv.WriteOptions(quoting_style="none", include_header=False)  # Arrow quotes headers
             self._gzip.write(",".join(rows.column_names).encode() + b"\n")
             self._writer = self._stack.enter_context(
                 pa.csv.CSVWriter(self._gzip, rows.schema, write_options=options)

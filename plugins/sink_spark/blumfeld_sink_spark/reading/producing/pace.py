@@ -36,7 +36,7 @@ class Pace:
     def wait_s(self, timestamp_ms: int) -> float:
         """Returns the seconds until a record of this timestamp is due; 0 if it is.
 
-        A record whose timestamp lies before that of an earlier one is due at once.
+        A record with an older timestamp than one before it is due at once.
         """
         now = self._clock()
         if self._first_ms is None or self._begun is None:

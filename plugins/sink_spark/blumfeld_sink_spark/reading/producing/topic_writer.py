@@ -61,7 +61,7 @@ class Topic:
         try:
             known = self._admin.list_topics(
                 timeout=self._answer_s
-            ).topics  # of all: asking for one could create it
+            ).topics  # all topics: a request that names one may create it (auto.create.topics.enable)
         except self._lib.KafkaException as error:
             raise ArchiveError(f"no broker answers at {self.bootstrap} ({error.args[0].str()})") from error
         return len(known[self.name].partitions) if self.name in known else 0

@@ -38,7 +38,7 @@ class Beginning:
 
 
 def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Topics, tell: Tell) -> Beginning:
-    """Returns the query of this checkpoint. Without a checkpoint it makes one, whose query starts at the ledger's end.
+    """Returns the query of this checkpoint. Without a checkpoint it makes one, for a query from the ledger's end on.
 
     Reports partitions that have lost all records, and the offsets that it chose.
 

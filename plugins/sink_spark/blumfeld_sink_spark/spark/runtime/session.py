@@ -40,7 +40,7 @@ SPOKEN = b"blumfeld archive: "
 """Prefix of the lines that our code in workers prints for people."""
 
 OLDEST = (4, 2)
-"""Oldest pyspark that works: the first whose Python sources take a read limit."""
+"""Oldest pyspark that works: since this release, Python sources take a read limit."""
 
 WORKER_ENVIRONMENT = {
     "MIMALLOC_PURGE_DELAY": "-1",
@@ -99,15 +99,15 @@ class Session:
         conf.setMaster(settings.master).setAppName(f"blumfeld archive {settings.name}").setAll(
             list(values.items())
         )
-        # The JVM gets a process session of its own. Otherwise Ctrl-C would end it in the middle of a batch, while we
-        # stop between two.
+        # A process session of its own: otherwise Ctrl-C would end the JVM in the middle of a batch, while we stop
+        # between two.
         popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
         logging.getLogger().addFilter(_not_py4j)
         with self._spark_home(settings.master):
             gateway = launch_gateway(conf, popen)
         self._process = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
-        with suppress(AttributeError):  # Spark's own; it prints a traceback when the JVM is killed
+        with suppress(AttributeError):  # an internal of Spark: it prints a traceback when the JVM is killed
             context._accumulatorServer.handle_error = lambda *given: None
         context.setLogLevel("OFF")
         if not is_local(settings.master):
@@ -245,7 +245,7 @@ def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> d
     }
     if jars is not None:
         own["spark.jars"] = ",".join(jars.paths)
-    if not settings.master.startswith("local"):  # executors on this machine find it by loopback
+    if not settings.master.startswith("local"):  # a cluster's executors can't reach the driver by loopback
         del own["spark.driver.bindAddress"], own["spark.driver.host"]
     return {**own, **given}
 

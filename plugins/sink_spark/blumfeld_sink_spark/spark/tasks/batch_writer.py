@@ -128,6 +128,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             seams=checkpoint.seams() if batch_id == 0 else (),
             reader=self._reader,
         )
+        # Last: the ledger decides what is in the archive. Delta and Iceberg follow it, and a crash between the two is
+        # mended by the next run's `deliver`.
         deliver(store, ledger, self._settings)
 
     def abort(self, messages: Sequence[Any], batch_id: int) -> None:
@@ -141,8 +143,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
     def _lost(self, planned: Sequence[OffsetRange], results: Sequence[TaskResult]) -> tuple[OffsetRange, ...]:
         """Returns the offsets that the topics no longer had.
 
-        Our own readers tell of them. For Spark's connector, which tells nothing, the broker is asked for the beginning
-        of each partition whose rows began late.
+        Our own readers report them. Spark's connector doesn't, so the broker is asked for the beginning of each
+        partition with rows that began late.
         """
         if self._settings.fail_on_data_loss:
             return ()
@@ -173,7 +175,7 @@ def missing(
 ) -> tuple[OffsetRange, ...]:
     """Returns the lost head of each range: up to the partition's beginning or the first row, whichever is lower.
 
-    :param late: the ranges whose rows began late, or that gave none
+    :param late: the ranges with rows that began late, or without any
     :param first: the first offset seen in each partition
     :param begins: the first offset that each partition still has
     """

@@ -69,7 +69,7 @@ class Topics:
         self._settings = settings
         self._patience_s = patience_s
         try:
-            # librdkafka's own bound is 10 s: an archive would go on that much later than the broker.
+            # librdkafka's default is 10 s: after an outage an archive would go on 10 s later than the broker.
             self._admin = AdminClient({"reconnect.backoff.max.ms": 1000, **client_config(settings)})
         except KafkaException as error:
             raise SettingsError(f"archive.kafka: {error.args[0].str()}") from error
@@ -146,7 +146,7 @@ class Topics:
                 (place.topic, place.partition): future.result().offset for place, future in futures.items()
             }
             unanswered = [place for place, offset in found.items() if offset == OFFSET_INVALID]
-            if unanswered:  # librdkafka lost the connection, and gives this offset in place of an error
+            if unanswered:  # librdkafka gives this offset instead of an error when it loses the connection
                 told = ", ".join(f"{topic}-{partition}" for topic, partition in unanswered)
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer for {told}"))
             return found

@@ -34,7 +34,7 @@ _BIG_FETCHES = {
     "queued.max.messages.kbytes": 65_536,
     "queued.min.messages": 50_000,
     "fetch.wait.max.ms": 100,
-    "fetch.queue.backoff.ms": 5,  # librdkafka's 1,000 is how long it looks away once the queue is full
+    "fetch.queue.backoff.ms": 5,  # librdkafka's default stops fetching for a second each time the queue is full
     "fetch.error.backoff.ms": 100,
     "socket.receive.buffer.bytes": 1_048_576,
     "check.crcs": True,
@@ -75,7 +75,7 @@ def _config(settings: ArchiveSettings) -> dict[str, Any]:
     return {
         **_BIG_FETCHES,
         **client_config(settings),
-        "group.id": f"blumfeld-archive-{settings.name}",  # never joined, nothing is committed
+        "group.id": f"blumfeld-archive-{settings.name}",  # never joined: no offset is committed
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,

@@ -9,7 +9,7 @@ from blumfeld_sink_spark.spark.topics.client import Topics
 
 
 def first_left(settings: ArchiveSettings, wanted: OffsetRange, position: int) -> int:
-    """Returns the partition's first offset, at which a reader goes on whose position is gone.
+    """Returns the partition's first offset. A reader goes on there after its position was lost.
 
     :raises ArchiveError: ``fail_on_data_loss`` is on, or the partition ends before the range does
     """
