@@ -1,4 +1,4 @@
-"""What makes load: our own wire driver, and one on librdkafka, as a workload asks for it."""
+"""Load drivers: our own frames over sockets (``wire``), or librdkafka's clients, as a workload asks for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from blumfeld.bench.plan.workload import Workload
 
 
 def make_driver(workload: Workload, goes_first: bool = False) -> Driver:
-    """The driver that the workload names.
+    """Return the driver that the workload names.
 
-    :param goes_first: its processes run before the server's (SCHED_RR)
+    :param goes_first: run the driver's processes before the server's (SCHED_RR)
     """
     if workload.driver == "librdkafka":
         from blumfeld.bench.drivers.librdkafka.driver import LibrdkafkaDriver

@@ -1,4 +1,6 @@
-"""The parent's side: start driver processes, give them one beginning, gather what they say into one Outcome."""
+"""The parent of a step's driver processes: start them, give them a common start time, gather their reports into one
+Outcome.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ from blumfeld.bench.drivers.spec import Begin, Done, Failed, Lap, ProcessSpec, R
 from blumfeld.bench.result import Placement
 
 LEAD_NS = 50_000_000
-"""From the last ``Ready`` to the beginning: time for all to hear of it."""
+"""Time between the last ``Ready`` and the start of the load, for the message to reach every process."""
 CONNECT_TIMEOUT_S = 120.0
 OVERTIME_S = 60.0
-"""Beyond the step's own time and the drain, before a process that says nothing is given up."""
+"""Patience with a silent process beyond the step's own time and its drain."""
 PIPE_BYTES = 1_048_576
 F_SETPIPE_SZ = 1031
 READ_BYTES = 1 << 20
 
 
 class Children:
-    """The processes of one step: ended when the ``with`` block is, whatever became of them."""
+    """The processes of one step. They are ended when the ``with`` block is left."""
 
     def __init__(self, module: str, specs: Sequence[ProcessSpec]) -> None:
         self._step = specs[0].step
@@ -46,7 +48,7 @@ class Children:
             self._processes.append(process)
             self._rest.append(bytearray())
             assert process.stdout is not None
-            with contextlib.suppress(OSError):  # a smaller pipe works as well, if less freely
+            with contextlib.suppress(OSError):  # a pipe of the default size works too
                 fcntl.fcntl(process.stdout.fileno(), F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(process.stdout.fileno(), False)
             self._selector.register(process.stdout, selectors.EVENT_READ, index)
@@ -74,9 +76,9 @@ class Children:
             process.stdout.close()
 
     def run(self, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
-        """Wait until all are ready, give them the start, and hear them out.
+        """Wait until all processes are ready, start them, and read their reports to the end.
 
-        :raises DriverError: one of them can't run the step, or died
+        :raises DriverError: a process can't run the step, or died
         """
         self._await_ready()
         begin_ns = monotonic_ns() + LEAD_NS
@@ -106,7 +108,7 @@ class Children:
     def _hear_out(
         self, begin: Begin, gathered: Gathered, marks: Marks, progress: Callable[[Progress], None]
     ) -> None:
-        """Call the marks at their instants, and whoever watches after each lap."""
+        """Call the marks at their instants, and ``progress`` after each lap."""
         edges: list[tuple[int, Callable[[], None]]] = [
             (begin.measure_ns, marks.measuring_begins),
             (begin.end_ns, marks.measuring_ended),

@@ -1,4 +1,4 @@
-"""What driver processes of both kinds share: connections, idle ones too, and the line to the parent."""
+"""Shared parts of both kinds of driver process: connections, idle connections, and the pipe to the parent."""
 
 from __future__ import annotations
 
@@ -30,35 +30,36 @@ NOT_FIRST = "the driver can't go first: SCHED_RR takes root, or CAP_SYS_NICE"
 
 
 class Load(Protocol):
-    """A process's part of a step, with all its connections made."""
+    """A process's share of a step, with all its connections made."""
 
     def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and say what was seen.
+        """Warm up, measure, drain, and report the counts.
 
         :raises DriverError: the server went away for good
         """
         ...
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         ...
 
 
 class MakeLoad(Protocol):
-    """Connects.
+    """A constructor of a load, which makes all its connections.
 
-    :raises DriverError: it can't
+    :raises DriverError: a connection can't be made
     """
 
     def __call__(self, spec: ProcessSpec, out: BinaryIO) -> Load:
-        """``out`` is the line to the parent."""
+        """Make the load; ``out`` is the pipe to the parent."""
         ...
 
 
 def live(make_load: MakeLoad) -> None:
-    """The life of a driver process: read a spec, connect, wait for the start, run.
+    """Run a driver process: read a spec, connect, wait for the start, run.
 
-    Ctrl-C is the parent's to deal with: it ends its children, and this one notices that nobody listens.
+    Ctrl-C is handled by the parent, which ends its children. A child ignores it, and fails at its next write once
+    nobody reads its pipe.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines, out = sys.stdin.buffer, sys.stdout.buffer
@@ -86,30 +87,30 @@ def live(make_load: MakeLoad) -> None:
 
 
 def say(out: BinaryIO, message: Said) -> None:
-    """One line to the parent."""
+    """Write one line to the parent."""
     out.write(msgspec.json.encode(message) + b"\n")
     out.flush()
 
 
 def raise_descriptor_limit() -> None:
-    """As far as the system allows: a step may want thousands of connections."""
+    """Raise the limit of open descriptors as far as the system allows: a step may want thousands of connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def sleep_precisely() -> None:
-    """The kernel may let a timer wait up to 50 µs more, to save wake-ups; not ours."""
+    """Turn the kernel's timer slack off. With it a timer may fire 50 µs late, to save wake-ups."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
 
 
 def go_first() -> None:
-    """Run before every process of the ordinary policy, the server's among them.
+    """Let this process run before every process of the ordinary policy, the server's among them.
 
-    The driver then never waits for a core, but the server waits for the driver. With as many cores as servers have
-    threads to run, that favours a server with one thread: so a run has to ask for it. Niceness would not do: the
-    kernel weighs it within one session's processes only.
+    The driver then never waits for a core, but the server waits for the driver. With fewer cores than the server has
+    busy threads, that favours a server with one thread, so a run has to ask for it. Niceness would not do: the kernel
+    weighs it only among the processes of one session.
 
-    :raises DriverError: this process may not (it takes root, or CAP_SYS_NICE)
+    :raises DriverError: this process isn't allowed to (it takes root, or CAP_SYS_NICE)
     """
     try:
         _run_first()
@@ -118,7 +119,7 @@ def go_first() -> None:
 
 
 def may_go_first() -> bool:
-    """Whether :func:`go_first` is allowed to this process, and so to those that it starts."""
+    """Whether this process and its children may call :func:`go_first`."""
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         _run_first()
@@ -133,11 +134,13 @@ def _run_first() -> None:
 
 
 def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
-    """Connections, in order, ready for an event loop; each said hello (ApiVersions) and was answered.
+    """Return one connection for each address, in order, ready for an event loop. Each has had an ApiVersions request
+    answered.
 
-    A few at a time: more would overflow the server's backlog, and wait for the kernel to try again a second later.
+    They are made a few at a time. More would overflow the server's backlog, and the kernel retries only after a
+    second.
 
-    :raises DriverError: one was refused, or the server hung up
+    :raises DriverError: a connection was refused, or the server closed it
     """
     hello = put_request_header(ApiKey.API_VERSIONS, 0, 1, CLIENT_ID)
     socks: list[socket.socket] = []
@@ -153,7 +156,7 @@ def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
 
 
 def connect_idle(spec: ProcessSpec) -> list[socket.socket]:
-    """This process's share of the step's idle connections.
+    """Return this process's share of the step's idle connections.
 
     :raises DriverError: as :func:`connect`
     """
@@ -177,7 +180,7 @@ def _connect(address: tuple[str, int]) -> socket.socket:
 
 
 def _hear(sock: socket.socket) -> None:
-    """Read one answer, whatever it says."""
+    """Read one answer and ignore its content."""
     data = b""
     left = 4
     try:

@@ -1,7 +1,7 @@
-"""Between the session, which starts servers and keeps the books, and the drivers, which make load.
+"""The contract between the session, which runs servers, and the drivers, which make load.
 
 A driver runs in processes of its own, so that the session's work never delays a request. For each step the session
-hands over a :class:`Task` and gets a :class:`Outcome`; on the way it is told what to show.
+passes a :class:`Task` and gets an :class:`Outcome`. Meanwhile the driver reports :class:`Progress` for the live view.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     topic: str
-    """It exists, with the workload's partitions, and its leaders answer."""
+    """Name of the topic. It exists with the workload's partitions, and its leaders answer."""
     step: Step
     seed: int
-    """The same for all variants in one round: they get the same bytes at the same intended times."""
+    """Seed of the step, the same for all variants in one round: they get the same bytes at the same intended times."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """For the live view, about twice a second."""
+    """A report for the live view, about twice a second."""
 
     elapsed_s: float
-    """Since the warm-up began."""
+    """Time since the warm-up began."""
     measuring: bool
     point: Point
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver saw in the measured part of a step; see ``result.Measured`` for what the fields mean."""
+    """Counts of the measured part of a step; ``result.Measured`` describes the fields."""
 
     seconds: float
     records: int
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Marks(Protocol):
-    """Called by the driver at the edges of the measured part, so that the server's usage is taken right there."""
+    """Callbacks at the edges of the measured part, where the session reads the server's usage."""
 
     def measuring_begins(self) -> None:
         """The warm-up is over."""
@@ -70,7 +70,7 @@ class Driver(Protocol):
     def run(self, task: Task, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
         """Run one step: warm up, measure, drain.
 
-        :raises DriverError: the server refused what the step needs, or went away for good
+        :raises DriverError: the server refused a request that the step needs, or went away for good
         """
         ...
 
@@ -79,17 +79,17 @@ class Driver(Protocol):
         ...
 
     def ceiling(self, step: Step, seed: int) -> Ceiling:
-        """What the driver reaches in this step, as fast as it can, against a server that answers at no cost."""
+        """Return the driver's closed-loop rate in this step, against a server that answers at no cost."""
         ...
 
     def close(self) -> None:
-        """End its processes."""
+        """End the driver's processes."""
         ...
 
 
 class DriverError(Exception):
-    """The step can't be run; the message says what the server answered."""
+    """The step can't be run; the message has the server's answer."""
 
 
 MakeDriver = Callable[[Workload, bool], Driver]
-"""``blumfeld.bench.drivers.make_driver``: the workload, and whether the driver's processes go first."""
+"""Type of ``blumfeld.bench.drivers.make_driver``: takes the workload, and whether the driver's processes go first."""

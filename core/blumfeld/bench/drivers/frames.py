@@ -1,12 +1,12 @@
-"""Requests prepared once, so that a send patches a few bytes and no more.
+"""Requests that are encoded once, so that a send patches only a few bytes.
 
-A :class:`ProduceFrame` is one Produce request of one batch for one partition. Per send its correlation id
-changes; where somebody measures end to end, also its timestamps, and the first 8 bytes of its first record's
-value, which hold the intended send time in ns, and so the CRC. Of a batch the first record is the one that
-waited longest: it stands for all.
+A :class:`ProduceFrame` is one Produce request of one batch for one partition. Each send changes its correlation id.
+If the step measures end to end, a send also sets the batch's timestamps, the first 8 bytes of the first record's
+value (the intended send time in ns) and the CRC. The first record of a batch waited longest, so its time stands for
+the whole batch.
 
-Produce goes by version 7 and Fetch by version 11, the newest forms that have everything at fixed places;
-brokers from Kafka 2.3 to 4.x take both.
+Produce uses version 7 and Fetch version 11, the newest versions that have every field at a fixed place. Brokers from
+Kafka 2.3 to 4.x take both.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ PRODUCE_VERSION = 7
 FETCH_VERSION = 11
 CLIENT_ID = "blumfeld-bench"
 STAMP_BYTES = 8
-"""Of a record's value: when it was meant to leave, ns; 0 where nobody asked."""
+"""First bytes of a record's value: the intended send time in ns; 0 if the step doesn't measure end to end."""
 REQUEST_TIMEOUT_MS = 30_000
 POOL_FRAMES = 1024
 POOL_BYTES = 16 * 1024 * 1024
 POOL_FRAMES_MIN = 16
-"""Of each kind; several, that no cache of the server's sees one batch only."""
+"""Least number of frames of each kind. With one frame alone, a server's caches would see the same batch again and
+again.
+"""
 
 _CORRELATION_AT = 8
 _I32 = struct.Struct(">i")
@@ -48,7 +50,9 @@ _CRC_AT = 17
 
 
 class ProduceFrame:
-    """One request, ready to be sent again and again; a send must be over, or have its own copy, before the next."""
+    """One request, ready to be sent again and again. A send must be complete, or have its own copy, before the next
+    patch.
+    """
 
     __slots__ = ("_batch", "_batch_at", "_stamp_at", "data", "partition", "records", "value_bytes")
 
@@ -70,24 +74,24 @@ class ProduceFrame:
         self._stamp_at = self._batch_at + first_value(self._batch, HEADER_BYTES)[0]
 
     def number(self, correlation_id: int) -> None:
-        """Patch the correlation id."""
+        """Write the correlation id into the frame."""
         _I32.pack_into(self.data, _CORRELATION_AT, correlation_id)
 
     def stamp(self, intended_ns: int, timestamp_ms: int) -> None:
-        """Patch the intended time into the first value, the batch's timestamps, and the CRC."""
+        """Write the intended time into the first value, the batch's timestamps, and the CRC."""
         _STAMP.pack_into(self.data, self._stamp_at, intended_ns)
         _TIMES.pack_into(self._batch, _TIMES_AT, timestamp_ms, timestamp_ms)
         _U32.pack_into(self._batch, _CRC_AT, crc32c(self._batch[CRC_FROM:]))
 
 
 def first_value(batch: bytes | memoryview, at: int) -> tuple[int, int, int]:
-    """Of the record that starts at ``at``: where its value starts, its length, and where the record ends."""
+    """Return where the value of the record at ``at`` starts, the value's length, and where the record ends."""
     # mypy knows no common protocol for the indexing of both
     data: bytes = batch  # type: ignore[assignment]
     length, at = read_varint(data, at)
     end = at + length
-    _, at = read_varint(data, at + 1)  # the timestamp's delta, behind the attributes
-    _, at = read_varint(data, at)  # the offset's delta
+    _, at = read_varint(data, at + 1)  # skip the timestamp delta, which follows the attributes
+    _, at = read_varint(data, at)  # skip the offset delta
     key, at = read_varint(data, at)
     value, at = read_varint(data, at + max(key, 0))
     return at, max(value, 0), end
@@ -96,9 +100,9 @@ def first_value(batch: bytes | memoryview, at: int) -> tuple[int, int, int]:
 def produce_pool(
     topic: str, partitions: Sequence[int], produce: Produce, seed: int, timestamp_ms: int
 ) -> list[ProduceFrame]:
-    """Requests to be sent in turn, drawn by the seed: sizes evenly, partitions by key or in turn.
+    """Return requests to be sent in turn, drawn by the seed: sizes evenly, partitions by key or in turn.
 
-    :param partitions: those that may be written to, by this process's connections
+    :param partitions: partitions that this process's connections may write to
     """
     draw = random.Random(seed)
     batch_bytes = produce.batch_records * produce.record_bytes_max
@@ -116,7 +120,7 @@ def produce_pool(
 def _record(
     draw: random.Random, produce: Produce, partitions: Sequence[int], partition: int, timestamp_ms: int
 ) -> Record:
-    """A key's records go to one partition: keys are dealt to the partitions in turn."""
+    """Draw a record. Keys are dealt to the partitions in turn, so that a key's records go to one partition."""
     key = None
     if produce.keys:
         rank = partitions.index(partition)
@@ -130,7 +134,7 @@ def _record(
 def fetch_frame(
     topic: str, offsets: dict[int, int], max_wait_ms: int, min_bytes: int, partition_max_bytes: int
 ) -> tuple[bytearray, dict[int, int]]:
-    """A Fetch without a session (KIP-227: epoch -1), and where each partition's offset stands in it."""
+    """Return a Fetch without a session (KIP-227: epoch -1), and the place of each partition's offset in it."""
     wanted = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
         for index, offset in offsets.items()

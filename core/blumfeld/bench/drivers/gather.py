@@ -1,4 +1,4 @@
-"""Many processes' laps and latencies, made into one Outcome."""
+"""Merge the laps and latencies of several driver processes into one Outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE: Latencies = np.empty(0, np.int64)
 
 
 class Gathered:
-    """What the processes of one step said so far."""
+    """The reports of a step's processes so far."""
 
     def __init__(self, step: Step, begin: Begin, processes: int) -> None:
         self._step, self._begin = step, begin
@@ -28,24 +28,24 @@ class Gathered:
 
     @property
     def complete(self) -> bool:
-        """All are done."""
+        """Whether all processes are done."""
         return len(self._done) == len(self._laps)
 
     @property
     def measured(self) -> bool:
-        """All have said their last lap: the measured part is over, maybe before its time."""
+        """Whether all processes have sent their last lap: the measured part is over, perhaps early."""
         return self.complete
 
     def lap(self, index: int, lap: Lap) -> None:
-        """A process's next lap."""
+        """Add a process's next lap."""
         self._laps[index].append(lap)
 
     def done(self, index: int, done: Done) -> None:
-        """A process's end."""
+        """Add a process's final report."""
         self._done[index] = done
 
     def progress(self) -> Progress | None:
-        """For the live view, once all processes said the same lap; None until then."""
+        """Return progress for the live view once all processes have sent the same lap; None until then."""
         if min(len(laps) for laps in self._laps) <= self._shown:
             return None
         laps = [laps[self._shown] for laps in self._laps]
@@ -59,7 +59,7 @@ class Gathered:
         )
 
     def outcome(self) -> Outcome:
-        """All together."""
+        """Return the sum of all processes' reports."""
         begin, done = self._begin, [self._done[index] for index in sorted(self._done)]
         acks = [_unpacked(each.acks) for each in done]
         ends = [_unpacked(each.ends) for each in done]

@@ -1,6 +1,4 @@
-"""Latencies in bulk into an HDR histogram: a million in the time in which the library's own method takes a
-thousand.
-"""
+"""Pack arrays of latencies into an HDR histogram, about a thousand times faster than the library's own method."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ FIGURES = 3
 
 
 def encode_latencies(arrays: Sequence[NDArray[np.int64]]) -> str | None:
-    """Histogram of all that are not negative, in HdrHistogram's compressed V2 form, base64; None if there is
-    none.
+    """Return a histogram of all non-negative values, in HdrHistogram's compressed V2 form, base64; None without such
+    values.
     """
     values = np.concatenate([np.empty(0, np.int64), *arrays])
     values = values[values >= 0]
@@ -32,7 +30,7 @@ def encode_latencies(arrays: Sequence[NDArray[np.int64]]) -> str | None:
 
 
 def _rounded(values: NDArray[np.int64], histogram: HdrHistogram) -> NDArray[np.int64]:
-    """Each as the least value of its bucket, so that few distinct ones are left."""
+    """Round each value down to the least value of its bucket, so that few distinct values are left to record."""
     values = np.clip(values, LOWEST_NS, HIGHEST_NS)
     bits = np.frexp(values.astype(np.float64))[1]
     shift = np.maximum(bits - int(histogram.sub_bucket_count).bit_length() + 1, 0)

@@ -1,4 +1,4 @@
-"""What a driver process sees, counted at the least cost: arrays that grow, numbers that are added to."""
+"""Counters of a driver process, at the least cost: growing arrays and plain sums."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from array import array
 from blumfeld.bench.drivers.spec import Begin, Counts, Done, Lap, pack
 
 SAMPLE = 256
-"""Latencies of a lap that go to the live view."""
+"""Number of a lap's latencies that are sent to the live view."""
 FAR_NS = 2**62
 
 
 class Meter:
-    """The books of one process. Hot paths add to its fields directly."""
+    """The counters of one process. Hot paths add to its fields directly."""
 
     __slots__ = (
         "_lap_acks",
@@ -49,31 +49,31 @@ class Meter:
         self._usage = _usage()
 
     def begin(self, begin: Begin) -> None:
-        """The load starts now."""
+        """Start the counts of a load."""
         self.measure_ns = begin.measure_ns
         self._lap_from_ns = begin.begin_ns
         self._usage = _usage()
         self.idle_ns = 0
 
     def ack(self, intended_ns: int, now_ns: int) -> None:
-        """A request was answered."""
+        """Record the latency of an answered request."""
         latency = now_ns - intended_ns
         self.acks.append(latency if intended_ns >= self.measure_ns else -latency)
 
     def end_to_end(self, intended_ns: int, now_ns: int) -> None:
-        """A record arrived; one without a stamp (0) does not count."""
+        """Record the latency of an arrived record; one without a stamp (0) does not count."""
         if intended_ns > 0:
             latency = now_ns - intended_ns
             self.ends.append(latency if intended_ns >= self.measure_ns else -latency)
 
     def fault(self, what: str, count: int = 1) -> None:
-        """Something went wrong; the first is kept in words."""
+        """Count errors; the first one is kept in words."""
         self.errors += count
         if self.error is None and count:
             self.error = what
 
     def lap(self, now_ns: int, producing: bool) -> Lap:
-        """Close a lap: what was counted since the last, and begin anew."""
+        """Close a lap: return its counts and reset them."""
         acks, ends = len(self.acks), len(self.ends)
         user_s, system_s = _usage()
         counts = Counts(
@@ -104,7 +104,7 @@ class Meter:
         return lap
 
     def done(self) -> Done:
-        """Everything that was kept."""
+        """Return everything that was kept for the end."""
         return Done(
             acks=pack(self.acks),
             ends=pack(self.ends),

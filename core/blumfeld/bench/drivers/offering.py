@@ -1,4 +1,4 @@
-"""What a driver process sends, and when: the schedule of an open loop, and all the sockets that it is sent by."""
+"""The send schedule of an open loop, and the set of producers that the load is sent by."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from blumfeld.bench.drivers.spec import share
 from blumfeld.bench.drivers.wire.producing import ProduceSocket
 
 OFFERS_MAX = 64
-"""Requests sent in one go when several are due, before answers are looked at."""
+"""Requests sent in one go when several are due; then answers are read."""
 
 
 class Schedule:
-    """When each request of an open loop is due: evenly spaced, each somewhere within its own slot, drawn by the
-    seed.
+    """Due times of an open loop's requests: evenly spaced slots, each request somewhere within its own slot, drawn by
+    the seed.
 
-    So the rate holds over every stretch, nothing beats in time with the server's own timers, and two variants
-    get the same requests at the same intended times. Request k of a process goes over its connection k modulo
-    their number.
+    So the rate holds over every stretch, and no beat arises with the server's own timers. Two variants get the same
+    requests at the same intended times. Request k of a process goes over its connection k modulo their number.
     """
 
     def __init__(
@@ -36,18 +35,18 @@ class Schedule:
 
     @property
     def over(self) -> bool:
-        """Nothing more is due before the measured part ends."""
+        """Whether nothing more is due before the measured part ends."""
         return self.intended_ns >= self._end_ns
 
     def advance(self) -> None:
-        """On to the next request: ``intended_ns`` is its first record's time, ``due_ns`` its last one's."""
+        """Go on to the next request: ``intended_ns`` is its first record's time, ``due_ns`` its last record's."""
         self.intended_ns = self._begin_ns + int((self._count + self._draw()) * self.slot_ns)
         self.due_ns = self.intended_ns + int(self._wait_ns)
         self._count += 1
 
 
 class Producing:
-    """All producers of a process, and what they send."""
+    """All producers of a process, and the requests that they send."""
 
     def __init__(
         self, lanes: Sequence[Sequence[ProduceSocket]], pools: Sequence[Sequence[ProduceFrame]]
@@ -66,16 +65,18 @@ class Producing:
 
     @property
     def waiting(self) -> int:
-        """Requests without an answer."""
+        """Return the number of requests without an answer."""
         return sum(sock.waiting for sock in self.sockets)
 
     @property
     def all_broken(self) -> bool:
-        """No connection is left."""
+        """Whether no connection is left."""
         return all(sock.broken for sock in self.sockets)
 
     def start_closed(self, requests_max: int) -> None:
-        """Keep every socket full, until so many were sent (0: for ever), evenly over the leaders."""
+        """Keep every socket full until ``requests_max`` requests were sent (0: without end), evenly over the
+        leaders.
+        """
         takes = []
         for leader, pool in enumerate(self._pools):
             frames: Iterator[ProduceFrame] = itertools.cycle(pool)
@@ -87,7 +88,7 @@ class Producing:
                 sock.start(take)
 
     def offer_due(self, now_ns: int) -> None:
-        """Send what is due by now, or queue it; at most so much that answers aren't kept waiting."""
+        """Send or queue the requests that are due by now, at most so many that answers aren't kept waiting."""
         schedule = self.schedule
         assert schedule is not None
         for _ in range(OFFERS_MAX):
@@ -100,6 +101,6 @@ class Producing:
             schedule.advance()
 
     def stop(self) -> None:
-        """Nothing new; what is open goes on."""
+        """Start no new requests; open ones go on."""
         for sock in self.sockets:
             sock.stop()

@@ -1,9 +1,9 @@
-"""What a driver process is told, and what it says: JSON, one message a line.
+"""Messages between a driver process and its parent: JSON, one message a line.
 
-Told on stdin: a :class:`ProcessSpec`; then, when all processes said :class:`Ready`, a :class:`Begin`. Said on
-stdout: ``Ready``, a ``Lap`` twice a second, ``Done``; or ``Failed``. All times are CLOCK_MONOTONIC in ns,
-which the processes of a machine share. Latencies stay in the process until it is ``Done``: a driver that
-packs them up while it measures would show its own work in the tail.
+On stdin the process reads a :class:`ProcessSpec` and, once all processes have sent :class:`Ready`, a :class:`Begin`.
+On stdout it sends ``Ready``, a ``Lap`` twice a second, and ``Done``; or ``Failed``. All times are CLOCK_MONOTONIC in
+ns, which the processes of a machine share. Latencies stay in the process until it is ``Done``: packing them while it
+measures would add the driver's own work to the tail.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Placement
 
 LAP_NS = 500_000_000
-"""Laps also end at the edges of the measured part."""
+"""Length of a lap. Laps also end at the edges of the measured part."""
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,41 +27,41 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     topic: str
     leaders: tuple[tuple[str, int], ...]
-    """Host and port, by partition."""
+    """Host and port of the leader, by partition."""
     step: Step
     seed: int
     index: int
-    """Of this process."""
+    """Number of this process among the step's processes, from 0."""
     processes: int
     requests_max: int = 0
-    """Produce requests, after which it is over, whatever the step says; 0: no such end."""
+    """Produce requests after which the load ends, whatever the step says; 0: no such end."""
     goes_first: bool = False
-    """Run under SCHED_RR: before every process of the ordinary policy."""
+    """Run under SCHED_RR, before every process of the ordinary policy."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """When it starts. The same instants for all processes."""
+    """Instants of the load, the same for all processes."""
 
     begin_ns: int
-    """The warm-up begins."""
+    """Start of the warm-up."""
     measure_ns: int
-    """The measured part begins."""
+    """Start of the measured part."""
     end_ns: int
-    """It ends; what is still open is drained."""
+    """End of the measured part; open requests are drained afterwards."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """All connections stand."""
 
     placement: Placement | None = None
-    """How the scheduler treats the process that says so."""
+    """Scheduling of the process that sends this."""
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """What one process saw in one lap."""
+    """Counts of one process in one lap."""
 
     records: int = 0
-    """Acknowledged; with acks=0, sent."""
+    """Records acknowledged; with acks=0, records sent."""
     bytes: int = 0
     requests: int = 0
     received_records: int = 0
@@ -72,33 +72,34 @@ class Counts(msgspec.Struct, kw_only=True):
     user_s: float = 0.0
     system_s: float = 0.0
     acks: int = 0
-    """How many latencies of produce acks the process had at the lap's end."""
+    """Number of produce latencies that the process had at the lap's end."""
     ends: int = 0
-    """Likewise, of end-to-end latencies."""
+    """Number of end-to-end latencies that the process had at the lap's end."""
 
 
 class Lap(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What happened since the last one."""
+    """Counts since the lap before."""
 
     from_ns: int
     to_ns: int
     counts: Counts
     sample: tuple[int, ...] = ()
-    """Some of its latencies, for a live view: produce acks, or end-to-end where nothing is produced."""
+    """Some of the lap's latencies, for the live view: produce acks, or end-to-end where nothing is produced."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The end, after the drain. Latencies in the order in which they were seen, in ns, packed (see
-    :func:`pack`); negative where the intended time lies before the measured part, so that they belong to the
-        series only.
+    """Final report after the drain.
+
+    Latencies are in ns, in the order in which they occurred, packed by :func:`pack`. They are negative where the
+    intended time lies before the measured part; those belong to the series only.
     """
 
     acks: str
-    """Intended time to answer, one for each request: that of its first record, which waited longest."""
+    """Latencies from intended time to answer, one for each request: that of its first record, which waited longest."""
     ends: str
-    """Intended time to arrival at a consumer, one for each batch, likewise."""
+    """Latencies from intended time to arrival at a consumer, one for each batch: that of its first record."""
     late: str
-    """Due to sent, of requests that nothing else held up."""
+    """Delays from due to sent, for requests that only the driver itself held up."""
     errors: int
     error: str | None
 
@@ -113,17 +114,19 @@ Said = Ready | Lap | Done | Failed
 
 
 def pack(values: array[int]) -> str:
-    """Numbers of 64 bits as text."""
+    """Encode 64-bit numbers as text."""
     return base64.b64encode(values.tobytes()).decode()
 
 
 def unpack(text: str) -> array[int]:
-    """What was packed."""
+    """Decode the text of :func:`pack`."""
     values = array("q")
     values.frombytes(base64.b64decode(text))
     return values
 
 
 def share(total: int, index: int, processes: int) -> range:
-    """Which of ``total`` things belong to process ``index``: as even as it goes, none twice."""
+    """Return the part of ``total`` things that belongs to process ``index``: parts are disjoint and as even as
+    possible.
+    """
     return range(total * index // processes, total * (index + 1) // processes)

@@ -1,4 +1,4 @@
-"""What the rebalance bench asks of a server beside its load: who coordinates, a topic's id, configuration."""
+"""Requests of the rebalance bench beside its load: coordinator, topic id, configuration."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FIND_COORDINATOR_VERSION, TOPIC_ID_VERSION, DESCRIBE_CONFIGS_VERSION = 2, 12, 2
 
 
 class GroupClient(WireClient):
-    """One connection; DriverError where anything is refused."""
+    """One connection; it raises DriverError for any refusal."""
 
     def broker_config(self, keys: Sequence[str]) -> dict[str, str | None]:
-        """What the only broker says of these keys; None where it has no such key.
+        """Return the values of these keys at the only broker; None where it has no such key.
 
-        :raises DriverError: there are several brokers, or it refuses
+        :raises DriverError: there are several brokers, or the broker refuses
         """
         brokers = self._metadata([]).brokers
         if len(brokers) != 1:
@@ -44,7 +44,7 @@ class GroupClient(WireClient):
         return {key: found.get(key) for key in keys}
 
     def topic_id(self, name: str) -> bytes:
-        """The id of a topic that is there."""
+        """Return the id of an existing topic."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         topic = self._ask(request, TOPIC_ID_VERSION, MetadataResponse).topics[0]
         if topic.error_code:

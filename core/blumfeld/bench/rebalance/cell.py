@@ -1,4 +1,4 @@
-"""One group on one server: it is formed, and then goes through one scenario after the other."""
+"""One group on one server: it is formed, then goes through the scenarios one after the other."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from blumfeld.bench.running.usage import Totals
 
 SECOND_NS = 1_000_000_000
 STABLE_TIMEOUT_S = 60.0
-"""Beyond the session timeout; what takes longer is a failure, not a figure."""
+"""Longest time to stable beyond the session timeout; a longer one counts as a failure."""
 REST_INTERVALS = 2
 Look = Callable[[], Totals | None]
 
 
 @attrs.frozen
 class Event:
-    """What happened to the group, and when."""
+    """A change of the group's members, and its time."""
 
     at_ns: int
     session_ns: int
-    """Until a killed member could be missed; 0 elsewhere."""
+    """Rest of a killed member's session; 0 elsewhere."""
     before: dict[int, frozenset[int]]
     idle_ns: int
-    """Of the driver, so far."""
+    """Idle time of the driver up to the event."""
 
 
 class Cell:
     """One group.
 
-    :param look: what the server has used so far, if that can be known
+    :param look: returns the server's usage so far, if that can be known
     """
 
     def __init__(self, crowd: Crowd, group: Group, protocol: str, settings: Settings, look: Look) -> None:
@@ -55,9 +55,9 @@ class Cell:
         self._index = 0
 
     def form(self, size: int) -> float:
-        """Members come, spread over one heartbeat interval, until the group is stable; how long that took, s.
+        """Add the members, spread over one heartbeat interval; return the seconds until the group is stable.
 
-        :raises DriverError: it did not become stable
+        :raises DriverError: the group did not become stable
         """
         began = monotonic_ns()
         socks = self._crowd.connect(size)
@@ -69,9 +69,10 @@ class Cell:
         return (self._group.ownership.changed_ns - began) / SECOND_NS
 
     def run(self, variant: str, round_number: int, size: int, scenarios: Sequence[str]) -> list[Sample]:
-        """One scenario after the other, each until the group has been stable for an interval; then nothing for a while.
+        """Run the scenarios one after the other, each until the group has been stable for an interval; then measure the
+        server at rest.
 
-        :param size: of the group as it was formed
+        :param size: number of members with which the group was formed
         :raises DriverError: the group did not become stable again
         """
         known = {"variant": variant, "round": round_number, "protocol": self._protocol, "size": size}
@@ -80,7 +81,7 @@ class Cell:
         return [_less_rest(sample, rest_cpu) for sample in samples]
 
     def _scenario(self, scenario: str, size: int, known: dict[str, object]) -> Sample:
-        """One; its ``cpu_s`` is still with what the server uses at rest."""
+        """Run one scenario; its ``cpu_s`` still contains the server's use at rest."""
         act = self._prepared(scenario, size)
         self._group.faults.clear()
         before = self._look()
@@ -98,7 +99,7 @@ class Cell:
         )
 
     def _rest(self) -> float | None:
-        """CPU seconds a second of a server whose group is at rest."""
+        """Return the CPU seconds a second of a server whose group is at rest."""
         began_ns, before = monotonic_ns(), self._look()
         self._crowd.run(began_ns + REST_INTERVALS * self._interval_ns)
         after = self._look()
@@ -133,7 +134,7 @@ class Cell:
         )
 
     def _prepared(self, scenario: str, size: int) -> Callable[[], Event]:
-        """All that the event needs but should not count: connections, who it is."""
+        """Do the work that must not count, such as connecting and choosing members; return the event to run."""
         if scenario in ("kill one", "one leaves"):
             chosen = self._draw.choice([one for one in self._crowd.members if not one.is_leader])
             return lambda: self._gone(chosen, silently=scenario == "kill one")
@@ -160,9 +161,9 @@ class Cell:
         return Event(monotonic_ns(), session_ns, before, self._crowd.idle_ns)
 
     def _await_stable(self, from_ns: int) -> None:
-        """Until the group has been stable for an interval and a little more.
+        """Wait until the group has been stable for an interval and a little more.
 
-        :raises DriverError: it wasn't in time
+        :raises DriverError: it was not stable in time
         """
         until_ns = max(from_ns, monotonic_ns()) + int(STABLE_TIMEOUT_S * SECOND_NS)
         if not self._crowd.run(until_ns, self._is_stable):

@@ -1,4 +1,4 @@
-"""``blumfeld bench rebalance``: what was typed becomes a run, and a run a file and a table."""
+"""``blumfeld bench rebalance``: parse the options, run, save the result and print its table."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def rebalance(
 
 
 def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, ...]:
-    """Variants as everywhere in the bench, with the settings beneath what each one sets itself.
+    """Parse the variants, with the settings laid beneath each one's own overrides.
 
-    :raises VariantError: one can't be run
+    :raises VariantError: a variant can't be run
     """
     from blumfeld.bench.plan.variants import parse_variant, parse_variants
 
@@ -117,7 +117,7 @@ def _measure(
     folder: Path | None,
     path: Path,
 ) -> None:
-    """Run it, save it, show it; what an interrupted run measured is saved as well."""
+    """Run, save and print; the measurements of an interrupted run are saved too."""
     from blumfeld.bench.rebalance.result import save_rebalance
     from blumfeld.bench.rebalance.session import Session
     from blumfeld.bench.rebalance.table import rebalance_table

@@ -1,10 +1,10 @@
-"""What a run says: medians of rounds cell by cell, and verdicts by the bench's own statistics.
+"""Medians of rounds for each cell, and verdicts by the bench's own statistics.
 
-A verdict is on a protocol as a whole: of each round the sum over all sizes and events, compared within rounds.
-Single cells claim nothing: with so many of them and few rounds nothing could be claimed. In a KIP-848 group the time
-to stable of one event is mostly a lottery: when the few members that get a partition beat next. The time to converge
-is not. Two questions are tried together: is a server faster than the first one at the same protocol, and, with what
-is left of the level, is a protocol faster than eager on the same server.
+A verdict covers a protocol as a whole: the sum over all sizes and events of a round, compared within rounds. Single
+cells get no verdict; there are too many of them for few rounds. In a KIP-848 group the time to stable of one event is
+mostly a lottery: it depends on when the few members that get a partition send their next heartbeat. The time to
+converge is not. Two questions are tested together: is a server faster than the first one at the same protocol; and,
+with the rest of the level, is a protocol faster than eager on the same server.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from blumfeld.bench.statistics.intervals import paired
 from blumfeld.bench.statistics.verdict import Comparison, Pair, judged
 
 LEAST_S = 0.001
-"""A time to stable below it counts as this: what is nothing has no ratio."""
+"""A shorter time to stable counts as this: zero has no ratio."""
 BUSY_SHARE = 0.8
-"""A driver that was busy for longer than this share of a rebalance may be what was measured."""
+"""A driver that was busy for longer than this share of a rebalance may be the limit that was measured."""
 
 STABLE = Measure("stable", "time to stable", "s", True, lambda one: None)
 CONVERGED = Measure("converged", "time to converge", "s", True, lambda one: None)
@@ -32,7 +32,7 @@ CPU = Measure("cpu", "CPU time of rebalances", "s", True, lambda one: None)
 
 @attrs.frozen
 class Key:
-    """What is compared: the same event in the same kind of group."""
+    """The compared unit: the same event in the same kind of group."""
 
     size: int
     scenario: str
@@ -40,7 +40,7 @@ class Key:
 
 
 def keys_of(result: RebalanceResult) -> list[Key]:
-    """All that was measured, in the order of settings."""
+    """Return all measured keys, in the order of the settings."""
     settings = result.settings
     measured = {Key(one.size, one.scenario, one.protocol) for one in result.samples}
     return [
@@ -53,7 +53,7 @@ def keys_of(result: RebalanceResult) -> list[Key]:
 
 
 def samples_of(result: RebalanceResult, variant: str, key: Key) -> list[Sample]:
-    """Of all rounds, in order."""
+    """Return the samples of all rounds, in order."""
     return [
         one
         for one in result.samples
@@ -62,13 +62,15 @@ def samples_of(result: RebalanceResult, variant: str, key: Key) -> list[Sample]:
 
 
 def median_of(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> float | None:
-    """Over rounds; None where no round has it."""
+    """Return the median over rounds; None where no round has a value."""
     values = [value for one in samples if (value := of(one)) is not None]
     return statistics.median(values) if values else None
 
 
 def ratio_of(result: RebalanceResult, variant: str, key: Key) -> float | None:
-    """The median over rounds of its time to stable over the first variant's; None for the first."""
+    """Return the median over rounds of a variant's time to stable divided by the first variant's; None for the
+    first.
+    """
     first = result.variants[0].label
     if variant == first:
         return None
@@ -79,12 +81,12 @@ def ratio_of(result: RebalanceResult, variant: str, key: Key) -> float | None:
 
 
 def verdicts_of(result: RebalanceResult) -> tuple[Comparison, ...]:
-    """All comparisons of a run, tried together."""
+    """Return all comparisons of a run, tested together."""
     return judged([*_servers(result), *_protocols(result)])
 
 
 def cautions_of(result: RebalanceResult) -> Iterator[str]:
-    """What else has to be known."""
+    """Yield warnings that a reader of the verdicts needs."""
     busy = [one for one in result.samples if one.driver_busy > BUSY_SHARE]
     if busy:
         yield f"in {len(busy)} of {len(result.samples)} rebalances the driver was busy: they may be the driver's"
@@ -129,7 +131,7 @@ Sides = tuple[list[float], list[float]]
 def _sides(
     result: RebalanceResult, first: tuple[str, str], second: tuple[str, str], measure: Measure
 ) -> Sides:
-    """One value a round for each (variant, protocol), of the events that both have in that round."""
+    """Return one value a round for each (variant, protocol), over the events that both have in that round."""
     values: Sides = ([], [])
     for number in range(result.rounds):
         found = [_events(result, side, number, measure) for side in (first, second)]

@@ -1,4 +1,4 @@
-"""A server of a run: started with the settings of the run, asked whether it took them, with a topic for each size."""
+"""A server of a run: started with the run's settings, which are read back, with a topic for each group size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnequalError(Exception):
 
 @attrs.frozen
 class Topic:
-    """What the members of a group read."""
+    """A topic that the members of a group read."""
 
     name: str
     topic_id: bytes
@@ -38,25 +38,25 @@ class Topic:
 
 @attrs.frozen
 class Place:
-    """A server that is up."""
+    """A running server."""
 
     port: int
     pids: tuple[int, ...]
-    """Its processes; none where somebody else started it."""
+    """Ids of its processes; empty for a server that the bench did not start."""
     topics: dict[int, Topic]
-    """By the size of the group that reads it."""
+    """Topics by the size of the group that reads them."""
     protocols: tuple[str, ...]
-    """Of those asked for, what it speaks."""
+    """Those of the requested protocols that the server speaks."""
     config: dict[str, str | None]
-    """What it said that it goes by."""
+    """The settings that the server reported."""
 
     def look(self) -> Totals | None:
-        """What it has used so far, where that can be known."""
+        """Return the server's usage so far, or None where that can't be known."""
         return totals(self.pids) if self.pids else None
 
 
 def configured(spec: VariantSpec, settings: Settings) -> VariantSpec:
-    """A foreign variant with the settings in its start command; manifests get theirs when they are parsed."""
+    """Put the settings into a foreign variant's start command. Manifests get theirs when they are parsed."""
     variant = spec.variant
     if variant.kind != "foreign":
         return spec
@@ -66,11 +66,11 @@ def configured(spec: VariantSpec, settings: Settings) -> VariantSpec:
 
 @contextmanager
 def place_of(spec: VariantSpec, settings: Settings, folder: Path) -> Iterator[Place]:
-    """The server, while the block lasts; its data is gone afterwards.
+    """Yield the running server; stop it and remove its data afterwards.
 
-    :raises ServerError: it did not start
-    :raises UnequalError: it did not take the settings
-    :raises DriverError: it refused a topic, or is not alone
+    :raises ServerError: the server did not start
+    :raises UnequalError: the server did not take the settings
+    :raises DriverError: the server refused a topic, or its cluster has other brokers
     """
     variant = spec.variant
     if variant.kind == "running":

@@ -1,6 +1,6 @@
-"""Plots of a run: time to stable over the size of the group, and what share of members paused for how long.
+"""Plots of a run: time to stable over the size of the group, and the share of members that paused for how long.
 
-A protocol is a colour, a server a dash.
+A colour is a protocol, a dash is a server.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from blumfeld.bench.report.drawing import DASHES, HEIGHT_IN, Plot, colour_of, pn
 PAGE = "rebalance.md"
 MARKERS = "osD^"
 DODGE = 1.04
-"""Servers stand this far beside each other, that equal ones are both seen."""
+"""Horizontal distance between servers, so that equal values don't cover each other."""
 
 
 def write_rebalance(result: RebalanceResult, folder: Path) -> list[Path]:
-    """A page in Markdown and its plots; the paths, the page first.
+    """Write a page in Markdown and its plots; return the paths, the page first.
 
     :raises OSError: the folder can't be written to
     """
@@ -42,7 +42,7 @@ def write_rebalance(result: RebalanceResult, folder: Path) -> list[Path]:
 
 
 def plots_of(result: RebalanceResult) -> list[Plot]:
-    """One for each event, one for the CPU time of adding a member, and the pauses in the largest group."""
+    """Return a plot for each event, one for the CPU time of adding a member, and the pauses in the largest group."""
     keys = keys_of(result)
     scenarios = [one for one in result.settings.scenarios if any(key.scenario == one for key in keys)]
     plots = [_stable_plot(result, scenario) for scenario in scenarios]
@@ -112,7 +112,7 @@ def _look(result: RebalanceResult, server: int, protocol: int) -> dict[str, Any]
 
 
 def _pause_plot(result: RebalanceResult, scenario: str, size: int) -> Plot:
-    """Of all rounds together: the share of members that paused for longer than this."""
+    """Plot, over all rounds together, the share of members that paused for longer than x."""
     lines = [
         (server, protocol, pauses)
         for server, variant in enumerate(result.variants)

@@ -1,4 +1,4 @@
-"""What a run of the rebalance bench saw: one JSON document, from which table, verdicts and plots are made."""
+"""The result of the rebalance bench: one JSON document, from which table, verdicts and plots are made."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORMAT = 1
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses of many, in seconds."""
+    """Distribution of many pauses, in seconds."""
 
     count: int
     paused: int
-    """How many paused at all."""
+    """Number of members or partitions that paused at all."""
     p50: float
     p99: float
     most: float
@@ -26,7 +26,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pauses_ns: list[int]) -> Spread:
-        """Of all of them, those without a pause too."""
+        """Summarise pauses; members or partitions without a pause are in the list as 0."""
         ordered = sorted(pauses_ns)
         if not ordered:
             return cls(count=0, paused=0, p50=0.0, p99=0.0, most=0.0, total=0.0)
@@ -45,44 +45,44 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario of one cell in one round. Definitions stand in the package's docstring."""
+    """One scenario of one cell in one round. The package's docstring defines the terms."""
 
     variant: str
     round: int
     protocol: str
     size: int
-    """Of the group as it was formed."""
+    """Number of members with which the group was formed."""
     scenario: str
     members: int
-    """After it."""
+    """Number of members after the scenario."""
     partitions: int
     session_s: float
-    """What was left of the session of a killed member; 0 elsewhere. Not in the times."""
+    """Rest of a killed member's session at the kill, 0 elsewhere. Not part of the times."""
     stable_s: float
     converged_s: float
     known_s: float
-    """From the event until the group had been stable for an interval: what ``cpu_s`` is of."""
+    """Time from the event until the group had been stable for an interval: the period of ``cpu_s``."""
     members_pause: Spread
     moved_pause: Spread
     pauses_ms: tuple[float, ...]
-    """Of each member that stayed, sorted."""
+    """Pause of each member that stayed, sorted."""
     unowned_s: float
-    """Over all partitions together."""
+    """Time without an owner, summed over all partitions."""
     cpu_s: float | None
-    """Of the server for this rebalance, above what it uses at rest; None where it isn't known."""
+    """CPU time of the server for this rebalance, above its use at rest; None where it isn't known."""
     rest_cpu: float | None
-    """CPU seconds a second at rest, of this cell."""
+    """CPU seconds a second at rest, in this cell."""
     rss_bytes: int | None
     driver_busy: float
     """Share of the time from the event to stable in which the driver had something to do."""
     contested: int
-    """Partitions given to one member while another had them."""
+    """Number of partitions given to one member while another had them."""
     faults: dict[str, int]
-    """Errors that a group in which nobody is late doesn't see."""
+    """Counts of errors that don't occur in a group whose members are all in time."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What could not be measured."""
+    """A measurement that failed."""
 
     variant: str
     round: int
@@ -94,7 +94,7 @@ class RebalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
     experiment: Literal["rebalance"]
-    """So that the file of another bench is none of these."""
+    """Marks the file as a result of this bench: the other one's results don't have it."""
     format: int = FORMAT
     blumfeld: str
     created: str
@@ -102,10 +102,10 @@ class RebalanceResult(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     rounds: int
     driver_first: bool | None = None
-    """The driver ran before the server's threads (SCHED_RR). ``None`` in results of builds where it always did."""
+    """The driver ran before the server's threads (SCHED_RR). ``None`` in results of builds that always did so."""
     variants: tuple[Variant, ...]
     configs: dict[str, dict[str, str | None]]
-    """By variant: what it answered when it was asked for its configuration."""
+    """Configuration that each variant reported."""
     samples: tuple[Sample, ...] = ()
     failures: tuple[Failure, ...] = ()
     interrupted: bool = False
@@ -113,13 +113,13 @@ class RebalanceResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save_rebalance(result: RebalanceResult, path: Path) -> None:
-    """One value a line, so that differences can be read."""
+    """Write a result, one value a line, so that files can be compared by diff."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
 
 
 def load_rebalance(data: bytes) -> RebalanceResult:
-    """A saved run.
+    """Parse a saved run.
 
-    :raises msgspec.ValidationError: it is none
+    :raises msgspec.ValidationError: the data is no result of this bench
     """
     return msgspec.json.decode(data, type=RebalanceResult)

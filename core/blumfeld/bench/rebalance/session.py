@@ -1,6 +1,6 @@
 """A whole run: fresh servers with equal settings, in turns, each with all its cells.
 
-What fails is put down and the run goes on.
+A failure is recorded and the run goes on.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Tell = Callable[[str], None]
 
 
 class Session:
-    """The books of one run.
+    """The state of one run.
 
-    :param tell: is given a line now and then
-    :param driver_first: the driver runs before the server's threads (SCHED_RR), where that is allowed
+    :param tell: called with a line about the progress now and then
+    :param driver_first: run the driver before the server's threads (SCHED_RR), where that is allowed
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Session:
         self._failures: list[Failure] = []
 
     def run(self) -> RebalanceResult:
-        """All rounds. Ctrl-C ends it, and leaves what was measured."""
+        """Run all rounds. Ctrl-C ends the run and keeps what was measured."""
         raise_descriptor_limit()
         machine, created = this_machine(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         began, interrupted = time.monotonic(), True
@@ -103,8 +103,8 @@ class Session:
             self._failed(turn, "server", error)
 
     def _warm_up(self, place: Place, turn: Turn, warm_up_s: float) -> None:
-        """Small groups of each protocol once, and again until the time is over: a server that compiles as it runs
-        needs it, and one that imports as it runs too.
+        """Run small groups of each protocol until the warm-up time is over. Servers that compile or import code as they
+        run need it.
         """
         began, number = time.monotonic(), 0
         while not number or time.monotonic() - began < warm_up_s:
@@ -145,7 +145,9 @@ class Session:
             crowd.close()
 
     def _group(self, place: Place, group_id: str, size: int, round_number: int) -> Group:
-        """A new group of that size's topic, with a coordinator; draws differ between rounds, not between servers."""
+        """Return a new group on that size's topic, with a coordinator. Random draws differ between rounds, not between
+        servers.
+        """
         with GroupClient(HOST, place.port) as client:
             client.await_coordinator(group_id)
         topic, settings = place.topics[size], self._settings

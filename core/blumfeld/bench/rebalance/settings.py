@@ -1,4 +1,4 @@
-"""What must be equal on both sides, set on each server and read back from it, and how much is measured."""
+"""Settings that must be equal on all servers: set on each one and read back from it. Also the size of the run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 BROKER_RESOURCE = 4
-"""Of DescribeConfigs: a broker's configuration."""
+"""Resource type of a broker in DescribeConfigs."""
 SETTINGS_WORD = "{settings}"
-"""In a foreign start command: becomes one word ``key=value`` for each setting."""
+"""Placeholder in a foreign start command; replaced by one word ``key=value`` for each setting."""
 SCENARIOS = ("kill one", "add one", "one leaves", "add 10 %")
-"""In the order in which they are run: a group of n goes n-1, n, n-1, n-1 + n/10."""
+"""Scenarios in their order: a group of n goes to n-1, n, n-1, n-1 + n/10 members."""
 KIP_848 = "KIP-848"
 PROTOCOLS = ("eager", "cooperative", KIP_848)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a run depends on, beside the servers. Times in ms."""
+    """Everything that a run depends on beside the servers. Times in ms."""
 
     sizes: tuple[int, ...] = (10, 100, 1000)
     protocols: tuple[str, ...] = PROTOCOLS
@@ -28,18 +28,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_timeout_ms: int = 60_000
     initial_rebalance_delay_ms: int = 500
     assignment_interval_ms: int = 200
-    """A fifth of the heartbeat interval, as Kafka's own values are: where both are equal, it is chance whether members
+    """A fifth of the heartbeat interval, as in Kafka's defaults. If both were equal, it would be chance whether members
     hear of a new assignment at once or an interval later.
     """
     offsets_partitions: int = 50
     seed: int = 1
 
     def scenarios_of(self, size: int) -> tuple[str, ...]:
-        """A tenth of ten is one: that was done already."""
+        """Return the scenarios for a group size. A tenth of ten is one member, which "add one" has measured already."""
         return tuple(one for one in self.scenarios if size // 10 > 1 or one != "add 10 %")
 
     def server(self) -> dict[str, str]:
-        """Kafka's own keys with the values that every server of the run must have."""
+        """Return the values of Kafka's keys that every server of the run must have."""
         session, interval = str(self.session_timeout_ms), str(self.heartbeat_interval_ms)
         return {
             "group.min.session.timeout.ms": session,
@@ -54,11 +54,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def overrides(self) -> list[str]:
-        """The same for a manifest, as ``--set`` takes them."""
+        """Return the server settings as ``--set`` overrides of a manifest."""
         return [f'config."{key}"={_toml(value)}' for key, value in self.server().items()]
 
     def words(self) -> list[str]:
-        """The same for a foreign start command."""
+        """Return the server settings as words of a foreign start command."""
         return [f"{key}={value}" for key, value in self.server().items()]
 
 
@@ -69,7 +69,7 @@ def _toml(value: str) -> str:
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
-    """What a server says otherwise, or does not say, in words."""
+    """Return the settings that a server reports with other values or not at all, in words."""
     wrong = []
     for key, value in wanted.items():
         said = found.get(key)
@@ -81,7 +81,7 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> l
 
 
 def _canonical(value: str) -> str:
-    """Kafka tells its own assignors by the names of their classes."""
+    """Return the short name of an assignor: Kafka reports its own assignors by class name."""
     known = {
         "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
         "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
@@ -90,7 +90,7 @@ def _canonical(value: str) -> str:
 
 
 def filled(command: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
-    """A start command with the settings in the place of its ``{settings}``."""
+    """Replace ``{settings}`` in a start command by these words."""
     found: list[str] = []
     for part in command:
         found += words if part == SETTINGS_WORD else [part]

@@ -1,4 +1,6 @@
-"""A run as a table, for the terminal and as Markdown: an event a row, protocols and servers side by side."""
+"""The result as a table, for the terminal and as Markdown: a row for each event, with protocols and servers side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ LEGEND = (
 
 
 def rows_of(result: RebalanceResult) -> tuple[list[str], list[list[str]]]:
-    """The head, and a row for each event, protocol and server."""
+    """Return the head, and a row for each event, protocol and server."""
     rows = []
     for key in keys_of(result):
         for nth, variant in enumerate(result.variants):
@@ -66,7 +68,7 @@ def _seconds(value: float | None) -> str:
 
 
 def settings_words(result: RebalanceResult) -> Iterator[str]:
-    """What was equal on both sides: asked of each server, and what members did."""
+    """Yield the equal conditions: the settings that each server reported, and the members' behaviour."""
     settings = result.settings
     told = sorted({tuple(sorted(found.items())) for found in result.configs.values()})
     same = len({tuple((key, str(value)) for key, value in one) for one in told}) == 1
@@ -81,19 +83,19 @@ def settings_words(result: RebalanceResult) -> Iterator[str]:
 
 
 def run_words(result: RebalanceResult) -> str:
-    """Of when and how much."""
+    """Return the time and the size of the run in words."""
     names = " and ".join(variant.label for variant in result.variants)
     return f"Rebalances of {names}: {result.rounds} rounds in turns, {result.created}, {result.seconds / 60:.0f} min"
 
 
 def sentences_of(result: RebalanceResult) -> Iterator[tuple[str, bool]]:
-    """Verdicts, and whether each is a difference."""
+    """Yield the verdicts, each with whether it is a difference."""
     for one in verdicts_of(result):
         yield f"{one.step}: {one.sentence}", one.different
 
 
 def rebalance_table(result: RebalanceResult) -> RenderableType:
-    """For the terminal."""
+    """Return the table for the terminal."""
     head, rows = rows_of(result)
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
     for nth, title in enumerate(head):
@@ -117,9 +119,9 @@ def _item(text: str, style: str = "") -> RenderableType:
 
 
 def markdown_of(result: RebalanceResult, plots: Sequence[tuple[str, str]]) -> str:
-    """The same as a page, with its plots.
+    """Return the table as a Markdown page with its plots.
 
-    :param plots: (file, what it shows)
+    :param plots: (file, description) of each plot
     """
     head, rows = rows_of(result)
     lines = [f"# {run_words(result)}", "", machine_words(result.machine), ""]

@@ -1,1 +1,1 @@
-"""A result made readable: one HTML page that needs nothing else, and the same plots as PNGs."""
+"""Present a result: tables for the terminal, one self-contained HTML page, and its plots as PNGs."""

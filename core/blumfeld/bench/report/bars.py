@@ -1,4 +1,4 @@
-"""Plots that set variants side by side: cost of the work, system calls, ratios round by round, rates of all steps."""
+"""Plots that compare variants: cost of the work, system calls, ratios round by round, rates of all steps."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ RATIO_TEXTS = "0.01 0.02 0.05 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.25 1.5
 RATIO_MARKS = tuple(map(float, RATIO_TEXTS.split()))
 INTERVAL_SHOWN = 1.3
 TICKS_MOST = 8
-"""Labels of ratios that fit beside each other."""
+"""Most labels of ratios that fit beside each other."""
 LOG_FROM = 8.0
 """Values of several steps that span more than this factor are drawn on a log scale."""
 MARKERS = "osD^vP"
 
 
 def wrapped(label: str) -> str:
-    """A label in lines short enough for an axis; no more than three."""
+    """Break a label into lines short enough for an axis; at most three."""
     return "\n".join(textwrap.wrap(label, LABEL_COLUMNS, max_lines=3, placeholder=" …") or [label])
 
 
 def cost_bars(cells: StepCells, name: str, title: str, measure: Measure) -> Plot | None:
-    """A bar is the median of rounds, a dot is a round."""
+    """Return bars of the median over rounds, with a dot for each round."""
     shown = [(index, cell) for index, cell in enumerate(cells.cells) if cell.values(measure)]
     if not shown:
         return None
@@ -65,7 +65,7 @@ def cost_bars(cells: StepCells, name: str, title: str, measure: Measure) -> Plot
 
 
 def system_call_bars(cells: StepCells, name: str) -> Plot | None:
-    """The most frequent calls, for each request; what is left is one row."""
+    """Return the most frequent calls for each request; the remaining calls share one row."""
     counted = [(index, cell.variant.label, cell.calls_per_request) for index, cell in enumerate(cells.cells)]
     counted = [one for one in counted if one[2]]
     if not counted:
@@ -99,7 +99,9 @@ def system_call_bars(cells: StepCells, name: str) -> Plot | None:
 
 
 def ratio_dots(cells: StepCells, name: str, findings: Findings) -> Plot | None:
-    """Each round's ratio to the first variant in the same round; the tick is the estimate, the line its interval."""
+    """Return each round's ratio to the first variant in the same round, with the estimate as a tick and its interval as
+    a line.
+    """
     first, *others = cells.cells
     measures = [measure for measure in RATIO_MEASURES if first.values(measure)]
     ratios = {
@@ -153,19 +155,19 @@ def _rounds_and_interval(
 
 
 def _bounds(values: Sequence[float], interval: Interval | None) -> list[float]:
-    """An interval's ends, as far as they don't make dots out of a plot of rounds."""
+    """Return an interval's ends, cut off where they would shrink the plot of the rounds to a dot."""
     if interval is None or not values:
         return []
     return [max(interval.low, min(values) / INTERVAL_SHOWN), min(interval.high, max(values) * INTERVAL_SHOWN)]
 
 
 def ratio_words(interval: Interval) -> str:
-    """For those who don't see the line."""
+    """Return a ratio and its interval in words, for readers who can't see the line."""
     return f"{interval.ratio:.3g}× ({interval.low:.3g} to {interval.high:.3g})"
 
 
 def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:
-    """That variant's value over the first one's, for each round that has both."""
+    """Return that variant's value divided by the first one's, for each round that has both."""
     first = {one.measured.round: measure.of(one) for one in cells.cells[0].rounds}
     found = []
     for one in cells.cells[index].rounds:
@@ -176,7 +178,7 @@ def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:
 
 
 def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measure) -> Plot | None:
-    """One measure over all steps of a workload, with the driver's ceilings where the measure is the rate."""
+    """Return one measure over all steps of a workload, with the driver's ceilings where the measure is the rate."""
     steps = [cells for cells in steps if cells.has(measure)]
     if len(steps) < 2:
         return None
@@ -211,7 +213,7 @@ def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measur
 
 
 def spread(row: int, count: int) -> list[float]:
-    """Heights at which dots of one row don't cover each other."""
+    """Return heights at which the dots of one row don't cover each other."""
     return [row + (0.3 * (number / (count - 1) - 0.5) if count > 1 else 0.0) for number in range(count)]
 
 
@@ -224,7 +226,7 @@ def _variant_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _value_axis(axes: Axes, unit: str) -> None:
-    """Log where values span much, from 0 where they don't."""
+    """Use a log scale for a wide span of values, and a scale from 0 otherwise."""
     axes.set_xscale("log")
     least, most = axes.get_xlim()
     if least > 0 and most / least > LOG_FROM:
@@ -249,7 +251,7 @@ def _ratio_axis(axes: Axes, values: Sequence[float]) -> None:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """1, and on both sides of it what has room for its label."""
+    """Return ticks at 1 and on both sides of it, as many as there is room for labels."""
     room = (high / low) ** (1 / TICKS_MOST)
     shown = [1.0]
     for mark in (mark for mark in RATIO_MARKS if 1 < mark <= high):

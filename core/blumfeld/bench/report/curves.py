@@ -19,7 +19,9 @@ from blumfeld.bench.statistics.cells import END_TO_END_P99, PRODUCE_P99, RATE, C
 MANY_NINES = 6
 CURVE_POINTS = 40
 SAMPLES_BEYOND = 10
-"""A percentile with fewer samples beyond it in a round is one or two accidents: the thick line ends before."""
+"""Fewest samples beyond a percentile in a round. With fewer, a percentile shows one or two accidents, so the thick line
+ends before it.
+"""
 LOG_FROM = 20.0
 """Latencies that span more than this factor are drawn on a log scale."""
 
@@ -27,7 +29,9 @@ Histogram = Callable[[Round], HdrHistogram | None]
 
 
 def percentile_curve(cells: StepCells, name: str, title: str, histogram: Histogram) -> Plot | None:
-    """HDR style: x is 1/(1−q) on a log scale. Rounds are thin, the median of rounds is thick."""
+    """Plot percentiles in HDR style: x is 1/(1−q) on a log scale. Thin lines are rounds, the thick one is their
+    median.
+    """
     if not any(histogram(one) for cell in cells.cells for one in cell.rounds):
         return None
 
@@ -54,14 +58,14 @@ def percentile_curve(cells: StepCells, name: str, title: str, histogram: Histogr
 
 
 def rate_series(cells: StepCells, name: str) -> Plot | None:
-    """Records a second over the step."""
+    """Plot records a second over the step."""
     return _series_plot(
         cells, name, "Rate over time", "records/s", lambda point: point.records_per_s, RATE.key
     )
 
 
 def latency_series(cells: StepCells, name: str) -> Plot | None:
-    """The p99 of each piece of the step, mostly half a second."""
+    """Plot the p99 of each piece of the step, mostly half a second."""
     if not any(cells.has(measure) for measure in (PRODUCE_P99, END_TO_END_P99)):
         return None
     what = "ack" if cells.has(PRODUCE_P99) else "end to end"
@@ -112,7 +116,7 @@ def _series_plot(
 def median_series(
     rounds: Iterable[Sequence[Point]], of: Callable[[Point], float]
 ) -> tuple[list[float], list[float]]:
-    """The median over rounds at each point in time; times are brought together to the rounds' own step."""
+    """Return the median over rounds at each point in time; times are aligned to the interval of the rounds' points."""
     rounds = [series for series in rounds if len(series) > 1]
     if not rounds:
         return [], []
@@ -127,7 +131,7 @@ def median_series(
 
 
 def short(value: float) -> str:
-    """A count on an axis: 1.5M, 40k, 12."""
+    """Return a short form of a count for an axis: 1.5M, 40k, 12."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.3g}{name}"
@@ -135,7 +139,7 @@ def short(value: float) -> str:
 
 
 def log_marks(least: float, most: float) -> tuple[float, ...]:
-    """Where a log axis of that span gets marks in each decade."""
+    """Return the marks in each decade of a log axis of this span."""
     return (1.0,) if most / least > 1e4 else (1.0, 3.0) if most / least > 300 else (1.0, 2.0, 5.0)
 
 

@@ -1,4 +1,4 @@
-"""From a plot to SVG that follows the page's colours, and to PNG. The only module that loads matplotlib.
+"""Render a plot as SVG in the page's colours, and as PNG. Only this module loads matplotlib.
 
 The same plot gives the same bytes: no date, ids salted with the plot's name, text kept as text.
 """
@@ -21,16 +21,16 @@ INK = "#1b1c1e"
 MUTED = "#6b6c6e"
 GRID = "#d4d5d7"
 VARIANT_COLOURS = ("#0060a8", "#c43e01", "#00785a", "#8a3f8f", "#8a6d03", "#3d5a6c")
-"""Told apart by people who see no red or no green; later variants start again with another dash."""
+"""Colours that people with colour blindness can tell apart. Further variants reuse them with another dash."""
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)))
 
 PAGE_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid"} | {
     colour: f"--v{index}" for index, colour in enumerate(VARIANT_COLOURS)
 }
-"""Colour as drawn → the page's variable, so that one drawing serves light and dark."""
+"""The page's CSS variable for each drawn colour, so that one drawing serves light and dark pages."""
 
 WIDTH_IN, HEIGHT_IN = 4.8, 3.3
-"""Small enough that a phone shows a plot near its own size: text scaled down is text unread."""
+"""Size that a phone shows nearly unscaled, so that text stays readable."""
 PNG_DPI = 200
 
 STYLE: dict[Any, Any] = {
@@ -62,29 +62,29 @@ class Plot:
     """One drawing."""
 
     name: str
-    """A file's name without its ending: unique on the page."""
+    """File name without its ending; unique on the page."""
     title: str
     alt: str
-    """What it shows, in words with figures: for those who don't see it."""
+    """Description in words with figures, for readers who can't see the plot."""
     draw: Callable[[Axes], None]
     height_in: float = HEIGHT_IN
     legend: bool = True
     step: str = ""
-    """Said on a PNG, which stands alone."""
+    """Name of the step; printed on a PNG, which stands alone."""
 
 
 def colour_of(index: int) -> str:
-    """A variant's colour."""
+    """Return a variant's colour."""
     return VARIANT_COLOURS[index % len(VARIANT_COLOURS)]
 
 
 def dash_of(index: int) -> str | tuple[float, tuple[float, ...]]:
-    """A variant's line style."""
+    """Return a variant's line style."""
     return DASHES[index // len(VARIANT_COLOURS) % len(DASHES)]
 
 
 def svg_of(plot: Plot) -> str:
-    """For a page: no XML head, scales with its box, has a title and a description, ids of its own."""
+    """Return SVG for a page: no XML head, scales with its box, has a title, a description and unique ids."""
     out = io.StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": plot.name}):
         figure = _figure(plot, titled=False)
@@ -105,7 +105,7 @@ def svg_of(plot: Plot) -> str:
 
 
 def png_of(plot: Plot) -> bytes:
-    """For a slide or an issue: light, with its title."""
+    """Return a PNG for a slide or an issue: light, with its title."""
     out = io.BytesIO()
     with mpl.rc_context(STYLE):
         figure = _figure(plot, titled=True)

@@ -1,4 +1,4 @@
-"""What a run did and what must be kept in mind of it, in sentences: the same words in the terminal and on the page."""
+"""Sentences about a run and about its limits, the same for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from blumfeld.bench.statistics.cells import (
 
 ROUNDS_FEW = 5
 LOADED_SHARE = 0.5
-"""A load average above this share of the cores, before the run began, is a machine that others used."""
+"""A load average above this share of the cores, before the run began, means that other processes used the machine."""
 
 LATE_SHARE = 0.5
-"""A driver that was late by more than this share of the latency shown measured itself, for a good part."""
+"""If the driver's lateness is more than this share of a latency, the latency describes the driver for a good part."""
 
 NOT_CLAIMED = (
     "A ratio holds for this machine, this workload and these versions: server and driver share its cores, and loopback "
@@ -33,7 +33,7 @@ NOT_CLAIMED = (
 
 
 def run_words(result: Result) -> str:
-    """What was run, in a line."""
+    """Return one line that says what was run."""
     quick = ", quick" if result.quick else ""
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     order = ", interleaved" if len(result.variants) > 1 else ""
@@ -48,7 +48,7 @@ def run_words(result: Result) -> str:
 
 
 def placement_words(result: Result) -> str:
-    """Scheduler class and cores of the driver and of the servers; empty for a result that doesn't have them."""
+    """Return scheduler class and cores of the driver and of the servers; empty for a result without them."""
     drivers = {one.driver.placement for one in result.measured} - {None}
     servers = {one.server_placement for one in result.measured} - {None}
     sides = (("driver", drivers), ("server", servers))
@@ -65,7 +65,7 @@ def _placed(one: Placement) -> str:
 
 
 def machine_words(machine: Machine) -> str:
-    """Where it ran, in a line."""
+    """Return one line about the machine."""
     kind = "virtual" if machine.virtual else "not virtual, as far as it tells"
     return (
         f"{machine.cpu}, {machine.cores} cores ({kind}), {machine.memory_bytes / 2**30:.0f} GiB, {machine.kernel}, "
@@ -74,20 +74,20 @@ def machine_words(machine: Machine) -> str:
 
 
 def variant_words(variant: Variant) -> str:
-    """What drives its sockets and what its acks are, in full."""
+    """Return a variant's transport and the meaning of its acks, in full."""
     return (
         f"{variant.label}: {variant.network or variant.kind}; an ack is {variant.durability or 'not known'}"
     )
 
 
 def brief(text: str) -> str:
-    """Its first clause, for a cell of a table: the whole stands elsewhere."""
+    """Return the first clause, for a table cell; the whole text stands elsewhere."""
     head = min((text.partition(mark)[0] for mark in (": ", "; ")), key=len)
     return head + ")" * (head.count("(") - head.count(")"))
 
 
 def load_words(step: Step) -> str:
-    """What a step asks of a server."""
+    """Return a step's load in words."""
     parts = []
     if step.produce is not None:
         parts.append(_produce_words(step.produce))
@@ -129,7 +129,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def mark_of(cell: Cell) -> str:
-    """What qualifies a cell, in a few words; empty if nothing does."""
+    """Return the mark that qualifies a cell, such as "saturated"; empty if nothing does."""
     marks = []
     if cell.is_the_drivers:
         marks.append("the driver's limit, not the broker's")
@@ -141,20 +141,22 @@ def mark_of(cell: Cell) -> str:
 
 
 def offered_share(cell: Cell) -> float | None:
-    """How much of an offered rate was reached; None in a closed loop."""
+    """Return the reached share of an offered rate; None in a closed loop."""
     rate = cell.median(RATE)
     offered = cell.step.produce.rate_per_s if cell.step.produce else 0.0
     return rate / offered if rate is not None and offered else None
 
 
 def offered_words(cell: Cell) -> str:
-    """The same in words; empty in a closed loop."""
+    """Return the reached share of an offered rate in words; empty in a closed loop."""
     share = offered_share(cell)
     return f"{share:.1%}" if share is not None else ""
 
 
 def ack_words(durability: str, acks: int) -> str:
-    """What an ack is, of a text that says it for ``acks=1: …; acks=all: …``; another text is taken as it is."""
+    """Return the part of a durability text (``acks=1: …; acks=all: …``) that applies to ``acks``; any other text is
+    returned whole.
+    """
     one, found, every = durability.removeprefix("acks=1: ").partition("; acks=all: ")
     if acks == 0:
         return "none: acks=0"
@@ -162,23 +164,23 @@ def ack_words(durability: str, acks: int) -> str:
 
 
 def durability_words(cell: Cell) -> str:
-    """What an ack is in this step; empty where nothing is produced."""
+    """Return the meaning of an ack in this step; empty where nothing is produced."""
     return ack_words(cell.variant.durability, cell.step.produce.acks) if cell.step.produce else ""
 
 
 def ceiling_words(cell: Cell) -> str:
-    """The rate as a share of what the driver reaches alone; empty if that wasn't measured."""
+    """Return the rate as a share of the driver's ceiling; empty if that wasn't measured."""
     share = cell.ceiling_share
     return f"{share:.0%}" if share is not None else ""
 
 
 def late_words(cell: Cell) -> str:
-    """How late the driver itself was, which is in its latencies; empty in a closed loop."""
+    """Return the driver's own lateness, which its latencies contain; empty in a closed loop."""
     return f"{cell.late_us:,.0f}" if cell.late_us is not None else ""
 
 
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
-    """What a reader should know before believing the figures, gravest first; empty if there is nothing."""
+    """Return the warnings that a reader needs before the figures, gravest first; empty if there are none."""
     found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]
     if result.interrupted:
         found.append("Interrupted: what follows is of the rounds that were run.")
@@ -266,7 +268,7 @@ def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:
 
 
 def _late_cautions(steps: Sequence[StepCells]) -> list[str]:
-    """Steps in which the driver's own lateness is a large part of what is shown as latency."""
+    """Yield the steps in which the driver's own lateness is a large part of the latency shown."""
     found = []
     for cells in steps:
         late = [
@@ -285,7 +287,7 @@ def _late_cautions(steps: Sequence[StepCells]) -> list[str]:
 
 
 def marks_legend() -> str:
-    """What the marks mean."""
+    """Return the meaning of the marks."""
     return (
         f"“The driver's limit”: within {1 - CEILING_SHARE:.0%} of what the driver reaches against a server that costs "
         f"nothing, or its busiest process at work for more than {BUSY_SHARE:.0%} of the time. “Saturated”: a closed "

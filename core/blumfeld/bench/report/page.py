@@ -1,4 +1,6 @@
-"""The page: one HTML file with its style and its plots inside, that asks nothing of a network and runs no script."""
+"""The report page: one HTML file with its style and plots inside. It loads nothing from a network and runs no
+script.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from blumfeld.bench.statistics.findings import Findings
 from blumfeld.bench.watching.watcher import Verdict
 
 VERDICTS_OPEN = 24
-"""A longer list of what was not found is folded."""
+"""A longer list of figures without a difference is folded."""
 
 
 def page_of(
@@ -34,10 +36,10 @@ def page_of(
     overview: Sequence[Plot],
     by_step: Sequence[Sequence[Plot]],
 ) -> str:
-    """The whole document.
+    """Return the whole document.
 
     :param overview: plots over all steps
-    :param by_step: the plots of each step, in their order
+    :param by_step: the plots of each step, in the order of steps
     """
     title = f"blumfeld bench: {result.workload.name}, {' against '.join(v.label for v in result.variants)}"
     body = [

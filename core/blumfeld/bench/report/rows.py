@@ -1,4 +1,6 @@
-"""The figures of one step, as rows of text: a measure is a row, a variant a column. For the terminal and the page."""
+"""The figures of one step as rows of text, for the terminal and the page: a row for each measure, a column for each
+variant.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from blumfeld.bench.statistics.findings import Findings, Interval
 
 NOTHING = "–"
 RATIO_LEAST, RATIO_MOST = 0.01, 100.0
-"""Ends of an interval beyond are no figures: nothing is known."""
+"""Interval ends beyond these are not shown as figures: they mean that nothing is known."""
 HEADLINES = (RATE, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 
 
@@ -37,7 +39,7 @@ class Figure:
 
     text: str
     ratio: str = ""
-    """Against the first variant, with its interval."""
+    """Ratio to the first variant, with its interval."""
     number: bool = True
 
 
@@ -58,11 +60,11 @@ WORDS: tuple[tuple[str, Callable[[Cell], str], bool], ...] = (
     ("an ack is", durability_words, False),
     ("network", lambda cell: cell.variant.network, False),
 )
-"""Title, what is said of a cell, whether it is a number."""
+"""Rows of words: title, function that returns the words for a cell, and whether they are a number."""
 
 
 def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
-    """All rows that say something about this step."""
+    """Return all rows that have content for this step."""
     rows = [
         Row(
             measure.title,
@@ -82,7 +84,7 @@ def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
 
 
 def headline_rows(steps: Sequence[StepCells], findings: Findings) -> tuple[list[Measure], list[Row]]:
-    """All steps in one table: for each step and variant a row of the figures that matter most.
+    """Return all steps in one table: for each step and variant a row of the most important figures.
 
     :return: the columns, and rows titled by step, with the variant as their unit
     """
@@ -101,14 +103,14 @@ def headline_rows(steps: Sequence[StepCells], findings: Findings) -> tuple[list[
 
 
 def figure_text(value: float) -> str:
-    """Three digits that count, thousands apart, nothing scientific."""
+    """Format a number with three significant digits and a thousands separator, without exponents."""
     if value >= 100 or value == 0:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
 def ratio_text(interval: Interval) -> str:
-    """As a reader of a table wants it: 0.71× (0.66–0.78)."""
+    """Format a ratio with its interval: 0.71× (0.66–0.78)."""
     low = f"{interval.low:.2f}" if interval.low >= RATIO_LEAST else f"<{RATIO_LEAST:g}"
     high = f"{interval.high:.2f}" if interval.high <= RATIO_MOST else f">{RATIO_MOST:g}"
     return f"{interval.ratio:.2f}× ({low}–{high})"

@@ -1,4 +1,4 @@
-"""The table at the end of a run: for each step a measure a row, a variant a column, and the verdicts below."""
+"""The table at the end of a run: for each step a row for each measure and a column for each variant; verdicts below."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from blumfeld.bench.statistics.cells import RATE, StepCells, cells_of
 from blumfeld.bench.statistics.findings import Findings, findings_of
 
 NAME_COLUMNS, FIGURE_COLUMNS = 13, 11
-"""Of all steps in one table: four figures fit into 80."""
+"""Widths of the table of all steps: four figures fit into 80 columns."""
 WORDS_COLUMNS = 36
-"""What is said in words is broken here, so that figures of two variants stand near each other."""
+"""Words wrap at this width, so that the figures of two variants stand near each other."""
 
 
 def result_table(result: Result) -> RenderableType:
-    """All that the terminal is told of a result. The words are the page's."""
+    """Return the table, verdicts and warnings for the terminal, in the words of the page."""
     steps = cells_of(result)
     findings = findings_of(result, steps)
     return Group(*_parts(result, steps, findings))

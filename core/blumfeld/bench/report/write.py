@@ -1,4 +1,4 @@
-"""A result's page and plots, written to a folder."""
+"""Write a result's page and plots to a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = "index.html"
 
 
 def write_report(result: Result, folder: Path) -> list[Path]:
-    """Write ``index.html`` and a PNG for each plot; the paths, the page first. The folder is made if need be.
+    """Write ``index.html`` and a PNG for each plot; create the folder if needed. Return the paths, the page first.
 
     The same result gives the same bytes, with the same version of matplotlib.
 
@@ -49,7 +49,7 @@ def write_report(result: Result, folder: Path) -> list[Path]:
 
 
 def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:
-    """Over all steps; none where there is one step."""
+    """Return the plots over all steps; none if there is only one step."""
     drawn = (
         step_dots(steps, "all-rate", "Rate", RATE),
         step_dots(steps, "all-ack-p99", "Ack p99", PRODUCE_P99),
@@ -60,7 +60,7 @@ def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:
 
 
 def step_plots(cells: StepCells, number: int, findings: Findings) -> list[Plot]:
-    """Those of one step that have something to show."""
+    """Return those plots of one step that have data."""
     at = f"step{number}"
     drawn = (
         percentile_curve(cells, f"{at}-ack", "Ack latency", lambda one: one.produce),

@@ -1,6 +1,6 @@
-"""A result, laid out as a person reads it: step by step, variant by variant, over all rounds. Draws nothing.
+"""A result arranged for reading: by step and variant, over all rounds. Pure.
 
-What is said of a cell is the median of its rounds. A round that measured nothing of a kind has no value of it.
+The figure of a cell is the median of its rounds. A round that did not measure a figure has no part in its median.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Ceiling, Measured, Result, SystemCalls, Variant
 
 CEILING_SHARE = 0.8
-"""A rate above this share of the driver's own ceiling is the driver's."""
+"""A rate above this share of the driver's own ceiling is the driver's limit."""
 BUSY_SHARE = 0.8
-"""So is one at which its busiest process had something to do for longer than this share of the time."""
+"""A rate is also the driver's limit if its busiest process worked for more than this share of the time."""
 REACHED_SHARE = 0.98
-"""An offered rate counts as reached from here."""
+"""An offered rate counts as reached from this share on."""
 QUANTILES = (50.0, 99.0, 99.9)
 
 
 @attrs.frozen
 class Round:
-    """One round of one variant in one step, with its histograms opened. Percentiles are in µs."""
+    """One round of one variant in one step, with decoded histograms. Percentiles are in µs."""
 
     measured: Measured
     produce: HdrHistogram | None
@@ -35,13 +35,13 @@ class Round:
 
     @property
     def cpu_s(self) -> float | None:
-        """What the server's processes used, in user and kernel; None where they aren't known."""
+        """CPU time of the server's processes, user and kernel; None where they aren't known."""
         server = self.measured.server
         return None if server is None else server.user_s + server.system_s
 
     @property
     def moved_bytes(self) -> float:
-        """Record values written and read in the measured part."""
+        """Bytes of record values written and read in the measured part."""
         seen = self.measured
         written = seen.bytes_per_s if seen.produce_ack is not None else 0.0
         read = seen.received_bytes_per_s or (0.0 if written else seen.bytes_per_s)
@@ -61,33 +61,33 @@ class Measure:
 
 @attrs.frozen
 class Cell:
-    """What one variant did in one step."""
+    """One variant in one step."""
 
     variant: Variant
     step: Step
     rounds: tuple[Round, ...]
-    """In the order of rounds; empty if the variant could not run the step."""
+    """Rounds in order; empty if the variant could not run the step."""
     ceiling: Ceiling | None
     system_calls: SystemCalls | None
 
     def values(self, measure: Measure) -> list[float]:
-        """One for each round that has it."""
+        """Return the figure of each round that has it."""
         found = (measure.of(one) for one in self.rounds)
         return [value for value in found if value is not None]
 
     def median(self, measure: Measure) -> float | None:
-        """Over rounds, or None where no round has it."""
+        """Return the median over rounds, or None where no round has the figure."""
         values = self.values(measure)
         return statistics.median(values) if values else None
 
     @property
     def saturated(self) -> bool:
-        """The load was a closed loop: its latencies are a full server's, whatever was offered."""
+        """Whether the load was a closed loop: its latencies are a full server's, whatever was offered."""
         return self.step.produce is not None and self.step.produce.rate_per_s == 0
 
     @property
     def ceiling_share(self) -> float | None:
-        """The rate as a share of what the driver reaches alone; None where that wasn't measured."""
+        """The rate as a share of the driver's ceiling; None where that wasn't measured."""
         rate = self.median(RATE)
         if rate is None or self.ceiling is None or not self.ceiling.records_per_s:
             return None
@@ -95,34 +95,34 @@ class Cell:
 
     @property
     def busy(self) -> float:
-        """Of the driver's busiest process, the median of rounds."""
+        """Busy share of the driver's busiest process, median of rounds."""
         return statistics.median(one.measured.driver.busy for one in self.rounds) if self.rounds else 0.0
 
     @property
     def late_us(self) -> float | None:
-        """How late the driver itself sent, p99, the median of rounds; ``None`` in a closed loop."""
+        """Lateness p99 of the driver itself, median of rounds; ``None`` in a closed loop."""
         if self.saturated or self.step.produce is None or not self.rounds:
             return None
         return statistics.median(one.measured.driver.late_us_p99 for one in self.rounds)
 
     @property
     def is_the_drivers(self) -> bool:
-        """What was measured is the driver's limit, not the server's."""
+        """Whether the driver's limit was measured, not the server's."""
         return (self.ceiling_share or 0.0) > CEILING_SHARE or self.busy > BUSY_SHARE
 
     @property
     def errors(self) -> int:
-        """In all rounds."""
+        """Number of errors in all rounds."""
         return sum(one.measured.errors for one in self.rounds)
 
     @property
     def first_error(self) -> str:
-        """In words, or empty."""
+        """The first error in words, or an empty string."""
         return next((one.measured.error for one in self.rounds if one.measured.error), "")
 
     @property
     def calls_per_request(self) -> dict[str, float]:
-        """System call → how many for each request, most first; empty if they weren't counted."""
+        """System calls for each request by name, most frequent first; empty if they weren't counted."""
         counted = self.system_calls
         if counted is None or not counted.requests:
             return {}
@@ -132,18 +132,18 @@ class Cell:
 
 @attrs.frozen
 class StepCells:
-    """One step, the variants in their order."""
+    """One step, with its variants in their order."""
 
     step: Step
     cells: tuple[Cell, ...]
 
     def has(self, measure: Measure) -> bool:
-        """Some variant has a value of it."""
+        """Whether some variant has a value of this figure."""
         return any(cell.values(measure) for cell in self.cells)
 
 
 def cells_of(result: Result) -> tuple[StepCells, ...]:
-    """All of a result."""
+    """Return all steps of a result."""
     return tuple(
         StepCells(step, tuple(_cell(result, step, variant) for variant in result.variants))
         for step in result.workload.steps
@@ -163,7 +163,7 @@ def _cell(result: Result, step: Step, variant: Variant) -> Cell:
 
 
 def open_round(measured: Measured) -> Round:
-    """With its histograms decoded."""
+    """Return a round with its histograms decoded."""
     produce, end_to_end = _opened(measured.produce_ack), _opened(measured.end_to_end)
     return Round(measured, produce, end_to_end, _quantiles_us(produce), _quantiles_us(end_to_end))
 

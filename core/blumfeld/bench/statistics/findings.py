@@ -1,4 +1,4 @@
-"""What the statistics say of a result, gathered for the table and for the page."""
+"""The verdicts and intervals of a result, gathered for the table and the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from blumfeld.bench.watching.watcher import Verdict
 
 @attrs.frozen
 class Interval:
-    """A variant against the first: 0.7 is 0.7 times as much. It holds 1 unless the figure was found to differ."""
+    """Ratio of a variant to the first one, with its interval. The interval holds 1 unless the figure was found to
+    differ.
+    """
 
     ratio: float
     low: float
@@ -23,28 +25,28 @@ class Interval:
 
 @attrs.frozen
 class Findings:
-    """All that is concluded."""
+    """All conclusions about a result."""
 
     verdicts: tuple[Verdict, ...] = ()
-    """In the order of steps, variants and measures."""
+    """Verdicts in the order of steps, variants and measures."""
     intervals: dict[tuple[str, str, str], Interval] = attrs.field(factory=dict)
-    """By step, variant and the measure's key."""
+    """Intervals by step, variant and the measure's key."""
     sustained: tuple[str, ...] = ()
-    """A sentence for each variant, where the workload asks for it."""
+    """One sentence for each variant, where the workload asks for the sustained rate."""
 
     @property
     def differences(self) -> tuple[Verdict, ...]:
-        """What was found to differ."""
+        """Verdicts that found a difference."""
         return tuple(one for one in self.verdicts if one.different)
 
     @property
     def others(self) -> tuple[Verdict, ...]:
-        """What was looked for and not found."""
+        """Verdicts that found none."""
         return tuple(one for one in self.verdicts if not one.different)
 
 
 def findings_of(result: Result, steps: Sequence[StepCells]) -> Findings:
-    """Ask the statistics."""
+    """Return the conclusions about a result."""
     conclusion = conclude(result, steps)
     return Findings(
         verdicts=conclusion.verdicts,
@@ -58,11 +60,11 @@ def findings_of(result: Result, steps: Sequence[StepCells]) -> Findings:
 
 
 def _is_known(comparison: Comparison) -> bool:
-    return comparison.high > comparison.low  # with too few rounds there is no interval
+    return comparison.high > comparison.low  # with too few rounds the interval is empty
 
 
 def _sustained(result: Result, steps: Sequence[StepCells]) -> Iterator[str]:
-    """The highest offered rate that was reached, with a p99 below the workload's bound."""
+    """Yield the highest offered rate that was reached with a p99 below the workload's bound."""
     bound_ms = result.workload.sustained_p99_ms
     offered = [cells for cells in steps if cells.step.produce and cells.step.produce.rate_per_s]
     if bound_ms is None or not offered:

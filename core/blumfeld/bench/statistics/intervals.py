@@ -1,25 +1,23 @@
-"""What rounds say about a ratio: an estimate, an interval that holds with few rounds, and what could have been
-seen. Pure.
+"""Estimate a ratio from rounds: its value, an interval that holds with few rounds, and the detectable difference. Pure.
 
-**The unit is the round**, not the request: a million requests of one round share its server, its page cache
-and its moment. Variants are compared within a round, where they ran next to each other, as the logarithm of
-their ratio: what a round did to both falls out, and slow drift falls out over a round forward and a round
-back.
+**The unit is the round**, not the request: a million requests of one round share its server, its page cache and its
+moment. Variants are compared within a round, where they ran next to each other, as the logarithm of their ratio. So
+influences on both variants cancel within a round, and slow drift cancels over a round forward and a round back.
 
-**The estimate** is the mean of these log ratios, the extreme one on both sides cut off from 7 rounds on, two
-from 12 (:func:`trim`), so that a round in which something else happened does not decide. With fewer rounds
-the cut would cost more than such a round does.
+**The estimate** is the mean of these log ratios. From 7 rounds on, the extreme one on each side is cut off, from 12
+on two (:func:`trim`), so that one disturbed round does not decide. With fewer rounds the cut would cost more than
+such a round does.
 
-**The interval** is a studentised parametric bootstrap. The percentile bootstrap over rounds, which is the
-usual choice, covers 78 % of the time with 4 rounds, 86 % with 6 and 90 % with 10 where it says 95: resampling
-4 values cannot know how far the fifth lies. The estimate over its own standard error is pivotal: its
-distribution depends on the number of rounds only, not on scale or place. So it is drawn once, from normal
-noise (log-normal times), for this number of rounds and this trimming, and its quantiles stretch the interval.
-Without trimming this is Student's t. Heavier tails than the normal's make it wider than it had to be, not
-narrower; ``tests/bench/statistics/test_intervals.py`` measures both.
+**The interval** is a studentised parametric bootstrap. The usual percentile bootstrap over rounds covers 78 % of the
+time with 4 rounds, 86 % with 6 and 90 % with 10 where it says 95: resampling 4 values cannot know how far the fifth
+lies. The estimate divided by its own standard error is pivotal: its distribution depends on the number of rounds
+only, not on scale or place. So it is drawn once, from normal noise (log-normal times), for this number of rounds and
+this trimming. Its quantiles stretch the interval. Without trimming this is Student's t. Tails heavier than the
+normal's make the interval wider than necessary, not narrower; ``tests/bench/statistics/test_intervals.py`` measures
+both.
 
-**Several figures** of one run are tried together (:func:`holm`), so that a run of two equal variants says
-"different" of anything at all in at most 4 % of runs: intervals of 95 % or more.
+**Several figures** of one run are tested together (:func:`holm`), so that a run of two equal variants calls any
+figure different in at most 4 % of runs. Intervals are of 95 % or more.
 """
 
 from __future__ import annotations
@@ -35,28 +33,28 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEVEL = 0.04
-"""Share of runs of equal variants in which something may be called different: one in a hundred below what is
-claimed, since noise is not as well-behaved as the normal's.
+"""Allowed share of runs of equal variants that call some figure different. It is one point below the claimed 5 %, since
+noise is not as well-behaved as the normal distribution.
 """
 POWER = 0.8
 ROUNDS_MIN = 3
 DRAWS = 200_000
-"""Of the pivot's distribution: 50 lie beyond a level of 0.00025."""
+"""Draws of the pivot's distribution: 50 of them lie beyond a level of 0.00025."""
 SEED = 20_261_121
 RESOLUTION = 0.0005
-"""Relative. Below it nothing is known, whatever the rounds agree on: a histogram keeps three digits, a clock
-ticks.
+"""Relative resolution. Smaller differences can't be known even if all rounds agree: a histogram keeps three digits, and
+a clock ticks.
 """
 
 
 def trim(rounds: int) -> int:
-    """How many rounds are cut off at either end."""
+    """Return the number of rounds that are cut off at each end."""
     return 0 if rounds < 7 else 1 if rounds < 12 else 2
 
 
 @attrs.frozen
 class Paired:
-    """Two variants over rounds that both have."""
+    """Two variants, compared over the rounds that both have."""
 
     rounds: int
     log_ratio: float
@@ -64,27 +62,27 @@ class Paired:
 
     @property
     def ratio(self) -> float:
-        """The second over the first."""
+        """Ratio of the second variant to the first."""
         return math.exp(self.log_ratio)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Where the ratio lies, but for ``level`` of cases."""
+        """Return the interval of the ratio; it misses the true ratio in a share of ``level`` of cases."""
         reach = critical(self.rounds, level) * self.standard_error
         return math.exp(self.log_ratio - reach), math.exp(self.log_ratio + reach)
 
     @property
     def p_value(self) -> float:
-        """How often equal variants would show at least this."""
+        """Return the probability that equal variants show at least this difference."""
         return tail(self.rounds, abs(self.log_ratio) / self.standard_error)
 
     def detectable(self, level: float = LEVEL, power: float = POWER) -> float:
-        """The least true ratio above 1 that rounds as noisy as these would show, with this power."""
+        """Return the least true ratio above 1 that rounds as noisy as these would show, with this power."""
         reach = critical(self.rounds, level) + critical(self.rounds, 2 * (1 - power))
         return math.exp(reach * self.standard_error)
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired | None:
-    """Compare values of the same rounds, all above 0. None with fewer than :data:`ROUNDS_MIN`."""
+    """Compare values of the same rounds, all above 0. None with fewer than :data:`ROUNDS_MIN` rounds."""
     if len(first) != len(second):
         raise ValueError("values of the same rounds, one each")
     rounds = len(first)
@@ -96,12 +94,14 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Paired | None:
 
 
 def critical(rounds: int, level: float) -> float:
-    """How many standard errors hold all but ``level`` of estimates, both sides together."""
+    """Return the number of standard errors that holds all but ``level`` of estimates, both sides together."""
     return float(_pivot(rounds)[min(DRAWS - 1, math.ceil((1 - level) * DRAWS))])
 
 
 def tail(rounds: int, distance: float) -> float:
-    """The share of estimates at least so many standard errors off; never 0, since draws are finite."""
+    """Return the share of estimates that are at least so many standard errors off. It is never 0, since draws are
+    finite.
+    """
     beyond = DRAWS - int(np.searchsorted(_pivot(rounds), distance))
     return (beyond + 1) / (DRAWS + 1)
 
@@ -109,12 +109,11 @@ def tail(rounds: int, distance: float) -> float:
 def holm(
     p_values: Sequence[float], weights: Sequence[float], level: float = LEVEL
 ) -> list[tuple[bool, float]]:
-    """Which of several figures differ, and the level at which each was tried: an interval at that level holds 1
-    just if the figure was not found to differ.
+    """Return for each figure whether it differs, and the level at which it was tested. An interval at that level
+    holds 1 exactly if the figure was not found to differ.
 
-    Holm's step-down procedure with weights (S. Holm 1979): the family-wise error rate is at most ``level``,
-    whatever the figures have to do with each other. Once a figure is found, its share of the level goes to
-    the others.
+    Holm's step-down procedure with weights (S. Holm 1979): the family-wise error rate is at most ``level``, however
+    the figures depend on each other. Once a figure is found to differ, its share of the level goes to the others.
     """
     left = set(range(len(p_values)))
     found: dict[int, float] = {}
@@ -135,14 +134,16 @@ def holm(
 
 @lru_cache(maxsize=32)
 def _pivot(rounds: int) -> Floats:
-    """Estimates over their standard errors where nothing differs, absolute and sorted."""
+    """Return estimates divided by their standard errors where nothing differs, absolute and sorted."""
     noise = np.random.default_rng(SEED + rounds).standard_normal((DRAWS, rounds))
     estimate, error = _studentised(noise)
     return np.sort(np.abs(estimate / error))
 
 
 def _studentised(values: Floats) -> tuple[Floats, Floats]:
-    """Trimmed means of rows, and their standard errors from the winsorised variance (Tukey and McLaughlin 1963)."""
+    """Return the trimmed means of rows, and their standard errors from the winsorised variance (Tukey and McLaughlin
+    1963).
+    """
     rounds = values.shape[1]
     cut = trim(rounds)
     ordered = np.sort(values, axis=1)

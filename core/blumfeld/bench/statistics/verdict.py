@@ -1,8 +1,7 @@
-"""What a run says, in words that a sceptic can hold it to: every variant against the first, step by step.
+"""The verdict of a run: every variant against the first, step by step, in sentences with their uncertainty.
 
-The headline figures of a step share :data:`HEADLINE_SHARE` of the level at which a run may err, the others
-the rest; all figures of all steps and variants of a run are one family
-(:func:`blumfeld.bench.statistics.intervals.holm`).
+All figures of all steps and variants of a run are one family (:func:`blumfeld.bench.statistics.intervals.holm`). The
+headline figures of a step share :data:`HEADLINE_SHARE` of the run's error level, the other figures the rest.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ FAMILY = (
     CPU_PER_MB,
     RSS,
 )
-"""What gets an interval."""
+"""Figures that get an interval."""
 HEADLINE_SHARE = 0.8
 NEGLIGIBLE = 0.01
-"""A difference that is smaller is none, however sure: nobody chooses a broker by it."""
+"""A smaller difference counts as none, however certain it is: it decides no choice of a broker."""
 TELLING = 0.25
-"""An interval that reaches further from 1 tells nothing worth saying."""
+"""An interval that reaches further from 1 than this supports no useful sentence."""
 FAR = 9.0
-"""A difference beyond it is not spelt out."""
+"""A larger relative difference is not spelt out as a number."""
 FAR_TIMES = 100.0
-"""Nor is a bound beyond it, either way."""
+"""A bound of an interval beyond this factor, up or down, is not spelt out."""
 
 
 @attrs.frozen
@@ -68,13 +67,15 @@ class Comparison:
     headline: bool
     rounds: int
     ratio: float
-    """1 where there were too few rounds."""
+    """Ratio to the first variant; 1 where there were too few rounds."""
     low: float
     high: float
-    """The interval, at ``level``: it holds 1 unless the figure differs (or differs negligibly)."""
+    """Upper bound of the interval at ``level``. The interval holds 1 unless the figure differs (or differs
+    negligibly).
+    """
     level: float
     detectable: float
-    """The least true difference, relative, that would have been found with a power of 0.8."""
+    """The least true relative difference that would have been found with a power of 0.8."""
     different: bool
     sentence: str
 
@@ -87,7 +88,7 @@ class Conclusion:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What is said: every headline figure, and what else was found to differ."""
+        """Return the verdicts to show: every headline figure, and the others that were found to differ."""
         return tuple(
             Verdict(
                 step=one.step,
@@ -101,7 +102,7 @@ class Conclusion:
         )
 
     def of(self, step: str, variant: str, measure: str) -> Comparison | None:
-        """One of them, if it was compared and had enough rounds."""
+        """Return one comparison, if the figure was compared and had enough rounds."""
         for one in self.comparisons:
             if (one.step, one.variant, one.measure.key) == (step, variant, measure):
                 return one if one.rounds >= ROUNDS_MIN else None
@@ -109,7 +110,7 @@ class Conclusion:
 
     @property
     def some_difference(self) -> bool:
-        """Anything differs."""
+        """Whether any figure differs."""
         return any(one.different for one in self.comparisons)
 
 
@@ -122,7 +123,7 @@ class Pair:
     baseline: str
     measure: Measure
     headline: bool
-    """Whether it is among those that share most of the level at which a run may err."""
+    """Whether the figure is one of those that share most of the run's error level."""
     rounds: int
     seen: Paired | None
     """None with too few rounds."""
@@ -131,7 +132,7 @@ class Pair:
 def conclude(result: Result, steps: Sequence[StepCells] | None = None) -> Conclusion:
     """Compare every variant with the first that has rounds.
 
-    :param steps: the result's cells, if they are at hand
+    :param steps: the result's cells, if the caller has them already
     """
     return Conclusion(
         judged([pair for cells in (cells_of(result) if steps is None else steps) for pair in _pairs(cells)])
@@ -139,7 +140,7 @@ def conclude(result: Result, steps: Sequence[StepCells] | None = None) -> Conclu
 
 
 def judged(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
-    """What is said of each of them, all tried together; in their order."""
+    """Test all pairs together; return the comparisons in their order."""
     tried = [pair for pair in pairs if pair.seen is not None]
     weights = _weights(tried)
     p_values = [pair.seen.p_value for pair in tried if pair.seen is not None]
@@ -148,7 +149,7 @@ def judged(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
 
 
 def headline_of(step: Step) -> frozenset[str]:
-    """Keys of the measures that a step is run for."""
+    """Return the keys of the measures that a step is run for."""
     if step.produce is None:
         return frozenset({RECEIVED.key, CPU_PER_MB.key})
     keys = {CPU_PER_REQUEST.key, PRODUCE_P99.key if step.produce.rate_per_s else RATE.key}
@@ -176,7 +177,7 @@ def _pairs(cells: StepCells) -> Iterator[Pair]:
 
 
 def _common(first: Cell, second: Cell, measure: Measure) -> tuple[list[float], list[float]]:
-    """Values of the rounds that both have, where they can be compared."""
+    """Return the values of both variants from the rounds in which both can be compared."""
     ours, theirs = _by_round(first, measure), _by_round(second, measure)
     rounds = sorted(ours.keys() & theirs.keys())
     return [ours[number] for number in rounds], [theirs[number] for number in rounds]

@@ -1,4 +1,4 @@
-"""What a person sees while a bench runs: a live view on a terminal, a line for each measured step elsewhere."""
+"""The display of a running bench: a live view on a terminal, a line for each measured step elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from blumfeld.bench.watching.watcher import SessionPlan, Turn, Watcher
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_COLUMNS = 48
 REFRESHES_PER_S = 2
-"""The view's own work is done on the machine that is measured."""
+"""Redraws a second. Few, because the view runs on the machine that is measured."""
 ROWS_SHOWN = 16
 VERDICTS_SHOWN = 6
 SHOWN: tuple[Measure, ...] = (
@@ -43,7 +43,7 @@ SHOWN: tuple[Measure, ...] = (
 
 @contextmanager
 def watching(console: Console) -> Iterator[Watcher]:
-    """What fits this console; the view is gone when the context ends, lines stay."""
+    """Yield the watcher that fits this console. The view vanishes at the end; printed lines stay."""
     if not console.is_terminal:
         yield Lines(console)
         return
@@ -58,32 +58,32 @@ def watching(console: Console) -> Iterator[Watcher]:
 
 
 class Lines(Tally):
-    """A line for all that ends: for logs, and for terminals that aren't."""
+    """A watcher that prints a line for each event: for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
 
     def planned(self, plan: SessionPlan) -> None:
-        """Say how much there is to do."""
+        """Print how much there is to do."""
         super().planned(plan)
         self._say(f"{len(plan.turns)} turns, {plan.rounds} rounds, about {duration(plan.estimate_s)}")
         if plan.left_out:
             self._say(f"no time for {', '.join(plan.left_out)}")
 
     def doing(self, what: str) -> None:
-        """Say it."""
+        """Print the present work."""
         super().doing(what)
         if self.turn is None or not what.startswith("starting "):
             self._say(what)
 
     def skipped(self, variant: str, why: str) -> None:
-        """Say why."""
+        """Print why a variant is skipped."""
         super().skipped(variant, why)
         self._say(f"{variant} is left out: {why}")
 
     def measured(self, measured: Measured) -> None:
-        """Say what came out, and how long it still takes."""
+        """Print the figures of a step, and the time that is left."""
         super().measured(measured)
         one = self.rounds[measured.step, measured.variant][-1]
         figures = (
@@ -96,7 +96,7 @@ class Lines(Tally):
         self._say(f"{where}: {', '.join([rate, *figures])}; {duration(self.left_s)} left")
 
     def step_failed(self, turn: Turn, step: str, error: str) -> None:
-        """Say what is missing."""
+        """Print which step is missing."""
         super().step_failed(turn, step, error)
         self._say(f"not measured: {self.failures[-1]}")
 
@@ -105,10 +105,10 @@ class Lines(Tally):
 
 
 class View(Tally):
-    """The same, drawn anew twice a second."""
+    """A watcher that redraws a live view twice a second."""
 
     def render(self) -> RenderableType:
-        """The whole view as it is now."""
+        """Return the whole view as it is now."""
         if self.plan is None:
             return Text("starting")
         parts: list[RenderableType] = [self._head(self.plan), self._now(), self._table(self.plan)]
@@ -144,7 +144,9 @@ class View(Tally):
         return Group(line, *self._sparks())
 
     def _sparks(self) -> Iterator[Text]:
-        points = tuple(self.points)[-SPARK_COLUMNS:]  # one step of C: the session's thread goes on adding
+        points = tuple(self.points)[
+            -SPARK_COLUMNS:
+        ]  # one atomic copy: the session's thread goes on appending
         if not points:
             return
         rates = [point.records_per_s for point in points]
@@ -184,7 +186,7 @@ def _figure(value: float | None) -> str:
 
 
 def spark(values: Iterable[float]) -> str:
-    """A bar for each value, from 0 to the highest."""
+    """Return a bar for each value, scaled from 0 to the highest."""
     values = list(values)
     most = max(values, default=0.0)
     if most <= 0:
@@ -193,7 +195,7 @@ def spark(values: Iterable[float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words: 45 s, 2 min 5 s, 1 h 3 min."""
+    """Return a duration in words: 45 s, 2 min 5 s, 1 h 3 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,6 @@
-"""What a session tells whoever watches it, while it runs: the live view implements this, and so does a plain log."""
+"""The contract of a watcher: the events that a session reports while it runs. The live view and the plain log implement
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +18,26 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One variant in one round."""
 
     round: int
-    """From 0, as ``Measured.round``."""
+    """Number of the round, from 0, as ``Measured.round``."""
     position: int
-    """From 0, over the whole run."""
+    """Place in the whole run, from 0."""
     variant: str
 
 
 class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is about to do."""
+    """The work that a session is about to do."""
 
     workload: Workload
-    """With the lengths of steps that will be run: ``--quick`` shortens them."""
+    """The workload, with the lengths of steps that will be run: ``--quick`` shortens them."""
     variants: tuple[Variant, ...]
     turns: tuple[Turn, ...]
-    """In the order in which they are run: ABBA…"""
+    """Turns in the order in which they run: ABBA…"""
     rounds: int
     quick: bool
     left_out: tuple[str, ...] = ()
     """Steps of the workload that a quick run has no time for."""
     estimate_s: float
-    """How long all of it takes, preflight and system calls included; a guess until the preflight is over."""
+    """Time of the whole run, preflight and system calls included; a guess until the preflight is over."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,17 +46,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     variant: str
     measure: str
-    """``report.cells.Measure.key``."""
+    """The ``key`` of a ``statistics.cells.Measure``."""
     sentence: str
     different: bool
 
 
 class Watcher(Protocol):
-    """Told in this order: started, (doing | skipped)*, planned, then for each turn: turn_begins, (step_begins,
-    progress*, measured | step_failed)*; verdict_so_far after each round from the third; doing for what comes
-    after; ended.
+    """Receiver of a session's events.
 
-    Called from the session's own thread, never while a request is timed there: drivers run in processes of their own.
+    Their order: started, (doing | skipped)*, planned, then for each turn: turn_begins, (step_begins, progress*,
+    measured | step_failed)*; verdict_so_far after each round from the third; doing for the work after the rounds;
+    ended.
+
+    The session's own thread calls it, never while it times a request: drivers run in processes of their own.
     """
 
     def started(self, plan: SessionPlan) -> None:
@@ -62,15 +66,15 @@ class Watcher(Protocol):
         ...
 
     def doing(self, what: str) -> None:
-        """Something that is no measured step begins, in words: a preflight, a ceiling, counting system calls."""
+        """Work outside the measured steps begins, in words: a preflight, a ceiling, counting system calls."""
         ...
 
     def skipped(self, variant: str, why: str) -> None:
-        """This one can't run the workload, and is left out from here on."""
+        """This variant can't run the workload, and is left out from here on."""
         ...
 
     def planned(self, plan: SessionPlan) -> None:
-        """What is left to do, now that all have been started once."""
+        """The remaining work, now that every variant has been started once."""
         ...
 
     def turn_begins(self, turn: Turn) -> None:
@@ -78,11 +82,11 @@ class Watcher(Protocol):
         ...
 
     def step_begins(self, turn: Turn, step: str, lasts_s: float) -> None:
-        """Its load begins; warm-up and measured part together last so long."""
+        """The step's load begins; warm-up and measured part together last so long."""
         ...
 
     def progress(self, progress: Progress) -> None:
-        """Of the step that runs."""
+        """Progress of the running step."""
         ...
 
     def measured(self, measured: Measured) -> None:
@@ -90,11 +94,13 @@ class Watcher(Protocol):
         ...
 
     def step_failed(self, turn: Turn, step: str, error: str) -> None:
-        """A step, or all that were left of a turn (``step`` is empty), could not be measured; the run goes on."""
+        """A step, or all remaining steps of a turn (``step`` is empty), could not be measured; the run goes on."""
         ...
 
     def verdict_so_far(self, verdicts: Sequence[Verdict]) -> None:
-        """What the rounds up to here say. To be shown, not acted upon: who stops when it pleases him fools himself."""
+        """Verdicts of the rounds so far, for display only. Stopping a run as soon as its verdict pleases biases the
+        result.
+        """
         ...
 
     def ended(self, interrupted: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the librdkafka driver makes of a step: producers, the settings of consumers, and the records to be sent."""
+"""Build the librdkafka driver's clients: producers, settings of consumers, and the records to be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STAMP = struct.Struct(">q")
 
 
 class Sender:
-    """One Producer, with what is due but was not taken by its queue."""
+    """One Producer, and the due records that its queue had no room for."""
 
     def __init__(self, spec: ProcessSpec, produce: Produce, meter: Meter) -> None:
         self._topic, self._meter = spec.topic, meter
@@ -50,7 +50,7 @@ class Sender:
         self._callback = self._delivered
 
     def send(self, intended_ns: int, key: bytes | None, value: bytes) -> None:
-        """Hand a record over, or keep it until there is room."""
+        """Hand a record to the library, or keep it until there is room."""
         try:
             self._producer.produce(
                 self._topic,
@@ -63,7 +63,7 @@ class Sender:
             self.waiting.append((intended_ns, key, value))
 
     def serve(self) -> int:
-        """Run callbacks; how many there were."""
+        """Run callbacks and return their number."""
         served: int = self._producer.poll(0)
         while self.waiting and len(self._producer) < QUEUE_MESSAGES // 2:
             self.send(*self.waiting.popleft())
@@ -73,7 +73,9 @@ class Sender:
         now = monotonic_ns()
         self.outstanding -= 1
         if self._over:
-            self._meter.ack(intended_ns, now)  # it counts with its age, so that the tail shows it
+            self._meter.ack(
+                intended_ns, now
+            )  # an undelivered record counts with its age, so that the tail shows it
             return
         if error is not None:
             self._meter.fault(f"Produce: {error.name()}")
@@ -84,7 +86,7 @@ class Sender:
         meter.bytes += size
 
     def give_up(self, now_ns: int) -> None:
-        """The drain is over."""
+        """Count undelivered records as errors, with their age as latency: the drain is over."""
         self._meter.fault("a record was not delivered before the drain ended", self.outstanding)
         for intended_ns, _, _ in self.waiting:
             self._meter.ack(intended_ns, now_ns)
@@ -94,7 +96,7 @@ class Sender:
 
 
 def consumer_config(spec: ProcessSpec, consume: Consume, group: str) -> dict[str, Any]:
-    """Settings of one consumer of a group: it commits nothing, and hears of the end of a partition."""
+    """Return the settings of one consumer of a group: it commits nothing, and is told of the end of a partition."""
     return {
         "bootstrap.servers": f"{spec.host}:{spec.port}",
         "group.id": group,
@@ -111,7 +113,7 @@ def consumer_config(spec: ProcessSpec, consume: Consume, group: str) -> dict[str
 
 
 def records(produce: Produce, seed: int) -> list[tuple[bytes | None, bytes]]:
-    """Keys and values to be sent in turn, drawn by the seed; the partition is the library's to choose."""
+    """Return keys and values to be sent in turn, drawn by the seed; the library chooses the partition."""
     draw = random.Random(seed)
     records: list[tuple[bytes | None, bytes]] = []
     for _ in range(POOL):

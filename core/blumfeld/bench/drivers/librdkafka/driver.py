@@ -1,4 +1,4 @@
-"""The librdkafka driver: what a client that people use makes of a step."""
+"""The librdkafka driver: a workload through the client library that most applications use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from blumfeld.bench.result import Ceiling
 
 
 class LibrdkafkaDriver(WireDriver):
-    """See :class:`blumfeld.bench.drivers.contract.Driver`. It preloads by the wire: nobody measures that."""
+    """See :class:`blumfeld.bench.drivers.contract.Driver`. A preload goes through the wire driver, as it isn't
+    measured.
+    """
 
     module = "blumfeld.bench.drivers.librdkafka.process"
 
     def ceiling(self, step: Step, seed: int) -> Ceiling:
-        """Of the writing side alone: against a server that keeps nothing no group can read.
+        """Return the ceiling of the writing side alone: the null server keeps no records, so that no group can read
+        there.
 
         :raises DriverError: the step only reads
         """

@@ -1,11 +1,10 @@
 """One process of the librdkafka driver: ``python -m blumfeld.bench.drivers.librdkafka.process``.
 
-The same load by confluent-kafka: a Producer for each connection, real groups with ``subscribe``, and the
-library's own threads, batching and partitioner. Latency counts from the intended time to the delivery
-callback, or to the record in the consumer's hands. Callbacks run when they are asked for, which is every
-:data:`NAP_NS` when there is nothing else to do: so much, and what the library's threads take from one
-another, is in every latency. The library does not tell of requests: records divided by those of a batch are
-counted instead.
+It makes the load with confluent-kafka: a Producer for each connection, real groups with ``subscribe``, and the
+library's own threads, batching and partitioner. Latency counts from the intended time to the delivery callback, or to
+the record's arrival in the consumer. The process polls for callbacks, every :data:`NAP_NS` when it is idle. This
+interval, and contention with the library's threads, is part of every latency. The library does not report requests,
+so records divided by the batch size are counted instead.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ CONSUME_MAX = 500
 JOIN_TIMEOUT_S = 60.0
 DRAIN_NS = 15_000_000_000
 QUIET_NS = 700_000_000
-"""How long nothing comes once all is acknowledged before that was all."""
+"""Silence, once all records are acknowledged, after which a consumer has received everything."""
 
 _STAMP = struct.Struct(">q")
 
 
 class LibrdkafkaLoad:
-    """All clients of this process, and the step's course."""
+    """All clients of this process, through the phases of a step."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
         self._spec, self._step, self._out = spec, spec.step, out
@@ -54,7 +53,7 @@ class LibrdkafkaLoad:
             self._records = records(produce, spec.seed * 7919 + spec.index)
         self._assigned = 0
         self._ends: set[tuple[int, int]] = set()
-        """(consumer, partition) that were read to the end."""
+        """Consumer and partition of each end that was reached."""
         self._consumers = [] if consume is None else self._join(consume)
         self._schedule: Schedule | None = None
         self._sent = 0
@@ -63,7 +62,7 @@ class LibrdkafkaLoad:
         self._left_over = 0
 
     def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and say what was seen."""
+        """Warm up, measure, drain, and report the counts."""
         while monotonic_ns() < begin.begin_ns:
             self._serve()
         self._meter.begin(begin)
@@ -77,7 +76,9 @@ class LibrdkafkaLoad:
 
     @property
     def _reads_what_is_there(self) -> bool:
-        """Then nothing is fetched before the beginning: what the library took ahead of it would count as fast."""
+        """Whether the step only reads existing data. Then nothing is fetched before the start: what the library
+        prefetched would count as fast.
+        """
         consume = self._step.consume
         return self._step.produce is None and consume is not None and consume.start == "earliest"
 
@@ -92,7 +93,7 @@ class LibrdkafkaLoad:
             self._schedule = Schedule(seed, rate, 1, begin.begin_ns, begin.end_ns)
 
     def _pass(self, until_ns: int) -> bool:
-        """Work until then, saying laps: whether all was read before."""
+        """Work until ``until_ns`` and report laps. Return whether all data was read before."""
         lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
         while True:
             now = monotonic_ns()
@@ -108,7 +109,7 @@ class LibrdkafkaLoad:
                 return True
 
     def _offer(self, now_ns: int) -> int:
-        """Send what is due, or, in a closed loop, what there is room for; how many."""
+        """Send what is due, or, in a closed loop, as much as there is room for; return the number of records."""
         produce, schedule = self._step.produce, self._schedule
         if produce is None:
             return 0
@@ -134,7 +135,7 @@ class LibrdkafkaLoad:
         return self._records[self._sent % len(self._records)]
 
     def _serve(self) -> int:
-        """Callbacks and records; how many."""
+        """Run callbacks and take records; return their number."""
         served = sum(sender.serve() for sender in self._senders)
         for number, consumer in enumerate(self._consumers):
             messages = consumer.consume(CONSUME_MAX, 0)
@@ -161,7 +162,7 @@ class LibrdkafkaLoad:
         meter.fetches += 1
 
     def _all_read(self) -> bool:
-        """A step that only reads what is there is over when all partitions' ends were met."""
+        """Whether a step that only reads existing data has reached the end of all partitions."""
         return self._reads_what_is_there and len(self._ends) >= self._assigned
 
     def _nap(self, until_ns: int) -> None:
@@ -228,7 +229,7 @@ class LibrdkafkaLoad:
         return consumers
 
     def close(self) -> None:
-        """Leave the groups, hang up."""
+        """Leave the groups and close the connections."""
         for consumer in self._consumers:
             consumer.close()
         for sock in self._idle:

@@ -1,9 +1,9 @@
 """The reading side of a driver process: sockets that fetch and count.
 
-Plain Fetch requests without a session (KIP-227), one open on a connection at a time, each asking for all its
-partitions; positions are kept here, and partitions are dealt by the driver: no group coordinator is asked
-(the librdkafka driver joins real groups). Records are counted from batch headers; of each batch only the
-first record is looked into, for its intended time and for what a record takes beside its value.
+Each connection sends plain Fetch requests without a session (KIP-227), one at a time, for all its partitions. The
+driver keeps positions and deals partitions itself; it asks no group coordinator (the librdkafka driver joins real
+groups). Records are counted from batch headers. Only the first record of a batch is parsed, for its intended time and
+its size beside its value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 BUFFER_BYTES = 262_144
-"""At first; it grows to the largest answer."""
+"""Initial size of the receive buffer; it grows to the largest answer."""
 GRACE_NS = 300_000_000
-"""How long after the end a reader that has read everything waits for more."""
+"""Time after the end for which a reader that has read everything waits for more."""
 
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -35,10 +35,9 @@ _ABORTED_BYTES = 16
 
 
 class FetchSocket:
-    """One consumer's connection to one broker, for the partitions that it leads and that were dealt to this
-    consumer.
+    """One consumer's connection to one broker, for those of its partitions that this broker leads.
 
-    :param frame: the request, and ``offset_at`` where each partition's offset stands in it
+    :param frame: the request; ``offset_at`` has the place of each partition's offset in it
     """
 
     def __init__(
@@ -64,11 +63,13 @@ class FetchSocket:
 
     @property
     def level(self) -> bool:
-        """Everything was read that the last answer knew of."""
+        """Whether everything was read that the last answer knew of."""
         return not self._behind
 
     def level_since(self, at_ns: int) -> bool:
-        """The same, where the last answer is to a request of then or later: it knows what there was then."""
+        """Whether everything was read, by an answer to a request sent at ``at_ns`` or later: that answer knew all data
+        of then.
+        """
         return not self._behind and self._known_ns >= at_ns
 
     def start(self) -> None:
@@ -76,11 +77,11 @@ class FetchSocket:
         self._ask(monotonic_ns())
 
     def stop(self) -> None:
-        """Ask for nothing more."""
+        """Send no more requests."""
         self._stopped = True
 
     def close(self) -> None:
-        """Hang up; harmless twice."""
+        """Close the connection; harmless twice."""
         self._loop.remove(self._socket)
         self._socket.close()
 
@@ -92,7 +93,9 @@ class FetchSocket:
         _I32.pack_into(self._frame, 8, self._number)
         try:
             sent = self._socket.send(self._frame)
-            if sent < len(self._frame):  # at most one small request is ever open, so this is no slow reader
+            if sent < len(
+                self._frame
+            ):  # at most one small request is ever open, so a partial send means the connection is broken
                 raise OSError("the server takes no request")
         except OSError as error:
             self._break(error)
@@ -170,14 +173,14 @@ class FetchSocket:
         return end
 
     def _take_batches(self, answer: memoryview, at: int, end: int, now_ns: int) -> int:
-        """Count whole batches; the offset behind the last one, or -1."""
+        """Count whole batches; return the offset after the last one, or -1."""
         meter = self._meter
         following = -1
         while end - at >= HEADER_BYTES:
             base_offset, length, last_delta, records = _BATCH.unpack_from(answer, at)
             size = length + LOG_OVERHEAD_BYTES
             if at + size > end:
-                break  # cut off, as a fetch may
+                break  # a fetch may cut off the last batch
             value_at, value_bytes, record_end = first_value(answer, at + HEADER_BYTES)
             beside = record_end - at - HEADER_BYTES - value_bytes
             meter.received_records += records
@@ -195,12 +198,14 @@ class FetchSocket:
 
 
 def _longer_deltas(records: int) -> int:
-    """What the offset deltas of a batch take beyond one byte each, as varints."""
+    """Return the bytes that a batch's offset deltas take beyond one each, as varints."""
     return max(0, records - 64) + max(0, records - 8192)
 
 
 class IdleSocket:
-    """A client that says hello and then nothing. That the server hangs up on it is an error."""
+    """A client that sends one ApiVersions request and then stays silent. It counts an error if the server closes the
+    connection.
+    """
 
     def __init__(self, loop: Loop, meter: Meter, sock: socket.socket) -> None:
         self._loop, self._meter, self._socket = loop, meter, sock
@@ -211,6 +216,6 @@ class IdleSocket:
         self.close()
 
     def close(self) -> None:
-        """Hang up; harmless twice."""
+        """Close the connection; harmless twice."""
         self._loop.remove(self._socket)
         self._socket.close()

@@ -30,20 +30,20 @@ class WireDriver:
     """See :class:`blumfeld.bench.drivers.contract.Driver`."""
 
     module = MODULE
-    """What each of its processes runs."""
+    """Module that each of its processes runs."""
 
     def __init__(self, workload: Workload, *, goes_first: bool = False) -> None:
         self._workload = workload
         self._goes_first = goes_first
 
     def run(self, task: Task, marks: Marks, progress: Callable[[Progress], None]) -> Outcome:
-        """One step, in fresh processes."""
+        """Run one step in fresh processes."""
         _check(task.step)
         with Children(self.module, self._specs(task)) as children:
             return children.run(marks, progress)
 
     def preload(self, task: Task, total_bytes: int, record_bytes: int) -> None:
-        """Write, in batches of a quarter MB; whole batches, so up to one more than was asked for."""
+        """Write in whole batches of a quarter MB: at most one batch more than was asked for."""
         batch_records = max(1, PRELOAD_BATCH_BYTES // record_bytes)
         produce = Produce(
             connections=PRELOAD_CONNECTIONS,
@@ -63,7 +63,7 @@ class WireDriver:
             raise DriverError(f"preload: {outcome.requests} of {requests} requests, {outcome.error}")
 
     def ceiling(self, step: Step, seed: int) -> Ceiling:
-        """The step's shape in a closed loop, without its idle connections, against the null server."""
+        """Run the step's shape in a closed loop, without its idle connections, against the null server."""
         produce = step.produce
         if produce is not None:
             produce = msgspec.structs.replace(produce, rate_per_s=0.0)
@@ -87,7 +87,7 @@ class WireDriver:
         )
 
     def close(self) -> None:
-        """Nothing stays between steps."""
+        """Do nothing: no process lives between steps."""
 
     def _specs(self, task: Task) -> list[ProcessSpec]:
         with WireClient(task.host, task.port) as client:
@@ -129,12 +129,14 @@ class _NoMarks:
 
 
 def _unseen(progress: Progress) -> None:
-    """Nobody watches a preload or a ceiling."""
+    """Ignore the progress of a preload or a ceiling."""
 
 
 @contextmanager
 def null_server(topic: str, partitions: int, record_bytes: int) -> Iterator[int]:
-    """One that runs while the block lasts: its port. See :mod:`blumfeld.bench.drivers.wire.null_server`."""
+    """Run a null server while the block lasts and yield its port. See
+    :mod:`blumfeld.bench.drivers.wire.null_server`.
+    """
     command = [
         sys.executable,
         "-m",

@@ -1,9 +1,8 @@
-"""One thread's wait for sockets and for the next intended time, to a few microseconds, with its idle time
-counted.
+"""An event loop of one thread that waits for sockets and for due times, precise to a few microseconds, and counts its
+idle time.
 
-``epoll_wait`` knows milliseconds only. So the loop sleeps in ``select`` on the epoll descriptor, which knows
-microseconds, with the kernel's timer slack set to its least, and asks without sleeping in the last
-:attr:`Loop.spin_ns`.
+``epoll_wait`` has a resolution of milliseconds. So the loop sleeps in ``select`` on the epoll descriptor, which has
+microseconds, with the kernel's timer slack at its least. For the last :attr:`Loop.spin_ns` it polls without sleeping.
 """
 
 from __future__ import annotations
@@ -14,11 +13,13 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 SPIN_NS = 60_000
-"""What a sleeping core takes to wake up, on a virtual machine."""
+"""Time that a sleeping core takes to wake up on a virtual machine."""
 SPIN_SHARE = 0.3
-"""Of the time between two requests: a driver that spins takes the core from a server of many threads."""
+"""Largest share of the time between two requests that is spent polling: more would take the core from a server
+with many threads.
+"""
 COARSE_NS = 2_000_000
-"""Further away than this, ``epoll_wait`` is fine enough: it rounds up to a millisecond."""
+"""Waits longer than this use ``epoll_wait``, which rounds up to a millisecond."""
 CALL_NS = 4_000
 """A wait no longer than this was no wait, but the system call itself."""
 EPOLLIN = select.EPOLLIN
@@ -28,11 +29,11 @@ Handler = Callable[[int], None]
 
 
 class Loop:
-    """Sockets and their handlers. Make it first, while descriptors are below ``select``'s limit of 1024."""
+    """Sockets and their handlers. Create the loop first, while descriptors are below ``select``'s limit of 1024."""
 
     def __init__(self) -> None:
         self.idle_ns = 0
-        """Time in which there was nothing to do; asking in vain is idle too."""
+        """Time without work; polls that find nothing count as idle."""
         self.spin_ns = SPIN_NS
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
@@ -43,16 +44,16 @@ class Loop:
         self._epoll.register(sock.fileno(), EPOLLIN)
 
     def watch_writing(self, sock: socket.socket, wanted: bool) -> None:
-        """Call the handler also when it can be written; or no longer."""
+        """Call the handler also when the socket can be written to, or stop that."""
         self._epoll.modify(sock.fileno(), EPOLLIN | EPOLLOUT if wanted else EPOLLIN)
 
     def remove(self, sock: socket.socket) -> None:
-        """Before it is closed."""
+        """Forget a socket, before it is closed."""
         if self._handlers.pop(sock.fileno(), None) is not None:
             self._epoll.unregister(sock.fileno())
 
     def serve(self, until_ns: int, events_max: int, now_ns: int = 0) -> None:
-        """Handle what is ready, at most so many; if nothing is, wait for it until then, to the microsecond.
+        """Handle ready sockets, at most ``events_max``. If none is ready, wait until ``until_ns``, to the microsecond.
 
         :param now_ns: if given, nothing is due soon: wait at once, with one system call instead of two
         """
@@ -85,5 +86,5 @@ class Loop:
         return events
 
     def close(self) -> None:
-        """Let go of the descriptor; the sockets are their owners' to close."""
+        """Close the epoll descriptor; the owners of the sockets close those."""
         self._epoll.close()

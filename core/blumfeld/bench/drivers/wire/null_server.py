@@ -1,10 +1,10 @@
-"""A server that costs as little as a server can: ``python -m blumfeld.bench.drivers.wire.null_server TOPIC PARTITIONS
+"""A server that does as little as possible: ``python -m blumfeld.bench.drivers.wire.null_server TOPIC PARTITIONS
 BYTES``.
 
-It prints its port, and answers what the wire driver sends: a Produce at once and unread, a Fetch with the
-batches that were produced since that connection's last one; or, if BYTES is not 0, at once with prepared
-batches of records of that size, as much as was asked for. Nothing is checked, kept or placed. What a driver
-reaches against it is the driver's ceiling. It ends when its stdin does.
+It prints its port and answers the requests of the wire driver. A Produce is answered at once, unread. A Fetch is
+answered with the batches produced since that connection's last Fetch; if BYTES is not 0, at once with prepared
+batches of records of that size, as many as were asked for. Nothing is checked, stored or given an offset. The rate
+that a driver reaches against it is the driver's ceiling. The server ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ VERSIONS = {PRODUCE: (3, 7), FETCH: (4, 11), LIST_OFFSETS: (1, 4), METADATA: (0,
 BATCH_BYTES = 262_144
 RECEIVE_BYTES = 1 << 20
 PENDING_BYTES_MAX = 4 * 1024 * 1024
-"""Of batches that one reader has not fetched yet; what comes on top is dropped."""
+"""Largest size of the batches that one reader has not fetched yet; batches beyond that are dropped."""
 END = 2**62
 
 _HEAD = struct.Struct(">ihhi")  # length, key, version, correlation id
@@ -61,7 +61,7 @@ _I32 = struct.Struct(">i")
 
 
 class Client:
-    """One connection: what came, what is still to be sent, and what it has not fetched yet."""
+    """One connection: received bytes, bytes still to be sent, and batches that it has not fetched yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -69,7 +69,7 @@ class Client:
         self.unsent = bytearray()
         self.reads = False
         self.partitions: list[int] = []
-        """That it fetches; all it gets is said to be from the first."""
+        """Partitions that it fetches; answers put all batches into the first one."""
         self.prepared = b""
         self.parked: int | None = None
         """Correlation id of an open Fetch."""
@@ -89,7 +89,7 @@ class NullServer:
         self._epoll.register(self._listener.fileno(), select.EPOLLIN)
         self._clients: dict[int, Client] = {}
         self.clients_max = 0
-        """Connected at once."""
+        """Largest number of connections at one time."""
         self._readers: list[Client] = []
         name = topic.encode()
         self._batch_at = _HEAD.size + 2 + len(CLIENT_ID) + 2 + 2 + 4 + 4 + 2 + len(name) + 4 + 4 + 4
@@ -98,7 +98,7 @@ class NullServer:
         self._produce_head = _I32.pack(4 + len(self._produce_answer))
 
     def serve(self, until: int) -> None:
-        """Until this descriptor can be read."""
+        """Serve until this descriptor can be read."""
         self._epoll.register(until, select.EPOLLIN)
         while True:
             for descriptor, mask in self._epoll.poll():
@@ -119,7 +119,7 @@ class NullServer:
                     self._answer_fetch(reader)
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for client in list(self._clients.values()):
             self._drop(client)
         self._listener.close()
@@ -179,7 +179,7 @@ class NullServer:
             self._send(client, b"".join(answers))
 
     def produce_answer(self, number: int) -> bytes:
-        """To one request, at once; a server for tests may do otherwise."""
+        """Return the answer to one request; a server for tests overrides this."""
         return self._produce_head + _I32.pack(number) + self._produce_answer
 
     def _hand_on(self, batch: bytes) -> None:
@@ -202,7 +202,7 @@ class NullServer:
             client.parked = number
 
     def _prepared(self, asked: FetchRequest) -> bytes:
-        """A full answer to this Fetch: all but its correlation id."""
+        """Return a full answer to this Fetch, except for its correlation id."""
         records = [Record(value=bytes(self._record_bytes))] * max(1, BATCH_BYTES // self._record_bytes)
         batch = bytes(build_batch(records))
         partitions = [
@@ -275,7 +275,7 @@ class NullServer:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the next receive hears of it too
+            return  # the next receive reports the error too
         if sent < len(data):
             client.unsent += data[sent:]
         if bool(client.unsent) != blocked:

@@ -1,5 +1,5 @@
-"""One process of the wire driver: ``python -m blumfeld.bench.drivers.wire.process``, told and saying as ``spec`` has
-it.
+"""One process of the wire driver: ``python -m blumfeld.bench.drivers.wire.process``. Its messages are those of
+``spec``.
 
 One thread, one epoll, no garbage collection while it measures.
 """
@@ -24,12 +24,12 @@ from blumfeld.bench.running.wire_client import EARLIEST, LATEST, Leader, WireCli
 
 DRAIN_NS = 15_000_000_000
 EVENTS_OPEN = 16
-"""Handled at a time where requests are due meanwhile."""
+"""Events handled at a time while requests are due."""
 EVENTS_CLOSED = 512
 
 
 class WireLoad:
-    """All connections of this process, and the step's course."""
+    """All connections of this process, through the phases of a step."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
         self._spec, self._step, self._out = spec, spec.step, out
@@ -45,8 +45,8 @@ class WireLoad:
         self._producing = self._connect_producers()
 
     def _all_done(self) -> bool:
-        """A step that only reads what is there is over when it has read all of it; one of so many requests, when
-        all are answered.
+        """Whether the step has ended by itself: all requests of a limited number are answered, or existing data is read
+        to its end.
         """
         consume, producing = self._step.consume, self._producing
         if self._spec.requests_max and producing is not None:
@@ -56,7 +56,7 @@ class WireLoad:
         return False
 
     def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and say what was seen."""
+        """Warm up, measure, drain, and report the counts."""
         self._wait_for(begin.begin_ns)
         self._meter.begin(begin)
         self._loop.idle_ns = 0
@@ -89,7 +89,7 @@ class WireLoad:
         )
 
     def _pass(self, until_ns: int) -> bool:
-        """Work until then, saying laps: whether all was read before."""
+        """Work until ``until_ns`` and report laps. Return whether the step ended by itself before."""
         lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
         producing = self._producing
         scheduled = producing is not None and producing.schedule is not None
@@ -128,7 +128,7 @@ class WireLoad:
         say(self._out, self._meter.lap(now_ns, self._step.produce is not None))
 
     def _drain(self, end_ns: int) -> None:
-        """Let what is open come to its end, for a while."""
+        """Let open requests be answered and records arrive, for at most :data:`DRAIN_NS`."""
         producing = self._producing
         if producing is not None:
             producing.stop()
@@ -156,7 +156,7 @@ class WireLoad:
             acked_ns = max(self._acked_ns, end_ns)
             if now_ns < acked_ns + GRACE_NS:
                 return False
-            # Who holds a fetch for longer than it may has nothing for it.
+            # A broker that holds a fetch for longer than max_wait_ms has no records for it.
             answered_ns = acked_ns if now_ns < acked_ns + GRACE_NS + self._fetch_wait_ns else 0
             return all(reader.level_since(answered_ns) or reader.broken for reader in self._readers)
         return True
@@ -209,7 +209,7 @@ class WireLoad:
         return readers
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for sock in (*self._idle, *self._readers, *(self._producing.sockets if self._producing else ())):
             sock.close()
         self._loop.close()

@@ -1,4 +1,4 @@
-"""A socket that sends prepared requests, and takes their answers."""
+"""A socket that sends prepared Produce requests and takes their answers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ Next = Callable[[], ProduceFrame | None]
 class ProduceSocket:
     """One connection of a producer to one broker, with up to ``in_flight`` requests open.
 
-    In a closed loop (:meth:`start`) it keeps that many open. In an open one (:meth:`offer`) it sends what is
-    due as long as there is room, and queues the rest; a request's latency counts from its intended time in
-    both.
+    In a closed loop (:meth:`start`) it keeps that many open. In an open one (:meth:`offer`) it sends due requests
+    while there is room, and queues the rest. In both, a request's latency counts from its intended time.
     """
 
     __slots__ = (
@@ -74,25 +73,25 @@ class ProduceSocket:
 
     @property
     def waiting(self) -> int:
-        """Requests without an answer, sent or not."""
+        """Return the number of requests without an answer, sent or queued."""
         return len(self._open) + len(self._queue)
 
     @property
     def broken(self) -> bool:
-        """The connection ended."""
+        """Whether the connection has ended."""
         return self._broken
 
     def start(self, following: Next) -> None:
-        """From now on, send as much as may be open."""
+        """From now on, keep as many requests open as are allowed."""
         self._next = following
         self._refill(monotonic_ns())
 
     def stop(self) -> None:
-        """Send nothing new."""
+        """Start no new requests."""
         self._next = None
 
     def offer(self, intended_ns: int, due_ns: int, frame: ProduceFrame) -> None:
-        """A request is due: send it now, or as soon as there is room."""
+        """Send a due request now, or as soon as there is room."""
         if self._broken:
             self._meter.fault("a record was due on a connection that has ended")
         elif len(self._open) < self._in_flight and not self._queue:
@@ -104,7 +103,7 @@ class ProduceSocket:
             self._queue.append((intended_ns, frame))
 
     def give_up(self, now_ns: int) -> None:
-        """The drain is over: what is still open counts with its age, so that the tail shows it."""
+        """Count open requests with their age, so that the tail shows them: the drain is over."""
         for intended_ns, _ in (*self._open, *self._queue):
             self._meter.ack(intended_ns, now_ns)
         self._meter.fault("a request was not answered before the drain ended", len(self._open))
@@ -112,7 +111,7 @@ class ProduceSocket:
         self._queue.clear()
 
     def close(self) -> None:
-        """Hang up; harmless twice."""
+        """Close the connection; harmless twice."""
         self._loop.remove(self._socket)
         self._socket.close()
 
@@ -187,7 +186,7 @@ class ProduceSocket:
         meter.bytes += frame.value_bytes
 
     def _may_follow(self) -> bool:
-        """What is left behind the last answer is the beginning of another one."""
+        """Whether the bytes after the last answer can be the beginning of another one."""
         size = (self._answer_bytes - 4).to_bytes(4, "big")
         return bool(self._open) and size.startswith(self._rest[:4])
 
@@ -202,7 +201,8 @@ class ProduceSocket:
                     self._next = None
                     return
                 self._send(monotonic_ns(), frame)
-                if self._silent:  # one a turn: nothing else would ever end this loop
+                # With acks=0 no answer fills up in_flight: only one request a turn, or this loop would never end.
+                if self._silent:
                     self._loop.watch_writing(self._socket, True)
                     return
             else:
@@ -226,7 +226,7 @@ class ProduceSocket:
         self._refill(monotonic_ns())
 
     def _break(self, error: Exception) -> None:
-        """Nothing more can come: all that was open is lost, and each request of it is an error."""
+        """Mark the connection as ended: each open request is lost and counts as an error."""
         self._meter.fault(f"a connection ended: {error}", max(1, self.waiting))
         self._broken = True
         self._open.clear()

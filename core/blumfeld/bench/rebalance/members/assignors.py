@@ -1,7 +1,7 @@
-"""What a classic group's leader computes: eager ``range`` and ``cooperative-sticky`` for one topic. Pure.
+"""The assignments of a classic group's leader: eager ``range`` and ``cooperative-sticky``, for one topic. Pure.
 
-Like their namesakes in the Java client in what they give to whom for one topic and equal subscriptions, and no
-more than that: fast, so that it is the coordinator that is measured.
+For one topic and equal subscriptions they give the same result as the Java client's assignors of these names. They
+are fast, so that the coordinator is measured and not the leader.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from itertools import islice
 
 
 def range_assignment(members: Sequence[str], partitions: int) -> dict[str, list[int]]:
-    """Consecutive partitions for each member in the order of ids; the first get one more where it does not divide."""
+    """Assign consecutive partitions to each member in the order of ids; the first members get one more where it
+    does not divide.
+    """
     each, more = divmod(partitions, len(members))
     assignment: dict[str, list[int]] = {}
     start = 0
@@ -23,9 +25,10 @@ def range_assignment(members: Sequence[str], partitions: int) -> dict[str, list[
 
 
 def sticky_assignment(owned: Mapping[str, Sequence[int]], partitions: int) -> dict[str, list[int]]:
-    """Balanced, with as few partitions moved as that allows.
+    """Assign evenly, and move as few partitions as that allows.
 
-    :param owned: what each member says that it has; of two that claim one, the first in the order of ids
+    :param owned: the partitions that each member claims; of two members that claim one, the first in the order of ids
+        keeps it
     """
     members = sorted(owned)
     each, more = divmod(partitions, len(members))
@@ -49,8 +52,8 @@ def sticky_assignment(owned: Mapping[str, Sequence[int]], partitions: int) -> di
 
 
 def cooperative_assignment(owned: Mapping[str, Sequence[int]], partitions: int) -> dict[str, list[int]]:
-    """The sticky assignment less what another member has yet to give up: that is given in the next rebalance
-    (KIP-429).
+    """Return the sticky assignment without the partitions that another member must give up first; the next rebalance
+    assigns those (KIP-429).
     """
     holder = {partition: member for member, mine in owned.items() for partition in mine}
     return {

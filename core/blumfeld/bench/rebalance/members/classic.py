@@ -1,7 +1,6 @@
 """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, eager with ``range`` or ``cooperative-sticky``.
 
-It does what the Java client does where the group is concerned (KIP-429 for the cooperative one), and commits and
-reads nothing.
+It follows the group protocol as the Java client does (KIP-429 for cooperative), and commits and reads nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from blumfeld.wire.schema import Message
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 RANGE, COOPERATIVE = "range", "cooperative-sticky"
 _ERROR = slice(9, 11)
-"""Of a Heartbeat answer: correlation id, no tags, throttle time, error code."""
+"""Place of the error code in a Heartbeat answer, after correlation id, no tags and throttle time."""
 _OK, _IN_PROGRESS = b"\0\0", ErrorCode.REBALANCE_IN_PROGRESS.to_bytes(2, "big")
 
 
 class ClassicMember(Member):
     """One member.
 
-    :param cooperative: it keeps what it has while it rejoins
+    :param cooperative: keep the owned partitions while rejoining
     """
 
     def __init__(self, group: Group, index: int, cooperative: bool) -> None:
@@ -53,15 +52,15 @@ class ClassicMember(Member):
 
     @property
     def is_leader(self) -> bool:
-        """It computes the assignment."""
+        """Whether this member computes the assignment."""
         return self._membership.member_id != NO_MEMBER_ID and self._membership.member_id == self.group.leader
 
     def begin(self, now_ns: int) -> bytes:
-        """JoinGroup without an id."""
+        """Return a JoinGroup without a member id."""
         return self._join(now_ns)
 
     def due(self, now_ns: int) -> bytes:
-        """A heartbeat, or JoinGroup again, or what a leader has computed."""
+        """Return a heartbeat, another JoinGroup, or a leader's finished assignment."""
         if self.slow:
             self.slow = False
             return self._sync(self._assign(self._others))
@@ -86,7 +85,7 @@ class ClassicMember(Member):
         return self._failed(int.from_bytes(error, "big", signed=True), now_ns)
 
     def leave(self) -> bytes:
-        """LeaveGroup."""
+        """Return a LeaveGroup."""
         return request(self._membership.leave("the consumer is being closed"), LEAVE_VERSION)
 
     def _join(self, now_ns: int) -> bytes:
@@ -146,7 +145,9 @@ class ClassicMember(Member):
         )
         group.told_ns = now_ns
         if revoked:
-            return self._join(now_ns)  # what it gave up can be given to others now
+            return self._join(
+                now_ns
+            )  # rejoin at once: the partitions it gave up can be assigned to other members now
         self._beat = request(self._membership.heartbeat(), HEARTBEAT_VERSION)
         self._expects = None
         self.idle = True
@@ -154,7 +155,7 @@ class ClassicMember(Member):
         return None
 
     def _failed(self, code: int, now_ns: int) -> bytes | None:
-        """Patience, or another try: with nothing, where the group doesn't know it any more."""
+        """Retry later; where the group doesn't know the member any more, join anew and own nothing."""
         if code in PATIENCE:
             self.idle = False
             self.wake_ns = now_ns + RETRY_NS

@@ -1,7 +1,7 @@
-"""A member of a KIP-848 group: one request, ConsumerGroupHeartbeat, at the interval that the server returns.
+"""A member of a KIP-848 group: it sends only ConsumerGroupHeartbeat, at the interval that the server returns.
 
-It answers each new assignment at once with what it owns then, as clients do, and otherwise sends nothing that
-did not change.
+Like real clients it reports its ownership at once after each new assignment. Other heartbeats carry no unchanged
+fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ConsumerMember(Member):
-    """One member; its id is drawn by the seed, as clients make theirs (version 1)."""
+    """One member. The seed draws its id; the member makes it itself, as clients do from ConsumerGroupHeartbeat v1 on
+    (KIP-1082).
+    """
 
     def __init__(self, group: Group, index: int) -> None:
         super().__init__(group, index)
@@ -33,10 +35,10 @@ class ConsumerMember(Member):
         self._interval_ns = 0
         self._beat = b""
         self._quiet = b""
-        """The answer that says nothing new, byte for byte."""
+        """The answer that reports no change, byte for byte."""
 
     def begin(self, now_ns: int) -> bytes:
-        """Epoch 0, with all that the group must know."""
+        """Return the first heartbeat: epoch 0, with all fields that the group must know."""
         self.epoch = 0
         self.idle = False
         self.heard_ns = self.group.told_ns = now_ns
@@ -53,7 +55,7 @@ class ConsumerMember(Member):
         return request(message, VERSION)
 
     def due(self, now_ns: int) -> bytes:
-        """A heartbeat that says that nothing changed; or, after a refusal, the first one again."""
+        """Return a heartbeat without changes or, after a refusal, the first one again."""
         if not self._beat:
             return self.begin(now_ns)
         self.heard_ns = now_ns
@@ -79,7 +81,7 @@ class ConsumerMember(Member):
         return None
 
     def leave(self) -> bytes:
-        """Epoch -1."""
+        """Return the last heartbeat: epoch -1."""
         return self._heartbeat(LEAVE_EPOCH)
 
     def _told(self, found: ConsumerGroupHeartbeatResponse, frame: bytes, now_ns: int) -> None:
@@ -92,7 +94,7 @@ class ConsumerMember(Member):
         self._quiet = frame if found.assignment is None else b""
 
     def _acknowledge(self, owned: Sequence[int], now_ns: int) -> bytes:
-        """Say at once what it owns now; the next heartbeat is due an interval after this one."""
+        """Report the owned partitions at once; the next heartbeat is due an interval after this one."""
         self.heard_ns = now_ns
         self.wake_ns = FAR_NS
         mine = [TopicPartitions(topic_id=self.group.topic_id, partitions=sorted(owned))] if owned else []
@@ -108,7 +110,7 @@ class ConsumerMember(Member):
         return request(message, VERSION)
 
     def _failed(self, code: int, now_ns: int) -> bytes | None:
-        """Patience; or give up all and begin again, where the coordinator says so."""
+        """Retry later or, where the coordinator fences the member, give up all partitions and begin again."""
         if code in PATIENCE:
             self.wake_ns = now_ns + RETRY_NS
             return None

@@ -1,6 +1,8 @@
-"""The sockets of all virtual members, in one loop: what a member wants sent goes out, answers go in, and whoever is
-due is woken. One process and one thread drive a thousand members at a few per cent of a core; what it was busy for
-is counted, so that a result which is the driver's own can be told.
+"""The sockets of all virtual members in one loop: it sends members' requests, hands them their answers, and wakes due
+members.
+
+One thread drives a thousand members at a few per cent of a core. Its busy time is counted, so that a result that the
+driver limits can be recognised.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from blumfeld.bench.rebalance.members.member import FAR_NS, Member
 RECEIVE_BYTES = 256 * 1024
 EVENTS_MAX = 256
 LOOK_NS = 10_000_000
-"""How often it is asked whether what is waited for has come about; when it did is known to the microsecond."""
+"""Interval between checks of an awaited condition. The time at which it came true is known to the microsecond all the
+same.
+"""
 
 
 class Crowd:
-    """Members and their connections, to one server."""
+    """Members and their connections to one server."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -35,38 +39,38 @@ class Crowd:
         self._wakes: list[tuple[int, int]] = []
         self._slow: list[_Line] = []
         self.handled = 0
-        """Answers, and whatever else was read."""
+        """Number of reads handled, answers and others."""
 
     def __len__(self) -> int:
         return len(self._lines)
 
     @property
     def members(self) -> list[Member]:
-        """Those that are alive, in the order in which they came."""
+        """Living members, in the order in which they joined."""
         return [line.member for line in self._lines.values()]
 
     def connect(self, count: int) -> list[socket.socket]:
-        """Connections for members to come.
+        """Return connections for future members.
 
         :raises DriverError: the server refuses
         """
         return connect([self._address] * count)
 
     def join(self, member: Member, sock: socket.socket) -> None:
-        """A member begins now."""
+        """Let a member join now."""
         line = _Line(member, sock, self)
         self._lines[member.index] = line
         self._loop.add(sock, line.handle)
         line.send(member.begin(monotonic_ns()))
 
     def kill(self, member: Member) -> None:
-        """Its connection is closed; the group is told nothing."""
+        """Close a member's connection without telling the group."""
         now_ns = monotonic_ns()
         self._hang_up(self._lines.pop(member.index))
         member.stop_owning(now_ns)
 
     def leave(self, member: Member) -> None:
-        """It gives up what it owns, says goodbye and goes, when it was answered."""
+        """Let a member give up its partitions and leave; its connection closes with the answer."""
         now_ns = monotonic_ns()
         line = self._lines.pop(member.index)
         member.stop_owning(now_ns)
@@ -75,14 +79,15 @@ class Crowd:
         line.send(member.leave())
 
     def gone(self, line: _Line) -> None:
-        """Who left was answered."""
+        """Remove a member whose departure was answered."""
         self._parting.discard(line)
         self._hang_up(line)
 
     def run(self, until_ns: int, done: Callable[[int], bool] = lambda now_ns: False) -> bool:
-        """Drive all until then, or until ``done(now)``, which is asked every 10 ms: whether it was done.
+        """Drive all members until ``until_ns``, or until ``done(now)`` is true, which is checked every 10 ms. Return
+        whether it was.
 
-        :raises DriverError: the server hung up on a member, or refused one
+        :raises DriverError: the server closed a member's connection, or refused one
         """
         now_ns = monotonic_ns()
         look_ns = now_ns
@@ -101,11 +106,11 @@ class Crowd:
 
     @property
     def idle_ns(self) -> int:
-        """How long it had nothing to do, since it was made."""
+        """Return the time without work since the crowd was made."""
         return self._loop.idle_ns
 
     def close(self) -> None:
-        """Hang up everywhere; nobody says goodbye."""
+        """Close all connections without a farewell."""
         for line in [*self._lines.values(), *self._parting]:
             self._hang_up(line)
         self._lines.clear()
@@ -113,7 +118,7 @@ class Crowd:
         self._loop.close()
 
     def _wake(self, now_ns: int) -> int:
-        """Send what is due; when the next is."""
+        """Send due requests; return the next due time."""
         wakes = self._wakes
         while wakes and wakes[0][0] <= now_ns:
             at_ns, index = heapq.heappop(wakes)
@@ -123,7 +128,7 @@ class Crowd:
         return wakes[0][0] if wakes else FAR_NS
 
     def _go_on(self, now_ns: int) -> None:
-        """Let those go on that had much to do, now that nothing else is to be done."""
+        """Let members with much work go on, now that there is nothing else to do."""
         slow, self._slow = self._slow, []
         for line in slow:
             if not line.parting and line.member.index in self._lines:
@@ -138,7 +143,7 @@ class Crowd:
         heapq.heappush(self._wakes, (at_ns, index))
 
     def watch(self, sock: socket.socket, wanted: bool) -> None:
-        """Wait until more can be sent; or no longer."""
+        """Wait until more can be sent, or stop waiting for that."""
         self._loop.watch_writing(sock, wanted)
 
     def _hang_up(self, line: _Line) -> None:
@@ -217,10 +222,10 @@ def _size(data: bytes | bytearray) -> int:
 
 @contextmanager
 def undisturbed(*, first: bool) -> Iterator[None]:
-    """No garbage collection while the block runs.
+    """Turn garbage collection off while the block runs.
 
-    :param first: before the server's threads too (SCHED_RR), where that is allowed. What is started in the block
-        does not inherit it
+    :param first: also run before the server's threads (SCHED_RR), where that is allowed. Processes started in the
+        block do not inherit it
     """
     first = first and may_go_first()
     gc.collect()

@@ -1,8 +1,8 @@
-"""What virtual members of both protocols have in common. Pure: bytes in, bytes and wake-up times out.
+"""The common part of virtual members of both protocols. Pure: bytes in, bytes and wake-up times out.
 
-A member has one connection and one request on it at a time. The driver calls :meth:`Member.begin` once,
-:meth:`Member.answered` with each answer, :meth:`Member.due` when its :attr:`Member.wake_ns` has come, and sends what
-they return. The correlation id of a request is its API key: with one request in flight it tells no less.
+A member has one connection and one open request at a time. The driver calls :meth:`Member.begin` once,
+:meth:`Member.answered` with each answer, and :meth:`Member.due` when :attr:`Member.wake_ns` has come. It sends the
+bytes that they return. The correlation id of a request is its API key, which suffices with one open request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Message)
 
 FAR_NS = 2**62
 RETRY_NS = 50_000_000
-"""After an answer that asks for patience."""
+"""Pause after an answer that asks for a retry."""
 PATIENCE = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
@@ -35,7 +35,7 @@ PATIENCE = frozenset(
 
 @attrs.define
 class Group:
-    """What the members of one group share."""
+    """The shared state of a group's members."""
 
     group_id: str
     topic: str
@@ -44,15 +44,15 @@ class Group:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     heartbeat_interval_ms: int
-    """Of classic members. Members of KIP-848 go by what they are told."""
+    """Heartbeat interval of classic members. KIP-848 members use the interval that the server returns."""
     draw: random.Random
     ownership: Ownership
     leader: str = ""
-    """Member id, of classic groups."""
+    """The leader's member id, in classic groups."""
     faults: Counter[str] = attrs.field(factory=Counter)
-    """What went otherwise than in a group in which nobody is late: error names and how often."""
+    """Error names and counts that don't occur in a group whose members are all in time."""
     told_ns: int = 0
-    """When a member last came to another epoch or generation, or went into a rebalance."""
+    """Time at which a member last changed its epoch or generation, or entered a rebalance."""
 
 
 class Member(ABC):
@@ -62,67 +62,70 @@ class Member(ABC):
         self.group = group
         self.index = index
         self.wake_ns = FAR_NS
-        """When :meth:`due` is to be called; :data:`FAR_NS` while an answer is waited for."""
+        """Time at which :meth:`due` is to be called; :data:`FAR_NS` while an answer is awaited."""
         self.epoch = -1
         """Member epoch or generation; -1 before the first."""
         self.idle = False
-        """In the group, and in no rebalance that it knows of."""
+        """Whether the member is in the group and knows of no rebalance."""
         self.slow = False
-        """It has much to do, as a leader has: :meth:`due` is to be called when no other member has anything to do.
+        """Whether the member has much work, as a leader has. :meth:`due` is then called when no other member has work.
 
-        Members are on machines of their own, and the leader sends its SyncGroup last. In a driver that takes members
-        one after the other it could be the first, and the others would be late for what they were never late for.
+        In use, members run on machines of their own, and the leader sends its SyncGroup last. This driver serves
+        members one after the other. Without this flag the leader could come first and delay the other members'
+        requests.
         """
         self.heard_ns = 0
-        """When its last heartbeat, or what counts as one, was sent: its session ends one session timeout later."""
+        """Time at which the last heartbeat, or a request that counts as one, was sent. The session ends one session
+        timeout later.
+        """
 
     @abstractmethod
     def begin(self, now_ns: int) -> bytes:
-        """The first request."""
+        """Return the first request."""
 
     @abstractmethod
     def answered(self, frame: bytes, now_ns: int) -> bytes | None:
-        """Take an answer (without its length): what to send at once, if anything."""
+        """Take an answer (without its length); return bytes to send at once, or None."""
 
     @abstractmethod
     def due(self, now_ns: int) -> bytes:
-        """What to send, now that :attr:`wake_ns` has come."""
+        """Return the bytes to send, now that :attr:`wake_ns` has come."""
 
     @abstractmethod
     def leave(self) -> bytes:
-        """Say goodbye; the answer is nobody's."""
+        """Return the request to leave the group; its answer needs no handling."""
 
     @property
     def is_leader(self) -> bool:
-        """It computes the assignment."""
+        """Whether this member computes the assignment."""
         return False
 
     def stop_owning(self, now_ns: int) -> None:
-        """It is gone, or is about to rejoin with nothing."""
+        """Drop all partitions: the member is gone, or is about to rejoin without any."""
         self.group.ownership.change(now_ns, self.index, ())
 
     def fault(self, code: int) -> None:
-        """An error that a healthy group doesn't see."""
+        """Count an error that a healthy group doesn't see."""
         self.group.faults[error_name(code)] += 1
 
     def first_beat_ns(self, now_ns: int, interval_ms: int) -> int:
-        """When a member that just came to rest beats for the first time: a share of the interval, drawn by the seed.
+        """Return the time of a member's first heartbeat at rest: a share of the interval, drawn by the seed.
 
-        Members that were all answered in one moment would beat together ever after. Those of a group that has been
-        running for hours do not.
+        Members that were all answered in one moment would send heartbeats together ever after, unlike a group that
+        has run for hours.
         """
         return now_ns + int(interval_ms * 1_000_000 * (1 - self.group.draw.random()))
 
 
 def request(message: Message, version: int) -> bytes:
-    """A whole frame."""
+    """Return a request as a whole frame."""
     return request_frame(message, version, api_key_of(message), CLIENT_ID)
 
 
 def answer(expected: type[R], frame: bytes, version: int) -> R:
-    """What an answer says.
+    """Decode an answer.
 
-    :raises DriverError: it is to another request
+    :raises DriverError: the answer belongs to another request
     """
     key = expected.meta.key
     assert key is not None

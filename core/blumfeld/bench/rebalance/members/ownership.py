@@ -1,6 +1,6 @@
-"""Who owns which partition, when that changed, and what pauses that made. Pure: times are given to it.
+"""Track each partition's owner over time, and compute the pauses. Pure: the caller passes times.
 
-The definitions stand in the package's docstring.
+The package's docstring defines the terms.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ class Change(NamedTuple):
 
 @attrs.frozen
 class Pauses:
-    """What one rebalance did to readers, in ns."""
+    """The pauses of one rebalance, in ns."""
 
     members: dict[int, int]
-    """Of each member that was there before and after: how long it had less than before and less than after."""
+    """For each member that was there before and after: the time in which it owned less than before and less than
+    after.
+    """
     moved: dict[int, int]
-    """Of each partition with another owner than before: how long it had none."""
+    """For each partition with another owner than before: the time without an owner."""
     unowned: int
-    """Over all partitions together: how long they had no owner."""
+    """Time without an owner, summed over all partitions."""
 
 
 class Ownership:
@@ -40,28 +42,28 @@ class Ownership:
     def __init__(self, partitions: int) -> None:
         self.unowned = partitions
         self.contested = 0
-        """How often a member was given what another one still owned: never, if the coordinator is right."""
+        """Number of times a member was given a partition that another one still owned; 0 with a correct coordinator."""
         self.changed_ns = 0
         self.changes: list[Change] = []
-        """Since :meth:`begin`."""
+        """Changes since :meth:`begin`."""
         self._owner = [NOBODY] * partitions
         self._owned: dict[int, set[int]] = {}
 
     def begin(self) -> dict[int, frozenset[int]]:
-        """Forget the changes so far: who owns what now."""
+        """Forget the changes so far; return each member's partitions now."""
         self.changes = []
         return self.owners()
 
     def owners(self) -> dict[int, frozenset[int]]:
-        """Who owns what now; a member without partitions may be missing."""
+        """Return each member's partitions; a member without any may be missing."""
         return {member: frozenset(owned) for member, owned in self._owned.items()}
 
     def owned(self, member: int) -> set[int]:
-        """What a member owns; not to be changed."""
+        """Return a member's partitions, as a set that the caller must not change."""
         return self._owned.get(member, set())
 
     def change(self, at_ns: int, member: int, wanted: Iterable[int]) -> bool:
-        """From now on the member owns just these. What it gives up it gives up first; whether it gave up any."""
+        """Set a member's partitions from now on; removals come before additions. Return whether it gave up any."""
         wanted = set(wanted)
         owned = self._owned.setdefault(member, set())
         revoked, added = sorted(owned - wanted), sorted(wanted - owned)
@@ -72,7 +74,7 @@ class Ownership:
         return bool(revoked)
 
     def balanced(self, members: Iterable[int]) -> bool:
-        """Every partition has an owner among these, and none has two more than another."""
+        """Whether every partition has an owner among these members, and none has two more than another."""
         sizes = [len(self._owned.get(member, ())) for member in members]
         return (
             bool(sizes)
@@ -110,7 +112,7 @@ def pauses(
     after: Mapping[int, frozenset[int]],
     until_ns: int,
 ) -> Pauses:
-    """What the changes from ``before`` to ``after`` did to readers, up to ``until_ns``.
+    """Compute the pauses of the changes from ``before`` to ``after``, up to ``until_ns``.
 
     :param changes: in order of time
     """
@@ -139,7 +141,7 @@ def pauses(
 
 
 def _moved(before: Mapping[int, frozenset[int]], after: Mapping[int, frozenset[int]]) -> set[int]:
-    """Partitions whose owner is another one than before."""
+    """Return the partitions whose owner changed."""
     owner = {partition: member for member, owned in before.items() for partition in owned}
     return {
         partition
