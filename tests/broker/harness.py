@@ -95,7 +95,17 @@ class FakeMetadata:
     def quorum(self) -> Quorum | None:
         return None
 
+    @property
+    def applied_offset(self) -> int:
+        return -1
+
     async def start(self) -> None:
+        return None
+
+    async def caught_up(self) -> None:
+        return None
+
+    async def resign(self) -> None:
         return None
 
     async def stop(self) -> None:
@@ -125,10 +135,15 @@ class FakeMetadata:
             case BrokerRegistrationRequest():
                 endpoints = tuple(Endpoint(e.name, e.host, e.port) for e in command.listeners)
                 self.image.brokers[command.broker_id] = BrokerImage(
-                    broker_id=command.broker_id, epoch=7, incarnation_id=bytes(16), endpoints=endpoints
+                    broker_id=command.broker_id,
+                    epoch=7,
+                    incarnation_id=command.incarnation_id,
+                    endpoints=endpoints,
+                    fenced=True,
                 )
                 return BrokerRegistrationResponse(broker_epoch=7)
             case BrokerHeartbeatRequest():
+                self.set_fenced(command.broker_id, command.want_fence)
                 return BrokerHeartbeatResponse(
                     is_caught_up=True, is_fenced=command.want_fence, should_shut_down=command.want_fence
                 )
@@ -145,6 +160,12 @@ class FakeMetadata:
             case AssignReplicasToDirsRequest():
                 return self._assign(command)
         raise AssertionError(f"nobody expected {command}")
+
+    def set_fenced(self, broker_id: int, fenced: bool) -> None:
+        broker = self.image.brokers[broker_id]
+        if broker.fenced != fenced:
+            self.image.brokers[broker_id] = msgspec.structs.replace(broker, fenced=fenced)
+            self.tell(ImageDelta())
 
     def _assign(self, command: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         answer = AssignReplicasToDirsResponse()
@@ -304,6 +325,7 @@ class BrokerHarness:
         make_storage: Callable[[FakeRuntime], LogStorage] | None = None,
         start: bool = True,
         metrics: Any = None,
+        single_node: bool = True,
     ) -> None:
         self.runtime = FakeRuntime()
         self.metadata = FakeMetadata()
@@ -319,6 +341,7 @@ class BrokerHarness:
                 cluster_id=self.metadata.image.cluster_id,
                 incarnation_id=b"i" * 16,
                 rack=None,
+                single_node=single_node,
                 features=(),
                 observers=(),
                 group_protocols=tuple(group_protocols),
@@ -334,6 +357,7 @@ class BrokerHarness:
         parts.storage = self.storage if make_storage is None else make_storage(self.runtime)
         parts.replication = IsrReplication(self.composition)
         self.broker = Broker(self.composition, authorizer, metrics)
+        parts.membership = self.broker.membership
         self.connection = self.connect()
         self._correlation_id = 0
         if start:
@@ -351,7 +375,7 @@ class BrokerHarness:
         async def stop() -> None:
             await self.broker.stop()
             await self.composition.replication.stop()
-            await self.composition.storage.stop(self.broker.broker_epoch)
+            await self.composition.storage.stop(self.broker.membership.broker_epoch)
 
         self.runtime.run(stop())
 

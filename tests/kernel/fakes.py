@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -122,6 +123,12 @@ class FakeStorages(FakeStorage):
 class FakeConsensus(FakePart):
     """Decides nothing."""
 
+    async def caught_up(self) -> None:
+        JOURNAL("consensus caught up")
+
+    async def resign(self) -> None:
+        JOURNAL("controller stopped")
+
 
 @with_the_rest_of(Replication)
 class FakeReplication(FakePart):
@@ -167,8 +174,8 @@ class FakeBroker(FakePart):
         self.authorizer = authorizer
         self.parking: Any = object()
         self.replicas: Any = object()
-        self.peers: Any = object()
-        self.broker_epoch = 7
+        self.peers: Any = FakePart("peers")
+        self.membership: Any = SimpleNamespace(broker_epoch=7)
         self.registered: list[ApiHandler] = []
         self.ports_at_start: list[int] = []
 

@@ -23,6 +23,7 @@ from tests.kernel.fakes import FREE_PORT, JOURNAL, MANIFEST, FakeBroker, Rendere
 STARTED = [
     "storage started",
     "consensus started",
+    "consensus caught up",
     "replication started",
     "broker started",
     "PLAINTEXT listening",
@@ -74,10 +75,35 @@ def test_parts_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
     assert JOURNAL.lines == [
         "node stopping",
         "broker stopped",
+        "controller stopped",
+        "peers stopped",
         "transport stopped",
         "replication stopped",
         "consensus stopped",
         "storage stopped",
+    ]
+
+
+def test_controller_listeners_open_first_and_broker_listeners_last(tmp_path: Path) -> None:
+    """Voters of a quorum wait for each other, and reach each other through controller listeners."""
+    listeners = (
+        'network.listeners=[{name="PLAINTEXT", bind="127.0.0.1:9192"},'
+        ' {name="CONTROLLER", kind="controller", bind="127.0.0.1:9193"}]'
+    )
+
+    async def body(node: Node) -> None:
+        await node.start()
+        await node.stop()
+
+    with_node(planned(tmp_path, listeners), body)
+    assert JOURNAL.lines[:7] == [
+        "storage started",
+        "CONTROLLER listening",
+        "consensus started",
+        "consensus caught up",
+        "replication started",
+        "broker started",
+        "PLAINTEXT listening",
     ]
 
 
@@ -96,11 +122,16 @@ def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> 
         await node.stop()
 
     with_node(planned(tmp_path), body)
-    begun = STARTED[: STARTED.index(failing)]
-    stopped = [line.replace("started", "stopped") for line in reversed(begun)]
-    if failing in ("broker started", "PLAINTEXT listening"):
-        stopped.insert(stopped.index("replication stopped"), "transport stopped")
-    assert JOURNAL.lines == [*begun, failing, *stopped]
+    at = STARTED.index(failing)
+    stopped = [
+        *(["broker stopped"] if at >= STARTED.index("broker started") else []),
+        *(["controller stopped"] if at > STARTED.index("consensus started") else []),
+        *(["peers stopped", "transport stopped"] if at > STARTED.index("storage started") else []),
+        *(["replication stopped"] if at > STARTED.index("replication started") else []),
+        *(["consensus stopped"] if at > STARTED.index("consensus started") else []),
+        *(["storage stopped"] if at > STARTED.index("storage started") else []),
+    ]
+    assert JOURNAL.lines == [*STARTED[: at + 1], *stopped]
 
 
 def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:
@@ -119,7 +150,25 @@ def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:
             await start
 
     with_node(planned(tmp_path), body)
-    assert JOURNAL.lines == ["storage started", "storage stopped"]
+    assert JOURNAL.lines == ["storage started", "peers stopped", "transport stopped", "storage stopped"]
+
+
+def test_a_start_that_waits_for_its_quorum_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blumfeld.kernel.node.WARN_MS", 5)
+    rendered = Rendered()
+    logs = EventLogs(rendered.prepare)
+
+    async def body(node: Node) -> None:
+        async def wait() -> None:
+            await asyncio.sleep(0.05)
+
+        cast("Any", node.composition.metadata).caught_up = wait
+        await node.start()
+        await node.stop()
+
+    with_node(planned(tmp_path), body, logs)
+    logs.flush()
+    assert "the metadata quorum has not answered yet" in [event for _, event, _ in rendered.events]
 
 
 def test_a_part_that_fails_to_stop_is_logged_and_the_others_stop(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from blumfeld.broker.upkeep.retention import Upkeep
 from blumfeld.broker.upkeep.topic_gauges import topic_gauges
 from blumfeld.broker.waiting.parking import PurgatoryParking
 from blumfeld.config.values import BrokerConfig
-from blumfeld.spi.cluster import TopicImage
+from blumfeld.spi.cluster import Membership, TopicImage
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -118,6 +118,7 @@ class Broker:
             looking_inside=LookingInside(composition.runtime),
             groups=lambda: self.groups,
             coordinators=self._coordinators,
+            single_node=composition.single_node,
             features=composition.features,
             advertised=self.advertised,
         )
@@ -226,18 +227,20 @@ class Broker:
     # Life
 
     async def start(self) -> None:
-        """Host the replicas that the image places here, then register. Returns when all logs are open and the
-        controller has unfenced this node.
+        """Register, host the replicas that the image places here, and have this node unfenced.
 
-        Logs are opened before the registration: a client that is sent here must not meet partitions that aren't open.
+        Registration comes first: it ends the leaderships of a former process, so that no partition is led in an old
+        leader epoch. Logs are open before the node is unfenced: a client that is sent here must not meet partitions
+        that aren't open.
 
         :raises BrokerError: the controller refused the registration: DUPLICATE_BROKER_REGISTRATION…
-        :raises TimeoutError: the controller did not answer for ``initial.broker.registration.timeout.ms``
+        :raises TimeoutError: the controller did not unfence this node in ``initial.broker.registration.timeout.ms``
         """
         composition = self.composition
         self._register_own()
         if "broker" not in composition.roles:
             return
+        await self.lifecycle.register()
         self.cluster.reconfigure()
         threads_per_dir = self.cluster.config.int("num.recovery.threads.per.data.dir")
         self.partitions.start(composition.storage, composition.replication, threads_per_dir)
@@ -246,10 +249,11 @@ class Broker:
         self._upkeep.start()
         self._cleaner.start()
         self._config_warnings.start()
-        await self.lifecycle.register()
+        await self.lifecycle.unfence()
 
     async def stop(self) -> None:
         """Leave the cluster, answer parked requests, close the logs, write the last checkpoint. Legal without start.
+        Peers can still be reached afterwards.
 
         The order matters: the controller moves leadership away first, parked requests are answered while logs are open,
         and the checkpoint takes the high watermarks after the logs have stopped.
@@ -265,7 +269,6 @@ class Broker:
         self._follower.stop()
         self.partitions.stop()
         self._upkeep.checkpoint()
-        await self.peers.stop()
 
     def _topics_deleted(self, topics: Sequence[TopicImage]) -> None:
         if self.groups is not None:
@@ -274,9 +277,9 @@ class Broker:
     # For the kernel
 
     @property
-    def broker_epoch(self) -> int:
-        """Epoch of this registration; -1 before it."""
-        return self.lifecycle.broker_epoch
+    def membership(self) -> Membership:
+        """This broker's registration."""
+        return self.lifecycle
 
     def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:
         """As :meth:`ClusterView.follow_config`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.replicas.partition import Partition
     from blumfeld.broker.waiting.parking import Expires
     from blumfeld.config.values import BrokerConfig, TopicConfig
-    from blumfeld.spi.cluster import ClusterImage, TopicImage
+    from blumfeld.spi.cluster import ClusterImage, Membership, TopicImage
     from blumfeld.spi.completion import Completion
     from blumfeld.spi.context import ParkedOperation
     from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
@@ -44,6 +44,8 @@ class BrokerComposition(Composition, Protocol):
     """The parts of a node that the broker needs, and that plug-ins are not handed."""
 
     rack: str | None
+    single_node: bool
+    """Whether the manifest names no other node: then internal topics have as many replicas as there are brokers."""
     features: tuple[Feature, ...]
     group_protocols: tuple[GroupProtocol, ...]
     transactions: TransactionCoordinator | None
@@ -155,13 +157,6 @@ class Park(Protocol):
         ...
 
 
-class Membership(Protocol):
-    """This broker's registration."""
-
-    broker_epoch: int
-    """Epoch of the registration; -1 before it."""
-
-
 class TransactionsEnded(Protocol):
     """A coordinator whose state transactions may change: the groups, with offsets committed in transactions."""
 
@@ -199,6 +194,8 @@ class Ports(NamedTuple):
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
     coordinators: Callable[[], Mapping[int, CoordinatorKind]]
     """Returns key type → coordinator, of those that this composition has."""
+    single_node: bool
+    """As of :class:`BrokerComposition`."""
     features: tuple[Feature, ...]
     """Feature levels that plug-ins bring, beside the broker's own."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]

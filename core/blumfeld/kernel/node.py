@@ -1,6 +1,7 @@
-"""One node: made from a plan, started part by part, stopped in reverse.
+"""One node: made from a plan, started in stages, stopped in stages.
 
-Making opens nothing. A start that fails stops what had started, and says which part failed.
+Making opens nothing. A start that fails stops what had started, and says which part failed. ADR 0019 says why the
+stages have this order.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.plugging.errors import ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
@@ -38,6 +40,20 @@ from blumfeld.wire.errors import PluginContractError
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
 """States of a node; ``/health`` shows them."""
 
+STOP_ORDER = (
+    "broker",
+    "controller",
+    "peers",
+    "network",
+    "replication",
+    "consensus",
+    "observers",
+    "storage",
+    "metrics",
+)
+"""The stages of a stop. It is not the start in reverse: listeners and peers serve until this node leads nothing."""
+WARN_MS = 10_000
+"""Interval of the warnings while a start waits for the metadata quorum."""
 GRACE_MS = 5_000
 """Time that a stop waits for open requests to be answered."""
 
@@ -61,8 +77,8 @@ class BrokerPart(Protocol):
         ...
 
     @property
-    def broker_epoch(self) -> int:
-        """Epoch of the broker's registration; -1 before it."""
+    def membership(self) -> Membership:
+        """The broker's registration."""
         ...
 
     def register(self, handlers: Sequence[ApiHandler]) -> None:
@@ -86,11 +102,11 @@ class BrokerPart(Protocol):
         ...
 
     async def start(self) -> None:
-        """Follow the image, open logs, register."""
+        """Register, open logs, follow the image, be unfenced."""
         ...
 
     async def stop(self) -> None:
-        """Answer parked requests, close logs."""
+        """Leave the cluster, answer parked requests, close logs."""
         ...
 
 
@@ -118,6 +134,13 @@ def make_broker(
     from blumfeld.broker.broker import Broker
 
     return Broker(composition, authorizer, metrics)
+
+
+def _is_single_node(plan: Plan) -> bool:
+    """Whether the manifest names no other node."""
+    voters = plan.config.list("controller.quorum.voters")
+    others = len(voters) > 1 or bool(plan.config.list("controller.quorum.bootstrap.servers"))
+    return plan.manifest.nodes == 1 and not others
 
 
 def _assignors(plugins: PluginSet) -> tuple[ConsumerAssignor, ...]:
@@ -154,9 +177,11 @@ class Node:
             rack=node.rack,
             listeners=plan.listeners,
             logs=logs,
+            single_node=_is_single_node(plan),
         )
         self._events = logs.named("kernel")
-        self._started: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._started: dict[str, list[Callable[[], Awaitable[None]]]] = {}
+        """Stage → what stops its parts, in the order of the start."""
         self._grace_ms = GRACE_MS
         self.metrics_port: int | None = None
         try:
@@ -199,6 +224,7 @@ class Node:
         composition.provide("parking", broker.parking)
         composition.provide("replicas", broker.replicas)
         composition.provide("peers", broker.peers)
+        composition.provide("membership", broker.membership)
         composition.group_protocols = tuple(
             plugins.make(plan, "blumfeld_make_group_protocol", composition)
             for plan in plugins.of_role("groups")
@@ -228,8 +254,10 @@ class Node:
     async def start(self) -> None:
         """Start every part. When this returns, a client that connects is served.
 
-        Listeners with port 0 open before the broker registers, because the port is part of the registration; no client
-        knows it yet. All others open last, so that an accepted connection means that the node is ready.
+        Controller listeners open before the consensus joins: the voters of a quorum reach each other through them.
+        Then come the image, up to the high watermark of the quorum's leader; the registration; the replicas; and the
+        end of fencing. Broker listeners open last, so that an accepted connection means that the node is ready. Only
+        those with port 0 open before the registration, which contains their port; no client knows it yet.
 
         :raises StartError: a part failed; everything that had started was stopped
         """
@@ -246,22 +274,28 @@ class Node:
             for name, observer in composition.observers:
                 part = f"observer {name}"
                 await observer.start()
-                self._started.append((part, partial(self._stop_observer, observer)))
+                self._when_stopped("observers", partial(self._stop_observer, observer))
+            part = "network"
+            self._when_stopped("network", self._stop_transport)
+            self._when_stopped("peers", broker.peers.stop)
+            await self._listen(lambda listener: listener.kind == "controller")
             part = "consensus"
             await composition.metadata.start()
-            self._started.append((part, composition.metadata.stop))
+            self._when_stopped("consensus", composition.metadata.stop)
+            self._when_stopped("controller", composition.metadata.resign)
+            await self._caught_up()
             if composition.made("replication") is not None:
                 part = "replication"
                 await composition.replication.start()
-                self._started.append((part, composition.replication.stop))
+                self._when_stopped("replication", composition.replication.stop)
             part = "network"
-            self._started.append((part, self._stop_transport))
-            await self._listen(any_port=True)
+            await self._listen(lambda listener: listener.kind != "controller" and listener.port == 0)
             part = "broker"
+            # Its stop is legal at any point of its start, which may wait for other nodes and be cancelled.
+            self._when_stopped("broker", broker.stop)
             await broker.start()
-            self._started.append((part, broker.stop))
             part = "network"
-            await self._listen(any_port=False)
+            await self._listen(lambda listener: listener.kind != "controller" and listener.port != 0)
             broker.follow_config(self._config_changed)
         except BaseException as error:  # also a cancelled start must stop what it has started
             await self._stop_started()
@@ -273,8 +307,25 @@ class Node:
         for _ in self.plugins.each("blumfeld_node_started", composition):
             pass
 
+    async def _caught_up(self) -> None:
+        """Wait for the image, and say so: without a quorum a start waits here for good."""
+        runtime, began_ms = self.composition.runtime, self.composition.runtime.monotonic_ms()
+
+        def warn() -> None:
+            nonlocal timer
+            waited_s = round((runtime.monotonic_ms() - began_ms) / 1_000)
+            self._events.warning("the metadata quorum has not answered yet", waited_s=waited_s)
+            timer = runtime.call_later(WARN_MS, warn)
+
+        timer = runtime.call_later(WARN_MS, warn)
+        try:
+            await self.composition.metadata.caught_up()
+        finally:
+            timer.cancel()
+
     async def stop(self, grace_ms: int = GRACE_MS) -> None:
-        """Take no more requests, wait up to ``grace_ms`` for open ones, and stop every part in reverse.
+        """Leave the cluster, wait up to ``grace_ms`` for open requests, and stop every part, in the order of
+        :data:`STOP_ORDER`.
 
         A part that fails to stop is logged, and the others are still stopped. May be called twice, and without start.
         """
@@ -290,14 +341,17 @@ class Node:
         self.state = STOPPED
 
     async def _stop_started(self) -> None:
-        while self._started:
-            part, stop = self._started.pop()
-            try:
-                await stop()
-            except OSError as error:  # mostly a disk that failed earlier: a traceback would help nobody
-                self._events.error("a part did not stop cleanly", part=part, error=str(error))
-            except Exception as error:
-                self._events.error("a part did not stop cleanly", part=part, exc_info=error)
+        for part in STOP_ORDER:
+            for stop in reversed(self._started.pop(part, [])):
+                try:
+                    await stop()
+                except OSError as error:  # mostly a disk that failed earlier: a traceback would help nobody
+                    self._events.error("a part did not stop cleanly", part=part, error=str(error))
+                except Exception as error:
+                    self._events.error("a part did not stop cleanly", part=part, exc_info=error)
+
+    def _when_stopped(self, stage: str, stop: Callable[[], Awaitable[None]]) -> None:
+        self._started.setdefault(stage, []).append(stop)
 
     async def _start_storage(self) -> None:
         composition = self.composition
@@ -305,16 +359,16 @@ class Node:
         directories, wanted = composition.data_dirs, node.cluster_id
         composition.cluster_id = cluster_id_of(composition.runtime, directories, node.id, wanted)
         await composition.storage.start(composition.cluster_id, node.id)
-        self._started.append(("storage", self._stop_storage))
+        self._when_stopped("storage", self._stop_storage)
 
     async def _stop_storage(self) -> None:
-        await self.composition.storage.stop(self.broker.broker_epoch)
+        await self.composition.storage.stop(self.broker.membership.broker_epoch)
 
-    async def _listen(self, *, any_port: bool) -> None:
+    async def _listen(self, chosen: Callable[[Listener], bool]) -> None:
         composition = self.composition
         listeners = list(composition.listeners)
         for nth, listener in enumerate(listeners):
-            if (self.plan.listeners[nth].port == 0) != any_port:
+            if not chosen(self.plan.listeners[nth]):
                 continue
             security = composition.security
             layer = None if security is None else security.byte_layer(listener)
@@ -360,4 +414,4 @@ class Node:
 
         endpoint = MetricsEndpoint(self.metrics, health)
         self.metrics_port = await endpoint.start(*address(bind))
-        self._started.append(("metrics", endpoint.stop))
+        self._when_stopped("metrics", endpoint.stop)

@@ -125,3 +125,14 @@ class ImageDelta(msgspec.Struct, kw_only=True):
     features_changed: bool = False
     first: bool = False
     """The first delta: everything that there is."""
+
+
+class Membership(Protocol):
+    """This broker's registration with the controller."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch that the controller gave this process; -1 before the registration. The image may show the epoch of
+        an earlier process of this node (KIP-903).
+        """
+        ...

@@ -58,13 +58,28 @@ class ClusterMetadata(Protocol):
         """For DescribeQuorum; ``None`` where the consensus has no quorum of its own."""
         ...
 
+    @property
+    def applied_offset(self) -> int:
+        """Offset of the last metadata record that :attr:`image` contains: a broker reports it with its heartbeats. -1
+        where the consensus has no single log.
+        """
+        ...
+
     async def start(self) -> None:
-        """Load what is on disk (format first when there is nothing yet), join, and return when the committed
-        image is loaded.
+        """Load what is on disk (format first when there is nothing yet) and join. Other nodes need not be there yet:
+        the node's controller listeners are open, its broker listeners are not.
 
         :raises OSError: the metadata directory can't be used
         :raises ValueError: it belongs to another cluster or node, or can't be read: the message says what and
             where
+        """
+        ...
+
+    async def caught_up(self) -> None:
+        """Return when :attr:`image` contains all that was committed when the node joined. It may wait for other nodes,
+        without a limit; a node that is stopped meanwhile cancels it.
+
+        :raises OSError: the metadata log takes no records
         """
         ...
 
@@ -84,6 +99,12 @@ class ClusterMetadata(Protocol):
         """
         ...
 
+    async def resign(self) -> None:
+        """Stop being controller, and hand over to another voter if there is one. :meth:`submit` fails with
+        NOT_CONTROLLER afterwards where this node was the controller. Peers can still be reached. Legal without start.
+        """
+        ...
+
     async def stop(self) -> None:
-        """Leave; close files. Legal without start."""
+        """Leave; close files. Legal without start, and without :meth:`resign`."""
         ...

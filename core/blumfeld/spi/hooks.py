@@ -11,7 +11,7 @@ import msgspec
 import pluggy
 
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.spi.cluster import PartitionImage, TopicImage
+from blumfeld.spi.cluster import Membership, PartitionImage, TopicImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
@@ -115,6 +115,11 @@ class Composition(Protocol):
     @property
     def peers(self) -> PeerClient:
         """Requests to other nodes."""
+        ...
+
+    @property
+    def membership(self) -> Membership:
+        """The broker's registration, for its epoch."""
         ...
 
     def log(self, name: str) -> EventLog:

@@ -101,8 +101,13 @@ class KraftMetadata:
 
     # Start and stop
 
+    @property
+    def applied_offset(self) -> int:
+        """Offset of the last committed record; the image has it."""
+        return -1 if self._raft is None else self._raft.committed_end - 1
+
     async def start(self) -> None:
-        """Read snapshot and log, open an epoch, bootstrap a new cluster; the image is loaded when this returns.
+        """Read snapshot and log, open an epoch, bootstrap a new cluster. A quorum of one is caught up at once.
 
         :raises OSError: the metadata directory can't be used
         :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
@@ -120,6 +125,9 @@ class KraftMetadata:
             raise self._failure or OSError("the metadata log takes no records")
         self._publisher.publish_all()
 
+    async def caught_up(self) -> None:
+        """Return at once: :meth:`start` has committed and published all there is."""
+
     def _warn(self, text: str) -> None:
         self._events.warning("a metadata snapshot can't be read", error=text)
 
@@ -136,15 +144,23 @@ class KraftMetadata:
         if loaded.bytes_since_snapshot:
             self._snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
 
+    async def resign(self) -> None:
+        """Take no more commands. There is no other voter to hand over to."""
+        self._leading = None
+        self._stop_timers()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._session_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
+
     async def stop(self) -> None:
         """Let what is placed be committed, answer who waits, close the log."""
         if self._stopped:
             return
         self._stopped = True
         self._leading = None
-        for timer in (self._session_timer, self._retry_timer):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timers()
         if self._snapshots is not None:
             self._snapshots.stop()
         if self._raft is not None:

@@ -76,9 +76,8 @@ class IsrReplication:
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def own_epoch(self) -> int:
-        """This node's broker epoch, as registered."""
-        broker = self._composition.metadata.image.brokers.get(self._composition.node_id)
-        return -1 if broker is None else broker.epoch
+        """This node's broker epoch, as registered. Not the image's: that may be an earlier process's (KIP-903)."""
+        return self._composition.membership.broker_epoch
 
     def submit(self, command: Message) -> Completion[Message]:
         """Ask the controller."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 import pytest
 
 from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator, failed, handlers
@@ -14,6 +15,7 @@ from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, SHARE_GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.harness import LISTENER, BrokerHarness
 
@@ -54,6 +56,25 @@ def test_the_internal_topic_is_made_and_the_client_asked_to_wait(broker: BrokerH
     assert broker.broker.cluster.topic_config(topic.name).compacts
     answer = ask(broker, FindCoordinatorRequest(key="g"), 2)
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", 9092)
+
+
+def test_in_a_cluster_an_internal_topic_waits_for_brokers_for_all_its_replicas() -> None:
+    """Made with the first broker that is there, it would keep one replica for good."""
+    broker = BrokerHarness(single_node=False)
+    for _ in range(2):
+        assert (
+            ask(broker, FindCoordinatorRequest(key="g"), 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+    broker.runtime.run_turn()
+    assert OFFSETS_TOPIC not in broker.metadata.image.topics
+    assert {event[1] for event in broker.log.events} == {"internal topic waits for brokers"}
+    own = broker.metadata.image.brokers[1]
+    for node in (2, 3):
+        broker.metadata.image.brokers[node] = msgspec.structs.replace(own, broker_id=node)
+    ask(broker, FindCoordinatorRequest(key="g"), 2)
+    broker.runtime.run_turn()
+    (request,) = [c for c in broker.metadata.commands if isinstance(c, CreateTopicsRequest)]
+    assert request.topics[0].replication_factor == 3
 
 
 def test_several_keys_at_once(broker: BrokerHarness) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from blumfeld.broker.membership.lifecycle import WARN_MS
+from blumfeld.spi.cluster import BrokerImage
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
@@ -42,7 +44,40 @@ def test_the_registration_says_who_and_where() -> None:
         ("metadata.version", 30, 30)
     ]
     assert (sent.log_dirs, sent.previous_broker_epoch, sent.rack) == ([b"d" * 16], -1, None)
-    assert broker.broker.broker_epoch == 7
+    assert broker.broker.membership.broker_epoch == 7
+
+
+def test_nothing_is_hosted_before_the_image_shows_this_registration() -> None:
+    """Until then the image places replicas for an earlier process of this node, and leads them in its old epochs."""
+    broker = BrokerHarness(start=False)
+    broker.metadata.create_topic("t")
+    hidden: list[BrokerImage] = []
+
+    def answer(command: Message) -> Message | None:
+        if isinstance(command, BrokerRegistrationRequest):
+            broker.metadata.image.brokers[1] = BrokerImage(
+                broker_id=1, epoch=6, incarnation_id=bytes(16), endpoints=()
+            )
+            hidden.append(
+                BrokerImage(broker_id=1, epoch=7, incarnation_id=b"i" * 16, endpoints=(), fenced=True)
+            )
+            return BrokerRegistrationResponse(broker_epoch=7)
+        return None
+
+    answering(broker, answer)
+    starting = broker.runtime.loop.create_task(broker.broker.start())
+    broker.runtime.advance(WARN_MS + 1_000)
+    assert not starting.done()
+    assert list(broker.broker.partitions) == []
+    assert ("warning", "the image does not show this registration yet") in [e[:2] for e in broker.log.events]
+    beats = commands(broker, BrokerHeartbeatRequest)
+    assert beats
+    assert all(beat.want_fence for beat in beats)  # type: ignore[attr-defined]
+    broker.metadata.image.brokers[1] = hidden[0]
+    broker.runtime.advance(1_000)
+    assert starting.done()
+    assert [partition.leader_epoch for partition in broker.broker.partitions] == [0]
+    assert not commands(broker, BrokerHeartbeatRequest)[-1].want_fence  # type: ignore[attr-defined]
 
 
 def test_heartbeats_come_every_two_seconds() -> None:

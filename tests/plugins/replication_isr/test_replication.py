@@ -200,14 +200,20 @@ class Host:
         self.moved += 1
 
 
+OWN_EPOCH = 101
+"""This process's broker epoch, as its registration was answered."""
+EARLIER_EPOCH = 90
+"""The epoch of an earlier process, which the image may still show."""
+
+
 class Controller:
     """Keeps what it was asked, and answers when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[AlterPartitionRequest, Completion[Message]]] = []
         brokers = {
-            n: BrokerImage(broker_id=n, epoch=100 + n, incarnation_id=bytes(16), endpoints=())
-            for n in (1, 2, 3)
+            n: BrokerImage(broker_id=n, epoch=epoch, incarnation_id=bytes(16), endpoints=())
+            for n, epoch in ((1, EARLIER_EPOCH), (2, 102), (3, 103))
         }
         self.image = SimpleNamespace(brokers=brokers)
 
@@ -229,7 +235,11 @@ class Driver:
         self.runtime = FakeRuntime()
         self.controller = Controller()
         composition = SimpleNamespace(
-            runtime=self.runtime, config=BrokerConfig(), metadata=self.controller, node_id=1
+            runtime=self.runtime,
+            config=BrokerConfig(),
+            metadata=self.controller,
+            node_id=1,
+            membership=SimpleNamespace(broker_epoch=OWN_EPOCH),
         )
         self.replication = IsrReplication(cast("Composition", composition))
         self.runtime.run(self.replication.start())

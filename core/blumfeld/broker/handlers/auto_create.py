@@ -10,6 +10,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -29,6 +30,7 @@ class AutoCreate:
         self._ports = ports
         self._in_flight: set[str] = set()
         self._made: Completion[None] = Completion.of(None)
+        self._repeated = RepeatedEvents(ports.runtime)
 
     def wanted(self, names: Iterable[str], context: RequestContext) -> dict[str, ErrorCode]:
         """Begin to create missing topics of a client's request. Returns the error for each, to be answered now.
@@ -59,16 +61,18 @@ class AutoCreate:
         return None if self._made.done else self._made
 
     def create(self, names: list[str]) -> None:
-        """Ask the controller to create these topics. Failures are only logged."""
-        fresh = [name for name in names if name not in self._in_flight]
-        if not fresh:
+        """Ask the controller to create these topics. Failures are only logged, and an internal topic waits until there
+        are brokers for all its replicas.
+        """
+        topics = [self._topic(name) for name in names if name not in self._in_flight]
+        topics = [topic for topic in topics if not self._waits(topic)]
+        if not topics:
             return
+        fresh = [topic.name for topic in topics]
         self._in_flight.update(fresh)
         if self._made.done:
             self._made = Completion()
-        request = CreateTopicsRequest(
-            topics=[self._topic(name) for name in fresh], timeout_ms=CREATE_TIMEOUT_MS
-        )
+        request = CreateTopicsRequest(topics=topics, timeout_ms=CREATE_TIMEOUT_MS)
 
         def made(done: Completion[Message]) -> None:
             self._in_flight.difference_update(fresh)
@@ -121,13 +125,30 @@ class AutoCreate:
         return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
 
     def _factor(self, configured: int) -> int:
-        """Returns the replication factor of an internal topic: as configured, but at most the number of live brokers.
+        """Returns the replication factor of an internal topic: as configured, which is 3 by default.
 
-        The default is 3. Kafka refuses on a smaller cluster, so a single node needs the setting lowered before groups
-        work.
+        On a single node it is at most the number of live brokers, so that groups work there without a setting. In a
+        cluster it is never less: a topic that is made while the others are starting would keep one replica for good.
         """
-        live = sum(not b.fenced for b in self._ports.cluster.image.brokers.values())
-        return max(1, min(configured, live))
+        return max(1, min(configured, self._live())) if self._ports.single_node else configured
+
+    def _live(self) -> int:
+        return sum(not b.fenced for b in self._ports.cluster.image.brokers.values())
+
+    def _waits(self, topic: CreatableTopic) -> bool:
+        """Whether an internal topic has to wait for more brokers. It is created with a later request."""
+        live = self._live()
+        if not is_internal(topic.name) or topic.replication_factor <= live:
+            return False
+        self._repeated.say(
+            self._ports.events.warning,
+            "internal topic waits for brokers",
+            topic.name,
+            topic=topic.name,
+            replication_factor=topic.replication_factor,
+            live_brokers=live,
+        )
+        return True
 
 
 def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:

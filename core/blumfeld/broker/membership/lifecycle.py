@@ -1,5 +1,9 @@
 """A broker's membership: registration, heartbeats, and leaving (KIP-631, Kafka's ``BrokerLifecycleManager``).
 
+The order protects what a former process of this node acknowledged. A broker registers first, which ends the
+leaderships of the former process. Only when the image shows this registration may the broker open logs and lead. Were
+it the other way round, a broker that comes back within its session would go on in its old leader epoch.
+
 It sends KRaft's messages, but only through ``ClusterMetadata.submit``. So a consensus that isn't KRaft can serve the
 same commands.
 """
@@ -30,6 +34,8 @@ SUPPORTED_FEATURES = {"metadata.version": (30, 30)}
 """Feature levels of the core: name → (lowest, highest). Plug-ins bring others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200
+WARN_MS = 10_000
+"""Interval of the warnings while a start waits for the image."""
 
 
 class Lifecycle:
@@ -39,6 +45,8 @@ class Lifecycle:
         self.broker_epoch = -1
         self.fenced = True
         """Whether this broker is fenced, by the controller's last word."""
+        self._ready = False
+        """Whether the replicas are open, so that the controller may unfence this broker."""
         self.offline_dirs_told: tuple[bytes, ...] = ()
         """Ids of the offline log directories that the last answered heartbeat reported."""
         self._composition = composition
@@ -51,10 +59,10 @@ class Lifecycle:
         self._may_stop: Completion[None] | None = None
 
     async def register(self) -> None:
-        """Register, and wait until the controller has unfenced this broker.
+        """Register, and return when this node's image shows the registration. Heartbeats begin, and ask to stay fenced.
 
-        :raises BrokerError: the registration was refused with an error that isn't retriable, or until the time was up
-        :raises TimeoutError: not unfenced within ``initial.broker.registration.timeout.ms``
+        :raises BrokerError: the registration was refused with an error that isn't retriable, or until
+            ``initial.broker.registration.timeout.ms`` was over
         """
         timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
@@ -65,9 +73,35 @@ class Lifecycle:
                 if not error.retriable or self._runtime.monotonic_ms() >= deadline_ms:
                     raise
                 await self._sleep(RETRY_MS)
+        self._timer = self._runtime.call_later(self._interval_ms(), self._beat)
+        await self._in_image()
+
+    async def _in_image(self) -> None:
+        """Return when the image shows this registration: until then it may place replicas for an earlier process."""
+        waited_ms = 0
+        while not self._is_own(self._composition.metadata.image):
+            await self._sleep(RETRY_MS)
+            waited_ms += RETRY_MS
+            if waited_ms % WARN_MS == 0:
+                self._events.warning("the image does not show this registration yet", waited_ms=waited_ms)
+
+    def _is_own(self, image: ClusterImage) -> bool:
+        composition = self._composition
+        own = image.brokers.get(composition.node_id)
+        if own is None or own.epoch != self.broker_epoch:
+            return False
+        return own.incarnation_id == composition.incarnation_id
+
+    async def unfence(self) -> None:
+        """Ask to be unfenced, and return when the image shows it: all replicas are open.
+
+        :raises TimeoutError: not within ``initial.broker.registration.timeout.ms`` from now
+        """
+        timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
+        self._ready = True
         self._unfenced = Completion()
-        overdue = self._runtime.call_later(deadline_ms - self._runtime.monotonic_ms(), self._give_up)
-        self._beat()
+        overdue = self._runtime.call_later(timeout_ms, self._give_up)
+        self.beat_now()
         await self._unfenced
         overdue.cancel()
 
@@ -132,22 +166,16 @@ class Lifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._composition.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._metadata_offset(),
-            want_fence=self._leaving and self._alone(),
+            current_metadata_offset=max(self.broker_epoch, self._composition.metadata.applied_offset),
+            want_fence=not self._ready or (self._leaving and self._alone()),
             want_shut_down=self._leaving,
             offline_log_dirs=offline,
         )
         answer = self._composition.metadata.submit(request, self.session_timeout_ms)
         answer.when_done(lambda done: self._beaten(done, tuple(offline)))
 
-    def _metadata_offset(self) -> int:
-        """Offset up to which this node's image is complete. It has our registration at least, because ``submit``
-        answers only when its change is in the image."""
-        quorum = self._composition.metadata.quorum()
-        return self.broker_epoch if quorum is None else max(self.broker_epoch, quorum.high_watermark - 1)
-
     def _beaten(self, done: Completion[Message], offline: tuple[bytes, ...]) -> None:
-        interval_ms: float = self._composition.config.int("broker.heartbeat.interval.ms")
+        interval_ms = self._interval_ms()
         if done.error is not None:
             self._events.warning("heartbeat not answered", error=str(done.error))
             if self._may_stop is not None:
@@ -163,27 +191,29 @@ class Lifecycle:
                     return
             elif not answer.error_code:
                 self.offline_dirs_told = offline
-                self._heard(answer)
+                self.fenced = answer.is_fenced
                 if answer.should_shut_down and self._may_stop is not None:
                     self._stop_now()
                     return
-            if self.fenced or self._leaving:
+            if (self.fenced and self._ready) or self._leaving:
                 interval_ms = min(interval_ms, RETRY_MS)
         if self._beat_again:
             self._beat_again = False
             interval_ms = 0
         self._timer = self._runtime.call_later(interval_ms, self._beat)
 
-    def _heard(self, answer: BrokerHeartbeatResponse) -> None:
-        self.fenced = answer.is_fenced
-        if not self.fenced and self._unfenced is not None and not self._unfenced.done:
-            self._unfenced.complete(None)
+    def _interval_ms(self) -> float:
+        return self._composition.config.int("broker.heartbeat.interval.ms")
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Take the fenced state from the image: it is newer than the last heartbeat's answer."""
-        own = image.brokers.get(self._composition.node_id)
-        if own is not None and own.epoch == self.broker_epoch:
-            self.fenced = own.fenced
+        """Take the fenced state from the image: it is newer than the last heartbeat's answer. Call it when the delta
+        is applied: a start that waits to be unfenced goes on then.
+        """
+        if not self._is_own(image):
+            return
+        self.fenced = image.brokers[self._composition.node_id].fenced
+        if not self.fenced and self._unfenced is not None and not self._unfenced.done:
+            self._unfenced.complete(None)
 
     def _give_up(self) -> None:
         if self._unfenced is not None and not self._unfenced.done:

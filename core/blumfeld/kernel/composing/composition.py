@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.assignors import ConsumerAssignor
+from blumfeld.spi.cluster import Membership
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
@@ -41,6 +42,7 @@ class NodeComposition:
         listeners: Sequence[Listener],
         logs: EventLogs,
         rack: str | None = None,
+        single_node: bool = False,
     ) -> None:
         self.runtime = runtime
         self.config = config
@@ -49,6 +51,7 @@ class NodeComposition:
         self.data_dirs = data_dirs
         self.data_dir = data_dirs[0]
         self.rack = rack
+        self.single_node = single_node
         self.cluster_id = ""
         """Empty until the node starts: then the id of the formatted directories, or a new one."""
         self.incarnation_id = runtime.new_uuid()
@@ -122,6 +125,11 @@ class NodeComposition:
     def peers(self) -> PeerClient:
         """Requests to other nodes."""
         return cast("PeerClient", self._part("peers"))
+
+    @property
+    def membership(self) -> Membership:
+        """The broker's registration."""
+        return cast("Membership", self._part("membership"))
 
     def log(self, name: str) -> EventLog:
         """Returns the event log with this name."""

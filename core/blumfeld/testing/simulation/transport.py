@@ -7,6 +7,7 @@ that keeps them for longer fails.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -288,7 +289,9 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> int:
-        """Listen. :raises OSError: the port is taken"""
+        """Listen. :raises OSError: the port is taken, or the node has crashed"""
+        if self.dead:
+            raise OSError(errno.ENETDOWN, "the node is dead")
 
         def accept(wire: Wire) -> End:
             self._connections += 1
