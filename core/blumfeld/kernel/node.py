@@ -310,18 +310,19 @@ class Node:
     async def _caught_up(self) -> None:
         """Wait for the image, and say so: without a quorum a start waits here for good."""
         runtime, began_ms = self.composition.runtime, self.composition.runtime.monotonic_ms()
+        waits = True
 
         def warn() -> None:
-            nonlocal timer
-            waited_s = round((runtime.monotonic_ms() - began_ms) / 1_000)
-            self._events.warning("the metadata quorum has not answered yet", waited_s=waited_s)
-            timer = runtime.call_later(WARN_MS, warn)
+            if waits:
+                waited_s = round((runtime.monotonic_ms() - began_ms) / 1_000)
+                self._events.warning("the metadata quorum has not answered yet", waited_s=waited_s)
+                runtime.call_later(WARN_MS, warn)
 
-        timer = runtime.call_later(WARN_MS, warn)
+        runtime.call_later(WARN_MS, warn)
         try:
             await self.composition.metadata.caught_up()
         finally:
-            timer.cancel()
+            waits = False
 
     async def stop(self, grace_ms: int = GRACE_MS) -> None:
         """Leave the cluster, wait up to ``grace_ms`` for open requests, and stop every part, in the order of
