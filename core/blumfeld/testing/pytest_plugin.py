@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from blumfeld.testing.brokers.embedded import EmbeddedBroker
 
-pytest.register_assert_rewrite(  # a package brings its modules with it
+pytest.register_assert_rewrite(  # the name of a package covers its modules
     "blumfeld.testing.assignor_contract",
     "blumfeld.testing.groups",
     "blumfeld.testing.observer_contract",

@@ -203,7 +203,7 @@ class EmbeddedBroker:
             try:
                 loop.call_soon_threadsafe(ended.set)
             except RuntimeError:
-                return  # it closed meanwhile: what was wanted
+                return  # the loop closed meanwhile, as it should
 
     # In the broker's thread
 

@@ -101,7 +101,7 @@ def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
         producers.replay(header(batch))
         if batch.leader_epoch > epochs.latest_epoch:
             epochs.assign(batch.leader_epoch, batch.base_offset)
-    for cache in (epochs, held):  # records below were to go: their epochs were forgotten first
+    for cache in (epochs, held):  # the epochs of records below the log start are dropped before the records
         cache.truncate_from_start(
             max(found.log_start_offset, min(replica.ledger.start_asked, found.end_offset))
         )

@@ -98,7 +98,7 @@ class FakeRuntime(AsyncioRuntime):
         for task in tasks:
             task.cancel()
         if not self.loop.is_running():
-            self.loop.run_ready()  # the tasks end now, in vain
+            self.loop.run_ready()  # so that the cancelled tasks end now; their handles raise
 
     # Runtime
 
@@ -138,7 +138,7 @@ class FakeRuntime(AsyncioRuntime):
         if task in self._tasks:
             super()._task_ended(task)
         elif not task.cancelled():
-            task.exception()  # a task of a crashed node: its handles raised, as they should
+            task.exception()  # fetched, or asyncio would report it: a crashed node's handles raise
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
         """Do the work in a later turn. After a crash of the node it is never done."""
@@ -153,7 +153,7 @@ class FakeRuntime(AsyncioRuntime):
             except Exception as error:
                 outcome = error
             if self.dead or future.done():
-                return  # it crashed in the middle of this work
+                return  # the node crashed in the middle of this work
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:

@@ -166,7 +166,7 @@ def _fork(make: MakeIn, directory: str, number: int, live: Callable[[Life, int],
         except BaseException as error:
             where = traceback.format_exc().replace("\n", " / ")[-600:]
             os.write(writer, f"broken {type(error).__name__}: {where}\n".encode())
-        os._exit(0)  # nothing is stopped: the next life finds what a killed one leaves
+        os._exit(0)  # without a stop, so that the next life finds what a killed one leaves
     os.close(writer)
     with os.fdopen(reader) as said:
         lines = said.read().splitlines()

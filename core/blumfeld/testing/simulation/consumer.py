@@ -101,9 +101,7 @@ class Consumer:
     async def fetch_once(self, connection: ClientConnection) -> bool:
         """Send one Fetch. Return whether it succeeded. :raises ConnectionError: the connection is lost"""
         answer = await connection.ask(self._request(), FETCH_VERSION, FetchResponse)
-        if (
-            answer.error_code
-        ):  # a session of ours is new with each connection, and no one else takes its place
+        if answer.error_code:  # each connection has a new fetch session, and no other client evicts it
             raise ViolationError(
                 f"Fetch in session epoch {self._session.session_epoch}: {ErrorCode(answer.error_code).name}"
             )

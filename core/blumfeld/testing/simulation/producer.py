@@ -153,9 +153,9 @@ class Producer:
                 break
             if earlier.partition == batch.partition and not earlier.acked:
                 return
-        # The very first batch failed, and the next was taken, since of an unknown producer any sequence is.
+        # The very first batch failed, and the next was accepted: an unknown producer may begin with any sequence.
         if not (batch.base_sequence == 0 and batch.write_failed):
             self._oracle.sequence_refused(batch.partition)
-        for given_up in burst:  # a new producer id; what is under way is lost or not, and never sent again
+        for given_up in burst:  # after a new producer id, batches under way are never sent again
             given_up.acked = True
         self._identity.forget()

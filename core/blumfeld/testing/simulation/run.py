@@ -300,7 +300,7 @@ class Simulation:
         chance = self._fate.random()
         power_cut = self._fate.random() < 0.5
         if chance < 0.2:
-            if self._fate.random() < 0.3:  # the power goes while it stops
+            if self._fate.random() < 0.3:  # the power fails during the stop
                 self.machine.crash_in_operation(1 + self._fate.randrange(30), power_cut=power_cut)
             self.clean_stops += 1
             await self.machine.stop()

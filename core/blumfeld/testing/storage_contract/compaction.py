@@ -359,7 +359,7 @@ class StorageCompaction(StorageKit):
         node.runtime.run_turn()
         log.log.truncate_to(20)
         appended: list[WriteOutcome] = []
-        for n in range(40):  # in the same turn: nothing that was put off has been done
+        for n in range(40):  # all in one turn, so that nothing delayed is done in between
             log.log.place(keyed_batch((b"k%d" % n, b"behind the cut")), 0)
         log.log.write(appended.append)
         node.crash(power_cut=False)

@@ -98,7 +98,7 @@ class StorageDirectories(StorageKit):
         node.stop()
         node.restart()
         node.storage.set_aside_log(PARTITION)
-        node.storage.set_aside_log(OTHER)  # nothing of that name lies there
+        node.storage.set_aside_log(OTHER)  # without such a log it does nothing
         assert PARTITION not in dict(node.storage.partitions())
         log = node.open(topic_id=UNKNOWN_ID)
         assert (log.log.log_start_offset, log.log.written_end_offset) == (0, 0)

@@ -247,7 +247,7 @@ class StorageDurability(StorageKit):
         waited = 0
 
         def chill() -> None:
-            node.runtime.advance(60_000)  # a storage may take for granted what it read a moment ago
+            node.runtime.advance(60_000)  # a storage may assume that recently read bytes are in memory
             disk.chill(log.record_files)
             disk.cold_reads = 0
 

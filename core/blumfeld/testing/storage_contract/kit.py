@@ -54,7 +54,9 @@ class StorageKit:
         """Return the runtime for the next process on the same disk. Override it to use real files."""
         if previous is None:
             return FakeRuntime(1)
-        return FakeRuntime(previous.random.randrange(1 << 30), disk=previous.disk)  # ids must be new ones
+        return FakeRuntime(
+            previous.random.randrange(1 << 30), disk=previous.disk
+        )  # another seed: the next process must not draw the same ids
 
     @pytest.fixture
     def node(self) -> Iterator[Node]:

@@ -99,7 +99,7 @@ class LogMachine(RuleBasedStateMachine):
         self.node.runtime.disk.inject(full)
         outcome = self.log.write()
         self.node.runtime.disk.heal()
-        if outcome.error is None:  # it was short, and the rest was written then
+        if outcome.error is None:  # the first write was short, and a second one wrote the rest
             self._written()
         assert self.end <= outcome.written_end_offset
         self.placed = [batch for batch in self.placed if batch.next_offset <= outcome.written_end_offset]
@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
             assert end == (inside[0].base_offset if inside else offset) or end < self.holes_to
             self._ends_at(end)
         if self.power_cuts:
-            self.flush()  # a truncation that isn't flushed may be undone by a power cut
+            self.flush()  # a power cut may undo a truncation that isn't flushed
 
     def _ends_at(self, end: int) -> None:
         self.written = [batch for batch in self.written if batch.next_offset <= end]
@@ -216,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.log.aux.write(name, data)
         self.aux[name] = data
         if self.log_lasts:
-            self.aux_maybe.pop(name, None)  # a write lasts, whatever came before
+            self.aux_maybe.pop(name, None)  # a durable write replaces every earlier content
         else:
             self.aux_maybe.setdefault(name, []).append(before)
 
@@ -299,7 +299,7 @@ class LogMachine(RuleBasedStateMachine):
         pass.
         """
         for batches in (self.written, *reversed(self.older)):
-            # compacted: a hole in what was not flushed could be compaction's, and so nothing behind it is cut
+            # Compaction may have left a hole behind the flushed end, so recovery cuts nothing behind it.
             there = {batch.base_offset for batch in found}
             expected = [
                 b

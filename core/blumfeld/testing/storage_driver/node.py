@@ -108,7 +108,7 @@ class Watcher:
         self.moves.append((partition, directory_id))
 
     def _check(self) -> None:
-        # the node calls the storage while the loop rests, so a running loop means a later turn
+        # The node calls the storage while the loop rests. So a running loop means a later turn.
         assert self._runtime.loop.is_running(), (
             "the storage called its watcher inside a call of the node; it must do so in a later turn"
         )
@@ -182,7 +182,7 @@ class Node:
         """Start a new process on the same disk. The old one was stopped, or crashed."""
         if self.runtime.dead:
             with suppress(SimulationError):
-                self.runtime.loop.run_ready()  # tasks that the dead process spawned end now, in vain
+                self.runtime.loop.run_ready()  # so that the dead process's tasks end before the next one starts
         self.runtime = self._make_runtime(self.runtime)
         self.storage = cast("EveryStorage", self._make_storage(self.runtime))
         self.watcher = self._watch()
@@ -347,7 +347,7 @@ class Log:
                 assert holes or offset < self.cleaned_end_offset, (
                     f"nothing can be read at {offset}, before the end {it.written_end_offset}"
                 )
-                break  # compaction took the last ones before a cut
+                break  # compaction removed the last batches
             found += batches
             offset = batches[-1].next_offset
         return found

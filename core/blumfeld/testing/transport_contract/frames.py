@@ -98,7 +98,7 @@ class FrameContract(TransportFixtures):
                 other = net.connect(client.socket.getpeername()[1])
                 other.socket.sendall((100 << 20).to_bytes(4, "big") + bytes(100_000))
             assert eventually(lambda: len(handler.opened_connections) == 4)
-            for _ in range(10):  # turns, in which the others are read
+            for _ in range(10):  # several turns of the loop, in which the other clients are read
                 client.send(b"next")
                 assert client.frame() == b"next"
             assert other.is_quiet()

@@ -35,7 +35,7 @@ def send_what_is_taken(client: Client, data: bytes) -> int:
     try:
         while sent < len(data):
             sent += client.socket.send(memoryview(data)[sent : sent + MIB])
-    except OSError:  # a time-out is one
+    except OSError:  # a time-out is an OSError too
         pass
     client.socket.settimeout(PATIENCE_S)
     return sent
@@ -76,13 +76,13 @@ class MemoryContract(TransportFixtures):
         port = net.listen(handler, limits)
         clients = [net.connect(port) for _ in range(5)]
         data = framed(bytes(3 * MIB))
-        for client in clients:  # each has begun before the first ends
+        for client in clients:  # every frame begins before the first one ends
             client.socket.sendall(data[:70_000])
         assert eventually(lambda: len(handler.opened_connections) == 5)
         answers: list[bytes] = []
 
         def talk(client: Client) -> None:
-            with contextlib.suppress(OSError, EOFError):  # then an answer is missing
+            with contextlib.suppress(OSError, EOFError):  # an error shows as a missing answer below
                 client.socket.sendall(data[70_000:])
                 answers.append(client.frame())
                 client.send(bytes(2 * MIB))

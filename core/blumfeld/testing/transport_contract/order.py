@@ -138,7 +138,7 @@ class OrderContract(TransportFixtures):
 
         _, client = net.serve(mute)
         client.send(b"1")
-        assert client.frame() == b"1"  # the answer that says how long goes out at once
+        assert client.frame() == b"1"  # the throttled answer itself is not delayed
         client.send(b"2")
         assert client.frame() == b"2"
         assert net.runtime.monotonic_ms() >= until_ms[0] - EARLY_MS
@@ -155,7 +155,7 @@ class OrderContract(TransportFixtures):
         started = -1
         while started != len(handler.frames):
             started = len(handler.frames)
-            for _ in range(20):  # turns, in which more could start, however late they come
+            for _ in range(20):  # several turns of the loop, in which more requests could start
                 net.call(lambda: None)
             threading.Event().wait(4 * QUIET_S)
         assert 0 < started < 150
