@@ -27,7 +27,7 @@ def test_version_1_has_the_directory_voted_for() -> None:
 
 
 def test_no_other_version_is_written() -> None:
-    with pytest.raises(ValueError, match="no version 2"):
+    with pytest.raises(ValueError, match="unknown version 2"):
         encode_quorum_state(QuorumState(data_version=2))
 
 

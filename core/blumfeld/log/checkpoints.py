@@ -1,7 +1,7 @@
-"""The small text files of a log directory, as bytes both ways (Kafka's ``CheckpointFile``).
+"""The small text files of a log directory, encoded and decoded (Kafka's ``CheckpointFile``).
 
-Pure: whoever has a directory reads and writes them, atomically. Everything that can be wrong with such a file
-is one :class:`MalformedFile`, whose message names the file and the line.
+Pure: the caller reads the files, and writes them atomically. Any fault in such a file is a
+:class:`MalformedFile`, whose message names the file and the line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION = 0
 
 
 class MalformedFile(ValueError):  # noqa: N818 - the noun says what it is
-    """A file of ours, or of another Kafka, that can't be read: which, where, and what should stand there."""
+    """A text file that can't be read. The message names the file, the line, and what is expected there."""
 
     def __init__(self, source: str, problem: str) -> None:
         super().__init__(f"{source}: {problem}")
@@ -39,17 +39,17 @@ class MalformedFile(ValueError):  # noqa: N818 - the noun says what it is
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
-    """A checkpoint file: its version, the number of entries, an entry a line."""
+    """Returns a checkpoint file: its version, the number of entries, then one entry a line."""
     entries = list(lines)
     return "".join(f"{line}\n" for line in [str(_VERSION), str(len(entries)), *entries]).encode()
 
 
 def decode_lines(data: bytes, source: str, expected: str, parse: Callable[[str], T]) -> list[T]:
-    """Read a checkpoint file. An empty file is one without entries: Kafka leaves some so.
+    """Decode a checkpoint file. An empty file has no entries: Kafka leaves some empty.
 
     :param expected: what an entry is, for the message: ``"a topic, a partition and an offset"``
-    :param parse: an entry's line to its value; raises ``ValueError`` for what is none
-    :raises MalformedFile: wrong version, wrong number of entries, an entry that ``parse`` refuses
+    :param parse: returns the value of an entry's line; raises ``ValueError`` if the line is malformed
+    :raises MalformedFile: wrong version, wrong number of entries, or an entry that ``parse`` refuses
     """
     lines = _text(data, source).splitlines()
     if not lines:
@@ -57,7 +57,7 @@ def decode_lines(data: bytes, source: str, expected: str, parse: Callable[[str],
     if len(lines) < 2:
         raise MalformedFile(source, "a version and a number of entries should stand in the first two lines")
     if lines[0].strip() != str(_VERSION):
-        raise MalformedFile(source, f"line 1: version {lines[0][:20]!r}, where only 0 is known")
+        raise MalformedFile(source, f"line 1: unknown version {lines[0][:20]!r}: only 0 is allowed")
     if not lines[1].isascii() or not lines[1].isdigit():
         raise MalformedFile(source, f"line 2: {lines[1][:20]!r} should be the number of entries")
     entries = lines[2:]
@@ -73,14 +73,14 @@ def decode_lines(data: bytes, source: str, expected: str, parse: Callable[[str],
 
 
 def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
-    """An offset checkpoint: recovery points, log starts, high watermarks or first dirty offsets of a directory."""
+    """Returns an offset checkpoint: recovery points, log starts, high watermarks or first dirty offsets."""
     return encode_lines(f"{at.topic} {at.partition} {offset}" for at, offset in offsets)
 
 
 def decode_offsets(data: bytes, source: str) -> dict[TopicPartition, int]:
-    """Read it back, in the file's order.
+    """Decode an offset checkpoint, in the file's order.
 
-    :raises MalformedFile: it is not one
+    :raises MalformedFile: the bytes are not an offset checkpoint
     """
     return dict(decode_lines(data, source, "a topic, a partition and an offset", _parse_offset))
 
@@ -93,14 +93,14 @@ def _parse_offset(line: str) -> tuple[TopicPartition, int]:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """``partition.metadata``: whose log the directory holds."""
+    """Returns a ``partition.metadata`` file, which names the topic id of the directory's log."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes, source: str = PARTITION_METADATA) -> bytes:
-    """The topic id in it.
+    """Returns the topic id in a ``partition.metadata`` file.
 
-    :raises MalformedFile: it is not one, or the id is the zero id
+    :raises MalformedFile: the bytes are not such a file, or the id is the zero id
     """
     fields = {}
     for number, line in enumerate(_text(data, source).splitlines(), start=1):
@@ -109,7 +109,7 @@ def decode_partition_metadata(data: bytes, source: str = PARTITION_METADATA) -> 
             raise MalformedFile(source, f"line {number}: {line[:80]!r} should be 'name: value'")
         fields[name] = value.strip()
     if fields.get("version") != "0":
-        raise MalformedFile(source, f"version {fields.get('version')!r}, where only 0 is known")
+        raise MalformedFile(source, f"unknown version {fields.get('version')!r}: only 0 is allowed")
     try:
         topic_id = uuid_of(fields.get("topic_id", ""))
     except ValueError as error:
@@ -120,7 +120,7 @@ def decode_partition_metadata(data: bytes, source: str = PARTITION_METADATA) -> 
 
 
 class MetaProperties(msgspec.Struct, frozen=True, kw_only=True):
-    """``meta.properties``: to which node of which cluster a log directory belongs."""
+    """Content of ``meta.properties``: the cluster and node that a log directory belongs to."""
 
     cluster_id: str
     node_id: int
@@ -128,7 +128,7 @@ class MetaProperties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """The file of version 1, without the comment and date that Java puts on top."""
+    """Returns the file in version 1, without the comment and date that Java writes at the top."""
     lines = {
         "cluster.id": meta.cluster_id,
         "directory.id": uuid_text(meta.directory_id),
@@ -139,9 +139,9 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes, source: str = META_PROPERTIES) -> MetaProperties:
-    """Read a ``meta.properties`` of version 1, whoever wrote it. Unknown keys are skipped.
+    """Decode a ``meta.properties`` of version 1, Kafka's or ours. Unknown keys are skipped.
 
-    :raises MalformedFile: another version, or a key is missing or no value of its kind
+    :raises MalformedFile: another version, or a key is missing or has a malformed value
     """
     fields = decode_properties(data, source)
     version = fields.get("version", "0")
@@ -160,9 +160,10 @@ def decode_meta_properties(data: bytes, source: str = META_PROPERTIES) -> MetaPr
 
 
 def decode_properties(data: bytes, source: str) -> dict[str, str]:
-    """A Java properties file as far as Kafka uses it: ``name=value`` lines, ``#`` comments, backslash escapes.
+    """Decode a Java properties file as far as Kafka uses them: ``name=value`` lines, ``#`` comments, backslash
+    escapes.
 
-    :raises MalformedFile: it is not UTF-8, or a line has no name
+    :raises MalformedFile: the bytes are not UTF-8, or a line has no name
     """
     fields = {}
     for number, line in enumerate(_text(data, source).splitlines(), start=1):
@@ -178,12 +179,12 @@ def decode_properties(data: bytes, source: str) -> dict[str, str]:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """``.kafka_cleanshutdown``: the broker whose epoch this was closed every log (KIP-966)."""
+    """Returns ``.kafka_cleanshutdown``: the broker of this epoch closed all its logs (KIP-966)."""
     return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch in it, or -1. That the file is there is what says "clean"; older ones are empty."""
+    """Returns the broker epoch in the file, or -1. The file's existence says "clean"; older Kafkas write it empty."""
     try:
         fields = json.loads(data)
     except ValueError:
@@ -193,13 +194,13 @@ def decode_clean_shutdown(data: bytes) -> int:
 
 
 def uuid_of(text: str) -> bytes:
-    """The id that 22 characters stand for.
+    """Returns the uuid that 22 base64 characters stand for.
 
-    :raises ValueError: they are none: other characters are not skipped, as base64 decoders do
+    :raises ValueError: wrong length or characters; unlike base64 decoders this skips none
     """
     uuid = uuid_bytes(text)
     if uuid_text(uuid) != text:
-        raise ValueError(f"{text!r} is no id")
+        raise ValueError(f"{text!r} is not an id")
     return uuid
 
 

@@ -1,7 +1,8 @@
-"""Where each leader epoch of a partition began: how a follower or a consumer finds where two histories part.
+"""Start offset of each leader epoch of a partition. Followers and consumers find with it where two histories
+diverge.
 
-Pure. The owner writes :meth:`LeaderEpochCache.encode` to ``leader-epoch-checkpoint`` whenever a method says
-that something changed (KIP-101, KIP-320, Kafka's ``LeaderEpochFileCache``).
+Pure. When a method returns that something changed, the owner writes :meth:`LeaderEpochCache.encode` to
+``leader-epoch-checkpoint`` (KIP-101, KIP-320, Kafka's ``LeaderEpochFileCache``).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ NO_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """The first offset that was written under an epoch."""
+    """A leader epoch and the first offset written in it."""
 
     epoch: int
     start_offset: int
 
 
 class EpochEnd(NamedTuple):
-    """The answer to OffsetForLeaderEpoch: (-1, -1) means that nothing is known, and truncates nobody."""
+    """The answer to OffsetForLeaderEpoch. (-1, -1) means unknown: the asker truncates nothing."""
 
     epoch: int
     end_offset: int
@@ -35,7 +36,7 @@ UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 
 class LeaderEpochCache:
-    """Epochs with their start offsets, both strictly ascending."""
+    """Leader epochs and their start offsets, both strictly ascending."""
 
     __slots__ = ("_epochs", "_starts")
 
@@ -57,14 +58,14 @@ class LeaderEpochCache:
 
     @property
     def latest_start_offset(self) -> int:
-        """Where the newest epoch began, or -1."""
+        """Start offset of the newest epoch, or -1."""
         return self._starts[-1] if self._starts else NO_OFFSET
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The first batch of ``epoch`` stands at ``start_offset``; whether that was news.
+        """Record that the first batch of ``epoch`` is at ``start_offset``. Returns whether anything changed.
 
-        Entries that it contradicts (an epoch or a start at or above the new one's) are dropped: the newer word
-        counts. Called for each batch that is written, so the common case is one comparison.
+        Existing entries with an epoch or a start offset at or above the new one's contradict it and are
+        dropped. This is called for every written batch, so the common case is one comparison.
 
         :raises ValueError: a negative epoch or offset
         """
@@ -79,15 +80,15 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log ends at ``end_offset`` now: drop epochs that began there or later; whether any did."""
+        """Drop epochs that begin at ``end_offset``, the new log end, or later. Returns whether any did."""
         keep = bisect_left(self._starts, end_offset)
         changed = keep < len(self._starts)
         del self._epochs[keep:], self._starts[keep:]
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log starts at ``start_offset`` now: the epoch that holds it begins there; whether that changed
-        anything.
+        """Move the start of the epoch that holds ``start_offset``, the new log start, and drop older ones.
+        Returns whether anything changed.
         """
         gone = bisect_right(self._starts, start_offset)
         if gone == 0 or (gone == 1 and self._starts[0] == start_offset):
@@ -97,22 +98,22 @@ class LeaderEpochCache:
         return True
 
     def clear(self) -> bool:
-        """The log was emptied; whether there was anything."""
+        """Drop all entries. Returns whether there were any."""
         changed = bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
         return changed
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch under which ``offset`` was (or will be) written, or -1 below the first entry."""
+        """Returns the epoch in which ``offset`` was or will be written; -1 below the first entry."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch here that is not above ``epoch``, and the first offset behind it.
+        """Returns the largest known epoch that is not above ``epoch``, and its end offset.
 
-        Example: entries (0, 0) (2, 10) and log end 15 give 2 → (2, 15), 1 → (0, 10), 3 → (-1, -1): a newer
-        epoch than any here tells nothing.
+        Example: entries (0, 0) (2, 10) and log end 15 give 2 → (2, 15), 1 → (0, 10), 3 → (-1, -1). An epoch
+        newer than all entries is unknown.
         """
         if epoch == NO_EPOCH or not self._epochs:
             return UNKNOWN_END
@@ -125,20 +126,22 @@ class LeaderEpochCache:
         return EpochEnd(floor, self._starts[above])
 
     def previous_epoch(self, epoch: int) -> int:
-        """The largest epoch here below ``epoch``, or -1: where a follower that was told (E, O) goes on asking."""
+        """Returns the largest known epoch below ``epoch``, or -1: the follower's next question after an answer
+        (E, O).
+        """
         at = bisect_left(self._epochs, epoch)
         return self._epochs[at - 1] if at else NO_EPOCH
 
     def encode(self) -> bytes:
-        """The bytes of ``leader-epoch-checkpoint``."""
+        """Returns the bytes of ``leader-epoch-checkpoint``."""
         pairs = zip(self._epochs, self._starts, strict=True)
         return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in pairs])
 
     @classmethod
     def decode(cls, data: bytes, source: str = FILE_NAME) -> LeaderEpochCache:
-        """Read those bytes back.
+        """Decode ``leader-epoch-checkpoint``.
 
-        :raises MalformedFile: they are not that; the message names ``source`` and the line
+        :raises MalformedFile: the bytes are not that file; the message names ``source`` and the line
         """
         rows = decode_lines(data, source, "an epoch and an offset", _parse)
         return cls(rows)

@@ -1,6 +1,6 @@
-"""``quorum-state``: what a voter of the metadata quorum must not forget, as JSON both ways (KIP-595).
+"""``quorum-state``: the vote and epoch that a voter of the metadata quorum must remember, as JSON (KIP-595).
 
-Pure. It must be on the device before a granted vote is answered (KIP-595); versions 0 and 1 are those of
+Pure. The file must be on the device before a granted vote is answered (KIP-595). Versions 0 and 1 belong to
 ``kraft.version`` 0 and 1 (KIP-853).
 """
 
@@ -20,7 +20,7 @@ NO_ID = bytes(16)
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True):
-    """The file's content. Fields that a version does not have keep their defaults."""
+    """Content of the file. Fields that a version does not have keep their defaults."""
 
     leader_id: int = NOBODY
     leader_epoch: int = 0
@@ -59,15 +59,15 @@ def encode_quorum_state(state: QuorumState) -> bytes:
             "votedDirectoryId": uuid_text(state.voted_directory_id),
         }
     else:
-        raise ValueError(f"there is no version {state.data_version} of {FILE_NAME}")
+        raise ValueError(f"unknown version {state.data_version} of {FILE_NAME}")
     fields["data_version"] = state.data_version
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def decode_quorum_state(data: bytes, source: str = FILE_NAME) -> QuorumState:
-    """Read either version.
+    """Decode either version.
 
-    :raises MalformedFile: no JSON object, another version, or a field is missing or of the wrong kind
+    :raises MalformedFile: no JSON object, another version, or a field is missing or malformed
     """
     try:
         fields = json.loads(data)

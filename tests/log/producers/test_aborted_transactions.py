@@ -32,7 +32,7 @@ def test_damage_is_named(damaged: bytes, message: str) -> None:
 
 
 def test_markers_come_in_order() -> None:
-    with pytest.raises(ValueError, match="not behind"):
+    with pytest.raises(ValueError, match="not after"):
         AbortedTransactions([AbortedTransaction(1, 0, 9, 10), AbortedTransaction(2, 5, 9, 10)])
 
 

@@ -282,7 +282,7 @@ def test_a_snapshot_in_the_middle_of_a_write_leaves_out_what_is_placed_behind_it
     assert state.snapshot(1) == at_one
     assert state.snapshot(3) != at_one
     state.written(3)
-    with pytest.raises(ValueError, match="the state at 1 is gone"):
+    with pytest.raises(ValueError, match="the state at offset 1 is gone"):
         state.snapshot(1)
 
 

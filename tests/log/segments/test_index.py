@@ -34,7 +34,7 @@ def test_offsets_rise() -> None:
 
 @pytest.mark.parametrize("offset", [99, 100 + INT32_MAX + 1])
 def test_an_offset_out_of_range_is_refused(offset: int) -> None:
-    with pytest.raises(ValueError, match="can't stand in an index with base 100"):
+    with pytest.raises(ValueError, match="doesn't fit into an index with base 100"):
         OffsetIndex(100).append(offset, 0)
     OffsetIndex(100).append(100 + INT32_MAX, 0)
 

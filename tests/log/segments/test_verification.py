@@ -85,7 +85,7 @@ def test_damaged_bytes_are_to_be_cut_and_say_where() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data[:-3], "no whole number"),
+        (lambda data: data[:-3], "not a whole number"),
         (lambda data: b"\xff" * 16 + data[16:], "offset index"),
         (lambda data: data[8:16] + data[:8] + data[16:], "after"),
         (lambda data: data[:7] + bytes([data[7] + 1]) + data[8:], "no batch starts there"),

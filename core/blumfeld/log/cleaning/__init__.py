@@ -1,1 +1,1 @@
-"""The log cleaner's rules and passes: which log, which records stay. Pure."""
+"""The log cleaner: which log it takes next, which records it keeps, and its two passes. Pure."""

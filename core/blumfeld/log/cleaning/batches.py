@@ -1,4 +1,4 @@
-"""The batches of a segment that is compacted, a chunk at a time: headers as plain tuples, CRC checked."""
+"""Batches of a segment under compaction, a chunk at a time: headers as plain tuples, CRC checked on demand."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ CHUNK_BYTES = 1 << 20
 _unpack_header = HEADER.unpack_from
 
 Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""Where the batch stands in the chunk; then the header's fields in their order."""
+"""Position of the batch in the chunk, then the header's fields in their order."""
 
 
 class Chunk(NamedTuple):
-    """Whole batches, read at once."""
+    """Whole batches that were read together."""
 
     source: Source
     position: int
-    """Of ``data`` in the segment."""
+    """Position of ``data`` in the segment."""
     data: bytes
-    """May go on behind the last batch."""
+    """The bytes. They may continue after the last batch."""
     headers: list[Header]
     size_bytes: int
-    """Of the batches."""
+    """Size of the batches, in bytes."""
 
     def bad(self, at: int, why: object) -> NoReturn:
-        """Say that the batch at ``data[at]`` can't be read.
+        """Report that the batch at ``data[at]`` can't be read.
 
-        :raises OSError: always
+        :raises OSError: always; the message names the segment and the position
         """
         raise OSError(f"segment {self.source.base_offset:020d}, byte {self.position + at}: {why}")
 
     def check(self, header: Header) -> None:
         """Check a batch's CRC.
 
-        :raises OSError: it is wrong
+        :raises OSError: the CRC is wrong
         """
         at, length, crc = header[0], header[2], header[5]
         found = crc32c(memoryview(self.data)[at + CRC_FROM : at + length + LOG_OVERHEAD_BYTES])
@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
             self.bad(at, f"the batch's CRC is {found:08x}, its header says {crc:08x}")
 
     def records(self, header: Header) -> tuple[bytes, int, int]:
-        """Data in which a batch's records stand plain, where they begin, and where they end.
+        """Returns a buffer with the batch's uncompressed records, and their begin and end in it.
 
         :raises OSError: they can't be decompressed
         """
@@ -76,10 +76,10 @@ class Chunk(NamedTuple):
         return plain, 0, len(plain)
 
     def keys(self, header: Header, plain: tuple[bytes, int, int]) -> Keys:
-        """A batch's keys.
+        """Returns a batch's keys.
 
-        :param plain: of :meth:`records`
-        :raises OSError: its records break the format
+        :param plain: the result of :meth:`records`
+        :raises OSError: the records break the format
         """
         try:
             return walk_keys(*plain, header[13], header[13] == header[7] + 1)
@@ -87,9 +87,9 @@ class Chunk(NamedTuple):
             self.bad(header[0], error.message)
 
     def control_type(self, header: Header) -> ControlType | None:
-        """What a control batch with a record is; None if that isn't known.
+        """Returns the type of a control batch's record; ``None`` for an unknown type.
 
-        :raises OSError: its record breaks the format
+        :raises OSError: the record breaks the format
         """
         try:
             return control_type_of(self.keys(header, self.records(header)).keys[0])
@@ -98,9 +98,9 @@ class Chunk(NamedTuple):
 
 
 def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """A segment's batches from its first on.
+    """Yield all batches of a segment.
 
-    :raises OSError: one is cut off, of another format, or its offsets can't be
+    :raises OSError: a batch is cut off or of another format, or its offsets are impossible
     """
     position, next_offset, wanted = 0, source.base_offset, chunk_bytes
     while position < source.size_bytes:

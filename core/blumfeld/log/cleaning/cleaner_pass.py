@@ -1,10 +1,9 @@
-"""One round of compaction: which records of the sealed segments stay, and the segments that hold them
+"""One cleaner pass: select the records of the sealed segments that stay, and write the segments that hold them
 (Kafka's ``Cleaner``).
 
-Pure: bytes come from a :class:`Source`, go to a :class:`Target`; the driver opens both, throttles, and swaps.
-A round is a function of what it is given, so one that a crash cut off simply starts again. Its two passes are
-in
-:mod:`blumfeld.log.cleaning.map` and :mod:`blumfeld.log.cleaning.filter`.
+Pure: bytes come from a :class:`Source` and go to a :class:`Target`; the driver opens both, throttles, and
+swaps the files. A pass depends only on its arguments, so a pass that a crash cut off is simply started
+again. Its two halves are :mod:`blumfeld.log.cleaning.map` and :mod:`blumfeld.log.cleaning.filter`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ __all__ = ["BatchSpan", "Buffer", "OpenTarget", "Source", "Target", "clean", "gr
 def clean(
     sources: Sequence[Source], request: CompactionRequest, open_target: OpenTarget
 ) -> Generator[int, None, CompactionResult]:
-    """Do a round; gives the bytes read and written since it last did, at least every MiB or so.
+    """Run a cleaner pass. Yields the bytes read and written since the last yield, at least every MiB or so.
 
-    Each target replaces one or more sources that stand one behind the other. Sources that the round does not
-    reach (the map was full before them) get no target, and stay.
+    Each target replaces one or more adjacent sources. Sources that the pass does not reach, because the map
+    is full before them, get no target and stay.
 
-    :param sources: the log's sealed segments from its first one on, all that are below ``request.end_offset``
-    :return: how it went; ``seconds`` is left at 0 for who has a clock
-    :raises OSError: a batch is cut off, damaged, or of an old format: its segment and position stand in the
-        text. Or from a source or a target
+    :param sources: the log's sealed segments from the first on, all below ``request.end_offset``
+    :return: the result; ``seconds`` is 0, because a caller with a clock fills it in
+    :raises OSError: a batch is cut off, damaged, or of an old format (the message names segment and
+        position); or a source or target failed
     """
     sources = [source for source in sources if source.base_offset < request.end_offset]
     mapping = map_dirty_part(sources, request)
@@ -77,10 +76,10 @@ def clean(
 
 
 def group_sources(sources: Sequence[Source], request: CompactionRequest) -> list[list[Source]]:
-    """Which sources become one segment: as many as fit by their size now, their indexes and their offsets.
+    """Group adjacent sources that fit into one segment by their present sizes, index sizes and offsets.
 
-    How many index entries there will be is bounded by the bytes: one in every ``index_interval_bytes``, and
-    one more for each source.
+    The number of index entries is bounded by the bytes: one in every ``index_interval_bytes``, and one more
+    for each source.
     """
     entries_max = request.segment_index_bytes // TIME_ENTRY_BYTES - 1
     interval_bytes = max(request.index_interval_bytes, 1)

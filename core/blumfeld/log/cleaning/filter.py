@@ -1,8 +1,7 @@
-"""The second pass of a round, batch by batch: which stay as they are, which are written anew, which go
-(Kafka's ``Cleaner``).
+"""Second half of a cleaner pass: each batch stays unchanged, is rewritten, or goes (Kafka's ``Cleaner``).
 
-In the part that was mapped, if it is large, a record stays if its offset is marked: no key is read or hashed
-again, and a batch of which all or nothing stays isn't even decompressed.
+Where the mapped part is large, a record stays if its offset is marked. No key is then read or hashed again,
+and a batch that stays or goes as a whole is not even decompressed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Plain = tuple[bytes, int, int]
 
 
 class BatchFilter:
-    """Decides over the batches of a log, which it must be shown in order and from the first on."""
+    """Filters the batches of a log. They must come in offset order, starting with the log's first."""
 
     __slots__ = (
         "_has_marks",
@@ -67,7 +66,7 @@ class BatchFilter:
         self.invalid_records = 0
 
     def filter(self, chunk: Chunk) -> tuple[list[Buffer], list[BatchSpan]]:
-        """What stays of a chunk: batches that are left as they are and stand side by side are one buffer.
+        """Returns the data of a chunk that stays. Adjacent unchanged batches share one buffer.
 
         :raises OSError: a batch can't be read
         """
@@ -102,12 +101,12 @@ class BatchFilter:
         return buffers, spans
 
     def _batch(self, chunk: Chunk, header: Header) -> bytes | bytearray | None:
-        """What is left of a batch: ``b""`` for nothing, None if it stays as it is."""
+        """Returns the rest of a batch: ``b""`` if nothing stays, ``None`` if the batch is unchanged."""
         attributes, count = header[6], header[13]
         base_offset, last_offset, producer_id = header[1], header[1] + header[7], header[10]
         part = self._part
         if last_offset < part.first_offset or base_offset > part.latest_offset:
-            chunk.check(header)  # the first pass did it for the others
+            chunk.check(header)  # the first half of the pass checked the others
         self.records_read += count
         if attributes & CONTROL_BIT:
             return self._control(chunk, header)
@@ -124,7 +123,7 @@ class BatchFilter:
         return self._looked_up(chunk, header)
 
     def _marked(self, chunk: Chunk, header: Header) -> bytes | bytearray | None:
-        """A batch of the mapped part, without tombstones."""
+        """Filter a batch of the mapped part that has no tombstones, by marks."""
         base_offset, delta, count = header[1], header[7], header[13]
         marks, start, stop = self._part.marks(base_offset, base_offset + delta)
         kept = marks.count(1, start, stop)
@@ -142,7 +141,7 @@ class BatchFilter:
         return self._rewritten(chunk, header, plain, keep, None)
 
     def _looked_up(self, chunk: Chunk, header: Header) -> bytes | bytearray | None:
-        """A batch of the head, or across one of the ends of the mapped part, or with tombstones."""
+        """Filter a batch by key look-ups: one before the mapped part, across one of its ends, or with tombstones."""
         base_offset, count = header[1], header[13]
         horizon_ms = header[8] if header[6] & DELETE_HORIZON_BIT else None
         plain = chunk.records(header)
@@ -169,7 +168,9 @@ class BatchFilter:
         return self._rewritten(chunk, header, plain, keep, self._horizon_ms() if stamp else None)
 
     def _control(self, chunk: Chunk, header: Header) -> bytes | bytearray | None:
-        """A marker goes once nothing of its transaction is left, and its delete horizon is past."""
+        """Filter a control batch: a marker goes when its transaction has no data left and its delete horizon
+        is past.
+        """
         count = header[13]
         kind = chunk.control_type(header) if count else None
         free = self.transactions.frees_marker(header[10], header[1] + header[7], kind, not count)
@@ -185,7 +186,9 @@ class BatchFilter:
         return self._now_ms + self._request.delete_retention_ms
 
     def _emptied(self, chunk: Chunk, header: Header) -> bytes | bytearray | None:
-        """No record is left: the header stays where it says what nothing else does."""
+        """Filter a batch without records. Its header stays if it ends the cleaned part, or is the last one of
+        a known producer: no other batch holds these offsets and sequences.
+        """
         _, base_offset, _, _, _, _, attributes, delta, _, _, producer_id, epoch, _, count = header
         last_offset = base_offset + delta
         stays = last_offset + 1 == self._request.end_offset
@@ -202,9 +205,9 @@ class BatchFilter:
     def _rewritten(
         self, chunk: Chunk, header: Header, plain: Plain, keep: Sequence[int], horizon_ms: int | None
     ) -> bytearray:
-        """The batch with the records that stay; offsets, producer, epoch and codec are what they were.
+        """Returns the batch with the records that stay; offsets, producer, epoch and codec are unchanged.
 
-        Records are copied as they are, so the base timestamp stays too, unless a delete horizon takes its
+        Records are copied byte for byte, so the base timestamp stays too, unless a delete horizon takes its
         place.
         """
         at, base_offset, _, leader_epoch, _, _, attributes, delta, base_ms, max_ms, *producer, count = header

@@ -1,4 +1,4 @@
-"""The first pass of a cleaner round: the offset map over the dirty part (Kafka's ``Cleaner``)."""
+"""First half of a cleaner pass: the offset map over the dirty part (Kafka's ``Cleaner``)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from blumfeld.spi.compaction import CompactionRequest
 from blumfeld.wire.batches.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
 MARKS_BYTES = 8 << 20
-"""Of the window of marks: one byte for an offset. Each window costs a walk over the map."""
+"""Size of a window of marks: one byte for each offset. Every window costs one walk over the map."""
 SLOTS_PER_RECORD_MAX = 16
-"""As many slots are walked over in the time that one record's key takes to be read, hashed and looked up."""
+"""Number of map slots that can be walked in the time that reading, hashing and looking up one record's key takes."""
 
 
 class DirtyPart:
-    """What the first pass found in [``first_offset``, ``latest_offset``]."""
+    """Result of the first half: what the map knows about [``first_offset``, ``latest_offset``]."""
 
     __slots__ = (
         "_looked_at",
@@ -37,11 +37,12 @@ class DirtyPart:
         self.map = offset_map
         self.first_offset = first_offset
         self.latest_offset = first_offset - 1
-        """The last offset that is mapped: the round ends with it."""
+        """Last mapped offset. The pass ends here."""
         self.records = 0
-        """How many were mapped."""
+        """Number of mapped records."""
         self.special = array("q")
-        """Base offsets of batches with a tombstone or a record without a key: one must look at their records.
+        """Base offsets of batches with a tombstone or a record without a key. Their records must be examined
+        one by one.
         """
         self._looked_at = 0
         self._marks = bytearray()
@@ -49,18 +50,18 @@ class DirtyPart:
 
     @property
     def has_marks(self) -> bool:
-        """Whether :meth:`marks` costs less than to look the keys up again: not if there are few records, or
-        their offsets are far apart, as when a log that was compacted for years is taken for dirty.
+        """Whether :meth:`marks` costs less than another look-up of each key. It doesn't if there are few
+        records, or if their offsets are far apart, as in a compacted log without a checkpoint.
         """
         windows = (self.latest_offset - self.first_offset) // MARKS_BYTES + 1
         return windows * self.map.slots <= SLOTS_PER_RECORD_MAX * self.records
 
     def holds(self, base_offset: int, last_offset: int) -> bool:
-        """Whether all of a batch is in the part."""
+        """Whether the whole batch lies in the mapped part."""
         return base_offset >= self.first_offset and last_offset <= self.latest_offset
 
     def is_special(self, base_offset: int) -> bool:
-        """Whether the batch stands in ``special``. Asked in the order of offsets."""
+        """Whether the batch stands in ``special``. Calls must come in offset order."""
         at, special = self._looked_at, self.special
         while at < len(special) and special[at] < base_offset:
             at += 1
@@ -68,9 +69,10 @@ class DirtyPart:
         return at < len(special) and special[at] == base_offset
 
     def marks(self, base_offset: int, last_offset: int) -> tuple[bytearray, int, int]:
-        """For a batch that the part holds: one byte for each offset, 1 where its key stands last.
+        """Returns marks for a batch of the mapped part: one byte for each offset, 1 where the record is the
+        last of its key.
 
-        :return: the bytes, and where those of the batch begin and end
+        :return: the bytes, and the begin and end of the batch's part in them
         """
         if base_offset < self._marks_from or last_offset >= self._marks_to:
             self._marks_from = base_offset
@@ -80,10 +82,10 @@ class DirtyPart:
 
 
 def map_dirty_part(sources: Sequence[Source], request: CompactionRequest) -> Generator[int, None, DirtyPart]:
-    """Put the keys of all records from ``first_dirty_offset`` on into the map, until it is full or the end is
-    reached.
+    """Map the keys of all records from ``first_dirty_offset`` on, until the map is full or the end is reached.
 
-    Records of aborted transactions and control records are not mapped. Gives the bytes read after each chunk.
+    Records of aborted transactions and control records are not mapped. Yields the bytes read after each
+    chunk.
 
     :raises OSError: a batch can't be read
     """
@@ -104,7 +106,7 @@ def map_dirty_part(sources: Sequence[Source], request: CompactionRequest) -> Gen
 
 
 def _map_batch(part: DirtyPart, transactions: CleanedTransactions, chunk: Chunk, header: Header) -> bool:
-    """Whether all of it went in."""
+    """Map a batch's keys. Returns whether all of them fitted."""
     _, base_offset, _, _, _, _, attributes, delta, _, _, producer_id, _, _, count = header
     last_offset = base_offset + delta
     if last_offset < part.first_offset:

@@ -1,12 +1,13 @@
-"""Which offset a key last stood at: the cleaner's map, of fixed memory however long the keys are (Kafka's
+"""The cleaner's map from key to last offset, of fixed size however long the keys are (Kafka's
 ``SkimpyOffsetMap``).
 
-Open addressing over one ``bytearray``, 24 bytes a slot as in Kafka: the two halves of the key's MD5 as 64-bit
-words, and the offset. The slot is the first word modulo a prime, the step to the next try comes of the
-second: with 90 % of the slots taken a key that is not there costs 10 looks, where a walk from slot to slot
-costs 50. The three words of a slot stand beside each other, which costs one miss of the CPU's cache where
-three arrays cost three; words are compared as numbers, which is cheaper in CPython than to cut 16 bytes out
-for each look.
+It is an open-addressing table in one ``bytearray`` with 24 bytes a slot, as in Kafka: the two halves of the
+key's MD5 as 64-bit words, and the offset.
+
+* The first word modulo a prime gives the slot; the second gives the step to the next one. With 90 % of the
+  slots taken, an absent key costs 10 probes; linear probing costs 50.
+* The three words of a slot are adjacent: one cache miss, where three arrays cost three.
+* Words are compared as numbers. CPython does that faster than it cuts out 16 bytes for each probe.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from hashlib import md5 as _openssl_md5
 from math import isqrt
 
-try:  # the interpreter's own MD5 takes half of what OpenSSL's takes for a short key
+try:  # for a short key the interpreter's own MD5 takes half the time of OpenSSL's
     from _md5 import md5 as _md5  # type: ignore[import-not-found]
 except ImportError:  # pragma: no cover - a build of the interpreter without it
     _md5 = partial(_openssl_md5, usedforsecurity=False)
@@ -27,20 +28,20 @@ NOT_FOUND = -1
 _SLOTS_AT_FIRST = 1 << 15
 _GROWTH = 8
 _GROW_AT = 0.7
-"""Full enough to grow; the last size is filled up to the load factor."""
+"""Fill ratio at which the table grows. The last size is filled up to the load factor."""
 _SCAN_SLOTS = 1 << 12
 _words = struct.Struct("<QQ").unpack
 
 
 class OffsetMap:
-    """Keys by their 16-byte hash, each with an offset. Two keys of one hash are one key, as in Kafka.
+    """Maps the 16-byte hash of a key to an offset. Two keys with one hash are one key, as in Kafka.
 
-    It begins small and grows eightfold, so that a short log doesn't pay for walking over an empty table; only
-    while it does is an eighth more than ``map_bytes`` in use.
+    The table begins small and grows eightfold, so that a short log need not walk an empty table. While it
+    grows it uses an eighth more than ``map_bytes``.
 
-    :param map_bytes: the most that the table takes
-    :param load_factor: what part of it may be filled: more is slower
-    :param slots_at_first: of the table before it grows
+    :param map_bytes: maximum size of the table
+    :param load_factor: maximum fill ratio; a higher one is slower
+    :param slots_at_first: initial number of slots
     """
 
     __slots__ = ("_capacity", "_growths", "_keys", "_limit", "_slots", "_slots_max", "_table")
@@ -61,26 +62,26 @@ class OffsetMap:
 
     @property
     def capacity(self) -> int:
-        """The most keys that it takes."""
+        """Maximum number of keys."""
         return self._capacity
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no key more."""
+        """Whether no further key fits."""
         return self._keys >= self._capacity
 
     @property
     def slots(self) -> int:
-        """Of the table as it is now."""
+        """Present number of slots."""
         return self._slots
 
     @property
     def size_bytes(self) -> int:
-        """Of the table as it is now."""
+        """Present size of the table, in bytes."""
         return self._slots * SLOT_BYTES
 
     def put(self, key: bytes, offset: int) -> None:
-        """The key stands at ``offset`` now.
+        """Set the key's offset.
 
         :raises OverflowError: the map is full, even if it has the key
         """
@@ -88,13 +89,13 @@ class OffsetMap:
             raise OverflowError(f"the map is full with {self._keys} keys")
 
     def get(self, key: bytes) -> int:
-        """The key's offset, or -1."""
+        """Returns the key's offset, or -1."""
         return self.get_many((key,))[0]
 
     def put_many(self, keys: Sequence[bytes], offsets: Sequence[int]) -> int:
-        """Put keys in their order, a later one over an earlier.
+        """Set the offsets of several keys in order; a later one overwrites an earlier one of the same key.
 
-        :return: how many are put: fewer than all only if the map is full then
+        :return: the number of keys set: fewer than all only if the map is full then
         """
         if self._keys + len(keys) <= self._limit:
             self._put_some(keys, offsets)
@@ -104,14 +105,14 @@ class OffsetMap:
             if self._keys + len(keys) - put > self._limit and self._growths:
                 self._grow()
                 continue
-            # All of them may be new.
+            # Take only as many as fit even if every key is new.
             some = put + max(self._limit - self._keys, 0)
             self._put_some(keys[put:some], offsets[put:some])
             put = min(some, len(keys))
         return put
 
     def get_many(self, keys: Sequence[bytes]) -> list[int]:
-        """Each key's offset, or -1."""
+        """Returns each key's offset, or -1."""
         table, slots, md5, words = self._table, self._slots, _md5, _words
         found = []
         for key in keys:
@@ -131,9 +132,10 @@ class OffsetMap:
         return found
 
     def mark(self, from_offset: int, to_offset: int) -> bytearray:
-        """One byte for each offset of [``from_offset``, ``to_offset``): 1 where a key's last offset is.
+        """Returns one byte for each offset of [``from_offset``, ``to_offset``): 1 if it is some key's last
+        offset.
 
-        Cost: a walk over the table.
+        Cost: a walk over the whole table.
         """
         marks = bytearray(to_offset - from_offset)
         table = self._table
@@ -184,7 +186,7 @@ class OffsetMap:
             for low, high, offset in zip(
                 some[::3].tolist(), some[1::3].tolist(), some[2::3].tolist(), strict=True
             ):
-                if low:  # all keys differ: any free slot is right
+                if low:  # all keys differ, so any free slot is right
                     at = low % slots * 3
                     while table[at]:
                         at = (at // 3 + 1 + high % (slots - 1)) % slots * 3

@@ -1,4 +1,4 @@
-"""What a round of compaction reads from and writes to: the driver brings both (``log.cleaning``)."""
+"""Input and output of a cleaner pass. The driver implements both."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class BatchSpan(NamedTuple):
-    """One batch of what :meth:`Target.append` is handed: all that its indexes want of it."""
+    """Index data of one batch that :meth:`Target.append` is given."""
 
     last_offset: int
     size_bytes: int
     max_timestamp_ms: int
-    """-1 where no record is left, or none has a time."""
+    """Highest timestamp; -1 if no record is left, or none has a timestamp."""
 
 
 class Source(Protocol):
-    """One sealed segment to read, whatever stores it."""
+    """A sealed segment to read, whatever stores it."""
 
     @property
     def base_offset(self) -> int: ...
     @property
     def next_offset(self) -> int:
-        """One past its last offset."""
+        """Last offset + 1."""
         ...
 
     @property
@@ -35,29 +35,33 @@ class Source(Protocol):
     def modified_ms(self) -> int: ...
 
     def read(self, position: int, size: int) -> bytes:
-        """The bytes there; fewer only where the segment ends. Raises ``OSError``."""
+        """Returns the bytes at ``position``; fewer only at the end of the segment. Raises ``OSError``."""
         ...
 
 
 class Target(Protocol):
-    """One segment in the making."""
+    """A segment under construction."""
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchSpan]) -> None:
-        """Write whole batches, in offset order. ``buffers`` together are exactly ``batches``, but one buffer may
-        hold many. They are valid until this returns. Raises ``OSError``.
+        """Write whole batches, in offset order.
+
+        :param buffers: together exactly ``batches``; one buffer may hold many. Valid only until this
+            returns.
+        :raises OSError: the write failed
         """
         ...
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """The segment is whole: make it last. It may hold nothing at all.
+        """Complete the segment and make it durable. It may be empty.
 
-        :param aborted: what its ``.txnindex`` must still say
-        :param modified_ms: of the last segment that it replaces: the time that its file must have
+        :param aborted: entries of its ``.txnindex``
+        :param modified_ms: modification time that its file must have: that of the last segment that it
+            replaces
         """
         ...
 
 
 OpenTarget: TypeAlias = Callable[[int, Sequence[int]], Target]
-"""``open_target(base_offset, replaced)``: the new segment's base offset, and the base offsets of the sources
-that it replaces, ascending. Called when the target before it is finished.
+"""``open_target(base_offset, replaced)``: opens the target with this base offset. ``replaced`` are the base
+offsets of the sources that it replaces, ascending. It is called when the previous target is finished.
 """

@@ -1,7 +1,7 @@
-"""Bulk walks over the records of a batch: no object for a record, values are passed over by their length.
+"""Fast walks over the records of a batch: no object for each record, values are skipped by their length.
 
-Most numbers in a record take one byte, a length two: that is read here without a call. Every walk ends
-exactly at the end of the data, or says that the batch is bad.
+Most numbers in a record take one byte and a length takes two at most. These cases are read without a call.
+Every walk ends exactly at the end of the data, or raises.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from blumfeld.wire.batches.varint import BadVarintError, append_varint, read_var
 from blumfeld.wire.errors import InvalidRecord
 
 NULL_LENGTH = 1
-"""The byte of a length that says null: -1, zigzag."""
+"""Byte of a null length: -1 as a zigzag varint."""
 
 
 class Keys(NamedTuple):
-    """What a walk over keys saw, record by record."""
+    """Result of a walk over keys, record by record."""
 
     keys: list[bytes]
-    """A null key is there as ``b""``: see ``without_key``."""
+    """The keys. A null key is ``b""`` here and listed in ``without_key``."""
     deltas: Sequence[int]
-    """Of offsets."""
+    """Offset deltas."""
     without_key: list[int]
     """Indexes of records with a null key."""
     tombstones: list[int]
@@ -30,11 +30,11 @@ class Keys(NamedTuple):
 
 
 def walk_keys(data: bytes, at: int, end: int, count: int, dense: bool) -> Keys:
-    """The keys of the ``count`` records in ``data[at:end]``.
+    """Returns the keys of the ``count`` records in ``data[at:end]``.
 
-    :param dense: the offset deltas are 0, 1, 2… and need not be read, as in every batch that compaction left
-        alone
-    :raises InvalidRecord: a record breaks the format, or their number or size is another
+    :param dense: the offset deltas are 0, 1, 2… and need not be read, as in every batch that was never
+        compacted
+    :raises InvalidRecord: a record breaks the format, or their number or size differs
     """
     keys: list[bytes] = []
     deltas: list[int] = []
@@ -69,27 +69,27 @@ def walk_keys(data: bytes, at: int, end: int, count: int, dense: bool) -> Keys:
                 at += 1
                 if byte & 1:
                     if byte != NULL_LENGTH:
-                        raise InvalidRecord("a key of negative length")
+                        raise InvalidRecord("a key has a negative length other than -1")
                     without_key.append(len(keys))
                 value_at = at + (byte >> 1)
             else:
                 length, at = read_varint(data, at)
                 value_at = at + length
             if not at <= value_at < stop <= end:
-                raise InvalidRecord("a record's key reaches beyond it")
+                raise InvalidRecord("a record's key reaches beyond the record")
             keys.append(data[at:value_at])
             if data[value_at] == NULL_LENGTH:
                 tombstones.append(len(keys) - 1)
             at = stop
     except (IndexError, BadVarintError) as error:
-        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+        raise InvalidRecord(f"the records end early or contain a bad number: {error}") from None
     if len(keys) != count:
         raise InvalidRecord(f"{len(keys)} records where the header says {count}")
     return Keys(keys, range(count) if dense else deltas, without_key, tombstones)
 
 
 def walk_ends(data: bytes, at: int, end: int, count: int) -> list[int]:
-    """Where each of the records in ``data[at:end]`` ends.
+    """Returns the end position of each record in ``data[at:end]``.
 
     :raises InvalidRecord: as :func:`walk_keys`
     """
@@ -108,14 +108,14 @@ def walk_ends(data: bytes, at: int, end: int, count: int) -> list[int]:
                     at += max(length, 0)
             ends.append(at)
     except (IndexError, BadVarintError) as error:
-        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+        raise InvalidRecord(f"the records end early or contain a bad number: {error}") from None
     if at != end or len(ends) != count:
         raise InvalidRecord(f"{len(ends)} records up to byte {at}, where the header says {count} up to {end}")
     return ends
 
 
 def walk_deltas(data: bytes, at: int, end: int, count: int) -> list[int]:
-    """The offset delta of each record in ``data[at:end]``.
+    """Returns the offset delta of each record in ``data[at:end]``.
 
     :raises InvalidRecord: as :func:`walk_keys`
     """
@@ -128,21 +128,21 @@ def walk_deltas(data: bytes, at: int, end: int, count: int) -> list[int]:
             deltas.append(delta)
             at = stop
     except (IndexError, BadVarintError) as error:
-        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+        raise InvalidRecord(f"the records end early or contain a bad number: {error}") from None
     return deltas
 
 
 class Kept(NamedTuple):
-    """Records that stay, as bytes."""
+    """The records that stay, as bytes."""
 
     body: bytes
     records: int
     max_delta: int
-    """The highest of their timestamp deltas."""
+    """Highest timestamp delta among them."""
 
 
 def keep_records(data: bytes, at: int, end: int, count: int, keep: Sequence[int]) -> Kept:
-    """Copy the records for which ``keep`` is true, as they are, runs of them at once.
+    """Copy the records for which ``keep`` is true unchanged, each run of them in one piece.
 
     :raises InvalidRecord: as :func:`walk_keys`
     """
@@ -166,14 +166,15 @@ def keep_records(data: bytes, at: int, end: int, count: int, keep: Sequence[int]
                 run_at = -1
             at = stop
     except (IndexError, BadVarintError) as error:
-        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+        raise InvalidRecord(f"the records end early or contain a bad number: {error}") from None
     if run_at >= 0:
         pieces.append(data[run_at:end])
     return Kept(b"".join(pieces), kept, max_delta)
 
 
 def shift_timestamps(body: bytes, count: int, shift_ms: int) -> bytes:
-    """The records with ``shift_ms`` added to every timestamp delta: their batch gets another base timestamp.
+    """Returns the records with ``shift_ms`` added to every timestamp delta, for a batch whose base timestamp
+    changes.
 
     :raises InvalidRecord: as :func:`walk_keys`
     """
@@ -190,5 +191,5 @@ def shift_timestamps(body: bytes, count: int, shift_ms: int) -> bytes:
             out += body[rest_at:stop]
             at = stop
     except (IndexError, BadVarintError) as error:
-        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+        raise InvalidRecord(f"the records end early or contain a bad number: {error}") from None
     return bytes(out)

@@ -1,4 +1,4 @@
-"""Which log the cleaner takes next, and how far it may go in it. Pure functions over small values (Kafka's
+"""Selection of the log to clean next, and of the part that may be cleaned. Pure functions (Kafka's
 ``LogCleanerManager``).
 """
 
@@ -13,72 +13,72 @@ from blumfeld.spi.storage import SegmentInfo, TopicPartition
 
 
 class CleanableLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is compacted, as of now."""
+    """Present state of a compacted log."""
 
     partition: TopicPartition
     segments: Sequence[SegmentInfo]
-    """All of them, oldest first, the active one last."""
+    """All segments, oldest first; the last one is active."""
     log_start_offset: int
     log_end_offset: int
     cleaned_end_offset: int | None
-    """What the checkpoint says; None: the log was never cleaned."""
+    """First dirty offset in the checkpoint; ``None`` if the log was never cleaned."""
     last_stable_offset: int
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
     first_timestamps_ms: Mapping[int, int] = {}
-    """Of sealed segments, by base offset: the highest timestamp of the first batch, as far as it is known. Where
-    it isn't, the time of the segment's creation stands in.
+    """Base offset of a sealed segment → highest timestamp of its first batch. For a segment that is missing
+    here, its creation time counts.
     """
 
 
 class CheckpointReset(StrEnum):
-    """Why cleaning begins anew at the log start: what was remembered can't be."""
+    """Reason to discard the checkpoint and clean from the log start again."""
 
     BELOW_LOG_START = "the checkpoint is below the log start"
-    """Normal where retention deletes too."""
+    """Normal in a log that retention shortens too."""
     ABOVE_LOG_END = "the checkpoint is above the log end"
-    """The log lost its end."""
+    """The log was truncated."""
 
 
 class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round over a log would be."""
+    """The part of a log that a cleaner pass would clean."""
 
     partition: TopicPartition
     first_dirty_offset: int
     end_offset: int
-    """The base of a segment: nothing from there on may be cleaned yet. At most ``first_dirty_offset`` if there
-    is nothing to clean.
+    """Base offset of a segment; nothing from there on may be cleaned yet. At most ``first_dirty_offset`` if
+    there is nothing to clean.
     """
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """By how much the oldest dirty record is over ``max.compaction.lag.ms``; 0 if none is."""
+    """Milliseconds by which the oldest dirty record exceeds ``max.compaction.lag.ms``; 0 if none does."""
     min_cleanable_dirty_ratio: float
     reset: CheckpointReset | None
-    """Set if the checkpoint must be written anew, with ``first_dirty_offset``."""
+    """Set if the checkpoint must be rewritten with ``first_dirty_offset``."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Bytes that may be cleaned, of all below ``end_offset``; 0 for a log without any."""
+        """Share of cleanable bytes in all bytes below ``end_offset``; 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Dirtier than ``min.cleanable.dirty.ratio``, or overdue with something to clean.
+        """Whether the log is dirtier than ``min.cleanable.dirty.ratio``, or overdue with something to clean.
 
-        A delete horizon that has come is no reason: tombstones go in the next round that there is.
+        An expired delete horizon alone does not start a pass: tombstones go in the next one.
         """
         overdue = self.overdue_ms > 0 and self.dirty_bytes > 0
         return overdue or self.dirty_ratio > self.min_cleanable_dirty_ratio
 
 
 def plan_cleaning(log: CleanableLog, now_ms: int) -> CleaningPlan:
-    """How far a round may go, and what there is to gain.
+    """Compute how far a pass may go, and how much it would clean.
 
-    Not cleaned are: the active segment; what isn't stable; the first dirty segment with a record younger than
-    ``min.compaction.lag.ms``, and all behind it. The limit is rounded down to the base of a segment.
+    It never cleans the active segment, unstable data, or anything from the first dirty segment on that has
+    a record younger than ``min.compaction.lag.ms``. The limit is rounded down to the base of a segment.
     """
     first_dirty, reset = _first_dirty_offset(log)
     active = log.segments[-1]
@@ -105,9 +105,9 @@ def plan_cleaning(log: CleanableLog, now_ms: int) -> CleaningPlan:
 
 
 def choose(plans: Iterable[CleaningPlan]) -> CleaningPlan | None:
-    """The one to do next: overdue before dirty, then the dirtiest; the first by name where they are equal.
+    """Returns the log to clean next: an overdue one first, then the dirtiest, then the first by name.
 
-    Kafka takes the dirtiest in any case, which lets an overdue log of a low ratio wait for all that are
+    Kafka always takes the dirtiest one. There an overdue log with a low ratio waits for all that are
     dirtier.
     """
     due = sorted((plan for plan in plans if plan.is_due), key=lambda plan: plan.partition)

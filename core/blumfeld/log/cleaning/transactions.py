@@ -1,4 +1,4 @@
-"""Which data a round of compaction drops because their transaction was aborted, and which markers may go."""
+"""Aborted transactions during a cleaner pass: which data is dropped, and which markers may go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blumfeld.wire.batches.control_records import ControlType
 class CleanedTransactions:
     """Follows the transactions of a log through a walk over its batches in offset order.
 
-    :param aborted: those with their marker at or above ``from_offset`` are looked at
+    :param aborted: transactions; only those with a marker at or above ``from_offset`` count
     :param from_offset: where the walk begins
     """
 
@@ -24,19 +24,22 @@ class CleanedTransactions:
         )
         self._next = 0
         self._ongoing: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer id, and whether a batch of it was met."""
+        """Producer id → (transaction, whether a batch of it was seen)."""
         self._committed: set[int] = set()
         self.still_aborted: list[AbortedTransaction] = []
-        """Those with a batch that this walk met, and their marker: what the new segment's index must say.
-        Whoever finishes a segment takes them out.
+        """Transactions of which this walk saw a batch and the marker: entries of the new segment's index.
+        :meth:`take_still_aborted` empties the list when a segment is finished.
         """
 
     def drops_data(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        """A transactional batch with records, or that had some; whether its transaction was aborted."""
+        """Whether a transactional batch belongs to an aborted transaction. Call it for batches that have, or
+        had, records.
+        """
         self._begin(last_offset)
         found = self._ongoing.get(producer_id)
         if found is not None and found[0].last_offset < base_offset:
-            # Its marker is gone from the log, its entry is not: what follows is another transaction.
+            # An earlier pass removed the marker but left the index entry. What follows is another
+            # transaction.
             found = None
             del self._ongoing[producer_id]
         if found is None:
@@ -46,10 +49,11 @@ class CleanedTransactions:
         return True
 
     def frees_marker(self, producer_id: int, offset: int, kind: ControlType | None, empty: bool) -> bool:
-        """A control batch; whether no batch of its transaction is left, so that it may go in its time.
+        """Whether no batch of a control batch's transaction is left, so that the marker may go after its
+        delete horizon.
 
-        :param kind: None for one that isn't known
-        :param empty: it has no record any more
+        :param kind: ``None`` for an unknown control type
+        :param empty: the batch has no record any more
         """
         self._begin(offset)
         if empty:
@@ -66,7 +70,7 @@ class CleanedTransactions:
         return False
 
     def take_still_aborted(self) -> list[AbortedTransaction]:
-        """``still_aborted``, which is empty then."""
+        """Returns ``still_aborted`` and empties it."""
         taken, self.still_aborted = self.still_aborted, []
         return taken
 

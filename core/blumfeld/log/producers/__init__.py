@@ -1,1 +1,1 @@
-"""What a log remembers of its producers: idempotence, transactions, snapshots (KIP-98). Pure."""
+"""Producers of a log: idempotence, transactions, snapshots (KIP-98). Pure."""

@@ -1,6 +1,6 @@
 """Aborted transactions of a log: the ranges that a ``read_committed`` consumer leaves out (KIP-98).
 
-Pure. The bytes of a segment's ``.txnindex`` are the entries whose abort marker lies in that segment.
+Pure. A segment's ``.txnindex`` holds the entries whose abort marker lies in that segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENTRY_BYTES = _ENTRY.size
 
 
 class AbortedTransactions:
-    """Aborted transactions of a log, or of one segment, in the order of their markers."""
+    """Aborted transactions of a log or of one segment, in the order of their markers."""
 
     __slots__ = ("_entries", "_last_offsets")
 
@@ -32,28 +32,28 @@ class AbortedTransactions:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """A copy of all of them, in order."""
+        """A copy of all entries, in order."""
         return list(self._entries)
 
     @property
     def latest_offset(self) -> int:
-        """Of the last marker, or -1."""
+        """Offset of the last marker, or -1."""
         return self._last_offsets[-1] if self._last_offsets else -1
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add the next one.
+        """Add an entry.
 
-        :raises ValueError: its marker is not behind the last one's
+        :raises ValueError: its marker is not after the last entry's
         """
         if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
             raise ValueError(
-                f"marker at {entry.last_offset} is not behind the one at {self._last_offsets[-1]}"
+                f"marker at {entry.last_offset} is not after the one at {self._last_offsets[-1]}"
             )
         self._entries.append(entry)
         self._last_offsets.append(entry.last_offset)
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Forget all, and take these instead.
+        """Replace all entries.
 
         :raises ValueError: they are not in the order of their markers
         """
@@ -63,10 +63,11 @@ class AbortedTransactions:
             self.append(entry)
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those with a record or their marker in [``from_offset``, ``to_offset``), by marker.
+        """Returns the transactions with a record or marker in [``from_offset``, ``to_offset``), in the order
+        of markers.
 
-        Cost: those with a marker from ``from_offset`` on, up to the first that says that nothing later can
-        reach below ``to_offset``.
+        The search starts at the first marker from ``from_offset`` on. It stops at the first entry whose
+        last stable offset shows that no later transaction begins below ``to_offset``.
         """
         found = []
         for entry in self._entries[bisect_left(self._last_offsets, from_offset) :]:
@@ -77,38 +78,40 @@ class AbortedTransactions:
         return found
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those whose marker is in [``from_offset``, ``to_offset``): a segment's own."""
+        """Returns the transactions whose marker is in [``from_offset``, ``to_offset``), such as those of one
+        segment.
+        """
         start = bisect_left(self._last_offsets, from_offset)
         return self._entries[start : bisect_left(self._last_offsets, to_offset)]
 
     def truncate_to(self, offset: int) -> int:
-        """The log ends at ``offset`` now: forget markers from there on. The number forgotten."""
+        """Forget markers at or above ``offset``, the new log end. Returns their number."""
         keep = bisect_left(self._last_offsets, offset)
         gone = len(self._entries) - keep
         del self._entries[keep:], self._last_offsets[keep:]
         return gone
 
     def drop_below(self, offset: int) -> int:
-        """The log starts at ``offset`` now: forget markers below it. The number forgotten."""
+        """Forget markers below ``offset``, the new log start. Returns their number."""
         gone = bisect_left(self._last_offsets, offset)
         del self._entries[:gone], self._last_offsets[:gone]
         return gone
 
     def encode(self) -> bytes:
-        """The bytes of a ``.txnindex``."""
+        """Returns the bytes of a ``.txnindex``."""
         return encode_aborted(self._entries)
 
     @classmethod
     def decode(cls, data: bytes) -> AbortedTransactions:
-        """Read a ``.txnindex``.
+        """Decode a ``.txnindex``.
 
-        :raises ValueError: it is none: rebuild it by replay
+        :raises ValueError: the bytes are malformed; replay the log to rebuild the index
         """
         return cls(decode_aborted(data))
 
 
 def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
-    """34 bytes each, in the order given."""
+    """Returns the entries as bytes, 34 each, in the given order."""
     return b"".join(
         _ENTRY.pack(_VERSION, e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset)
         for e in entries
@@ -116,18 +119,20 @@ def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """Read them back.
+    """Decode entries.
 
-    :raises ValueError: a cut entry, another version, or offsets that can't be
+    :raises ValueError: a cut entry, another version, or impossible offsets
     """
     if len(data) % ENTRY_BYTES:
-        raise ValueError(f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
+        raise ValueError(f"{len(data)} bytes are not a whole number of {ENTRY_BYTES}-byte entries")
     entries: list[AbortedTransaction] = []
     for version, *fields in _ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*fields)
         if version != _VERSION:
-            raise ValueError(f"entry {len(entries)}: version {version}, where only 0 is known")
+            raise ValueError(f"entry {len(entries)}: unknown version {version}: only 0 is allowed")
         if not 0 <= entry.first_offset <= entry.last_offset:
-            raise ValueError(f"entry {len(entries)}: from {entry.first_offset} to {entry.last_offset}")
+            raise ValueError(
+                f"entry {len(entries)}: impossible offsets, from {entry.first_offset} to {entry.last_offset}"
+            )
         entries.append(entry)
     return entries

@@ -1,4 +1,6 @@
-"""The one control record that a log must understand: COMMIT or ABORT of a transaction (KIP-98). Pure."""
+"""Transaction markers: the control records COMMIT and ABORT, the only ones that a log must understand
+(KIP-98). Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,22 @@ _COMMIT = 1
 
 
 class EndMarker(msgspec.Struct, frozen=True):
-    """How a transaction ended, and who said so."""
+    """Outcome of a transaction, and the epoch of the coordinator that decided it."""
 
     committed: bool
     coordinator_epoch: int
 
 
 def end_marker_of(batch: RecordBatch) -> EndMarker | None:
-    """The marker in a control batch; ``None`` for control records of another type.
+    """Returns the marker in a control batch; ``None`` for other control records.
 
-    :raises InvalidRecord: the bytes are no control record
+    :raises InvalidRecord: the bytes are not a control record
     """
     try:
         return _read(batch.records_data)
     except (struct.error, ValueError, IndexError):
         raise InvalidRecord(
-            f"the control batch at offset {batch.base_offset} holds no control record"
+            f"the control batch at offset {batch.base_offset} does not hold a control record"
         ) from None
 
 
@@ -56,7 +58,7 @@ def _skip_varlong(data: memoryview, at: int) -> int:
 
 
 def _length(data: memoryview, at: int) -> tuple[int, int]:
-    """A length as records have it (zigzag varint), and where what it measures begins."""
+    """Returns a record's length (zigzag varint) and the position after it."""
     value, at = uvarint(data, at)
     length = (value >> 1) ^ -(value & 1)
     if length < 0:

@@ -1,6 +1,6 @@
 """Rules of idempotence and transactions for one producer on one partition (``ProducerAppendInfo``). Pure.
 
-What a partition does with them, and when, is in :mod:`blumfeld.log.producers.state`.
+:mod:`blumfeld.log.producers.state` applies them to a partition.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 BATCHES_KEPT = 5
-"""Kafka's: a client has at most five requests in flight, so an older batch is never retried."""
+"""Kafka's number: a client has at most five requests in flight, so it never retries an older batch."""
 TRANSACTIONS_V2 = 2
-"""``transaction.version`` from which each transaction has an epoch of its own (KIP-890)."""
+"""First ``transaction.version`` that gives each transaction its own epoch (KIP-890)."""
 
 
 def check_first(batch: RecordBatch, from_zero: bool) -> None:
-    """The batch of a producer that is unknown here.
+    """Check the first batch of a producer that the partition doesn't know.
 
-    :param from_zero: its transaction is of version 2, where every epoch begins with sequence 0
+    :param from_zero: the transaction is of version 2, where every epoch begins with sequence 0
     :raises BrokerError: OUT_OF_ORDER_SEQUENCE_NUMBER
     """
     if from_zero and batch.is_transactional and batch.base_sequence != 0:
         raise BrokerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {batch.producer_id} is unknown here, and begins with {batch.base_sequence} instead of 0",
+            f"producer {batch.producer_id} is unknown to this partition and begins with sequence "
+            f"{batch.base_sequence} instead of 0",
         )
 
 
 def check_data(entry: ProducerEntry, batch: RecordBatch, from_client: bool) -> WrittenBatch | None:
-    """The batch of a known producer: the original that it repeats, or ``None`` if it may be appended.
+    """Check a batch of a known producer. Returns the original batch if this is a retry of it, else ``None``.
 
     :raises BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE
     """
@@ -53,7 +54,8 @@ def check_data(entry: ProducerEntry, batch: RecordBatch, from_client: bool) -> W
     if entry.txn_first_offset >= 0 and not batch.is_transactional:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
-            f"producer {batch.producer_id} has a transaction open here, and the batch is no part of one",
+            f"producer {batch.producer_id} has a transaction open in this partition, "
+            "but the batch is not transactional",
         )
     return None
 
@@ -61,11 +63,12 @@ def check_data(entry: ProducerEntry, batch: RecordBatch, from_client: bool) -> W
 def check_marker(
     entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int, transaction_version: int
 ) -> None:
-    """A marker of a known producer.
+    """Check a marker for a known producer.
 
     :raises BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
     """
-    # From transaction.version 2 on a marker has the next epoch; the same again is the retry of one that ended it.
+    # From transaction.version 2 on a marker has the next epoch. The same epoch is accepted only without an
+    # open transaction, as the retry of the marker that ended it.
     stale = producer_epoch < entry.epoch
     if transaction_version >= TRANSACTIONS_V2 and producer_epoch == entry.epoch:
         stale = entry.txn_first_offset >= 0
@@ -79,7 +82,9 @@ def check_marker(
 
 
 def after_data(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntry:
-    """The producer once the batch is in the log, with its offsets; checked or not: a log is law."""
+    """Returns the producer's entry after a batch that is in the log. It isn't checked: what the log holds is
+    valid.
+    """
     written = WrittenBatch(
         batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
     )
@@ -102,7 +107,9 @@ def after_data(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntr
 
 
 def after_marker(batch: RecordBatch, before: ProducerEntry | None, marker: EndMarker) -> ProducerEntry:
-    """The producer once the marker is in the log: nothing is open; a new epoch has no batches yet."""
+    """Returns the producer's entry after a marker that is in the log: no open transaction, and no batches if
+    the epoch is new.
+    """
     same_epoch = before is not None and before.epoch == batch.producer_epoch
     return ProducerEntry(
         producer_id=batch.producer_id,
@@ -123,13 +130,13 @@ def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
     if batch.base_sequence != expected:
         raise BrokerError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent {batch.base_sequence}, "
-            f"expected was {expected}",
+            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent sequence {batch.base_sequence}, "
+            f"expected {expected}",
         )
 
 
 def _fenced(producer_id: int, epoch: int, known: int) -> BrokerError:
     return BrokerError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {producer_id} has epoch {epoch}, but {known} is known here",
+        f"producer {producer_id} has epoch {epoch}, but this partition knows epoch {known}",
     )

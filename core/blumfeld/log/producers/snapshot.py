@@ -1,4 +1,4 @@
-"""A partition's memory of one producer, and the bytes of a ``.snapshot`` file (``ProducerStateManager``). Pure."""
+"""One producer's state in a partition, and the bytes of a ``.snapshot`` file (``ProducerStateManager``). Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, N
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequence numbers go on with 0 past 2**31-1."""
+"""Mask for sequence numbers: 0 follows 2**31-1."""
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
@@ -24,59 +24,61 @@ ENTRY_BYTES = _ENTRY.size
 
 
 class CorruptSnapshot(ValueError):  # noqa: N818 - the noun says what it is
-    """A producer snapshot that can't be read: delete it, try an older one, else replay the log."""
+    """A producer snapshot that can't be read. Delete it, and try an older one or replay the log."""
 
 
 class WrittenBatch(msgspec.Struct, frozen=True, gc=False):
-    """One batch of a producer, as far as a retry of it must be known."""
+    """A producer's written batch: the data that is needed to recognise a retry."""
 
     last_sequence: int
     last_offset: int
     offset_delta: int
-    """Last offset less base offset."""
+    """Last offset − base offset."""
     timestamp_ms: int
-    """The batch's highest."""
+    """Highest timestamp of the batch."""
 
     @property
     def base_offset(self) -> int:
-        """The offset of its first record."""
+        """Offset of the first record."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
-        """The sequence number of its first record; -1 if it has none."""
+        """Sequence number of the first record; -1 if it has none."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
 
 
 class ProducerEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A producer as a partition knows it. Never changed, always replaced: so undoing is keeping the old one."""
+    """One producer's state in a partition. It is immutable, so keeping the old entry is enough to undo a change."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
     batches: tuple[WrittenBatch, ...] = ()
-    """The last ones of this epoch, oldest first: five at most."""
+    """The last batches of this epoch, oldest first; at most five."""
     last_timestamp_ms: int = NO_TIMESTAMP
-    """The highest of its last batch, or the marker's: what :meth:`ProducerState.expire` goes by, as Kafka does."""
+    """Highest timestamp of the last batch, or the marker's. :meth:`ProducerState.expire` looks at it, as Kafka
+    does.
+    """
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of the last transaction marker."""
+    """Coordinator epoch of the last transaction marker."""
     txn_first_offset: int = NO_OFFSET
-    """Where its open transaction began here; -1: none is open."""
+    """Offset at which the open transaction began in this partition; -1 if none is open."""
 
     @property
     def last_sequence(self) -> int:
-        """Of its last batch in this epoch, or -1."""
+        """Last sequence number in this epoch, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """Of its last batch in this epoch, or -1."""
+        """Last offset in this epoch, or -1."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The bytes of ``<offset>.snapshot``, entries in the order given; of each only the last batch."""
+    """Returns the bytes of ``<offset>.snapshot``, entries in the given order, each with its last batch only."""
     body = [_encode_entry(entry) for entry in entries]
     data = bytearray(_HEADER.pack(_VERSION, 0, len(body)))
     data += b"".join(body)
@@ -98,7 +100,7 @@ def _encode_entry(entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Read a snapshot, of ours or of Kafka's, in the file's order.
+    """Decode a snapshot, Kafka's or ours, in the file's order.
 
     :raises CorruptSnapshot: cut off, another version, a wrong CRC or a wrong number of entries
     """
@@ -106,7 +108,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
         raise CorruptSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
-        raise CorruptSnapshot(f"version {version}, where only 1 is known")
+        raise CorruptSnapshot(f"unknown version {version} of a producer snapshot: only 1 is allowed")
     found = crc32c(memoryview(data)[_CRC_END:])
     if found != crc:
         raise CorruptSnapshot(f"the CRC is {found:08x}, the header says {crc:08x}")

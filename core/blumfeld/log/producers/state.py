@@ -1,12 +1,13 @@
-"""What a partition knows of its producers: idempotence, open transactions, and where the stable part ends.
+"""Producer state of a partition: idempotence, open transactions, and the first unstable offset.
 
-Pure (KIP-98, KIP-360, KIP-890). It has two layers, as the log has placed and written ends: a
-batch that was placed is seen by every later :meth:`ProducerState.check` of the same turn, so that a retry waits
-for the original; :meth:`ProducerState.written` makes it stay, :meth:`ProducerState.undo_placed` forgets it.
+Pure (KIP-98, KIP-360, KIP-890). The state has two layers, because a log has a placed end and a written end.
+Every later :meth:`ProducerState.check` of the turn sees a placed batch, so that a retry waits for the
+original.
+:meth:`ProducerState.written` makes it permanent; :meth:`ProducerState.undo_placed` forgets it.
 
-For each batch with a producer id, in this order: ``check`` → ``PartitionLog.place`` → ``place``; and after the
-turn's write ``written`` or ``undo_placed``. A batch without one needs nothing but ``written``: callers say
-``if batch.producer_id >= 0``.
+The order for a batch with a producer id: ``check`` → ``PartitionLog.place`` → ``place``, then after the
+turn's write ``written`` or ``undo_placed``. A batch without a producer id needs only ``written``, so
+callers test ``batch.producer_id >= 0`` first.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from blumfeld.wire.batches.record_batch import NO_TIMESTAMP, RecordBatch
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """The batch is here already: its retry is a success with the original's offsets."""
+    """The batch is already in the log. Its retry succeeds with the original's offsets."""
 
     base_offset: int
     last_offset: int
     timestamp_ms: int
-    """The original's highest: its append time where the topic has LogAppendTime."""
+    """Highest timestamp of the original: its append time where the topic has LogAppendTime."""
     placed: bool
-    """The original isn't written yet: answer as it will be answered."""
+    """The original isn't written yet; the retry must be answered together with it."""
 
 
 class _Placed(msgspec.Struct, frozen=True, gc=False):
-    """What undoes one placed batch."""
+    """What is needed to undo one placed batch."""
 
     base_offset: int
     before: ProducerEntry | None
@@ -52,9 +53,9 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProducerState:
-    """Producers of one partition.
+    """The producers of one partition.
 
-    :param end_offset: the written end of the log, up to which nothing is to be replayed
+    :param end_offset: written end of the log, up to which nothing has to be replayed
     """
 
     __slots__ = (
@@ -70,40 +71,43 @@ class ProducerState:
 
     def __init__(self, end_offset: int = 0) -> None:
         self.end_offset = end_offset
-        """What is below it is written and taken in."""
+        """Everything below is written and in this state."""
         self._entries: dict[int, ProducerEntry] = {}
         self._idle: dict[int, tuple[ProducerEntry, int]] = {}
-        """By producer id: as it was when a check first found it like this, and when that was."""
+        """Producer id → (entry, time at which a check first found this entry)."""
         self._ongoing: dict[int, int] = {}
         """First offset of each open transaction → producer id; ascending."""
         self._unreplicated: dict[int, int] = {}
-        """First offset → marker's offset of what ended above the high watermark."""
+        """First offset → marker offset, for transactions that ended above the high watermark."""
         self._placed: deque[_Placed] = deque()
         self._aborted: deque[AbortedTransaction] = deque()
         self._changed_at = NO_OFFSET
 
     def __len__(self) -> int:
-        """The number of producers known."""
+        """The number of known producers."""
         return len(self._entries)
 
     def producers(self) -> list[ProducerEntry]:
-        """All of them by id, for DescribeProducers."""
+        """Returns all producers by id, for DescribeProducers."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
-        """One of them."""
+        """Returns the producer's entry, or ``None``."""
         return self._entries.get(producer_id)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here in that epoch: no need to verify it again."""
+        """Whether the producer has an open transaction here in that epoch; if so, it need not be verified
+        again (KIP-890).
+        """
         entry = self._entries.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First record of the oldest transaction that is open, or ended above the high watermark; else None.
+        """First offset of the oldest transaction that is open or ended above the high watermark; ``None`` if
+        there is none.
 
-        The last stable offset is the lower of it and the high watermark.
+        The last stable offset is the lower of this and the high watermark.
         """
         if not self._ongoing and not self._unreplicated:
             return None
@@ -115,12 +119,12 @@ class ProducerState:
     def check(
         self, batch: RecordBatch, *, from_client: bool = True, transaction_version: int = 0
     ) -> Duplicate | None:
-        """May this data batch of a producer be appended now? ``None`` says yes; nothing is changed.
+        """Check whether a producer's data batch may be appended now. ``None`` means yes. Changes nothing.
 
         :param from_client: False for a coordinator's own transactional records, which have no sequence
-        :param transaction_version: the transaction's, if the batch is part of one
-        :raises BrokerError: INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE (not
-            transactional, while the producer's transaction is open here)
+        :param transaction_version: the transaction's version, if the batch is part of one
+        :raises BrokerError: INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER,
+            INVALID_TXN_STATE (not transactional, while the producer has a transaction open here)
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -135,7 +139,7 @@ class ProducerState:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0
     ) -> None:
-        """May the coordinator end this producer's transaction here?
+        """Check whether the coordinator may end this producer's transaction here.
 
         :raises BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED
         """
@@ -144,16 +148,19 @@ class ProducerState:
             check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
 
     def place(self, batch: RecordBatch) -> None:
-        """The batch was placed, with the offsets that it has now. Not checked again: a follower's log is law."""
+        """Add a placed batch with its final offsets. It isn't checked again: a follower takes its leader's log
+        as it is.
+        """
         before = self._entries.get(batch.producer_id)
         changed_before = self._changed_at
         completed = self._apply(batch, before)
         self._placed.append(_Placed(batch.base_offset, before, batch.producer_id, changed_before, completed))
 
     def replay(self, batch: RecordBatch) -> Sequence[AbortedTransaction]:
-        """A written batch, from recovery or after a truncation; one below :attr:`end_offset` is skipped.
+        """Add a written batch, after a crash or a truncation. A batch below :attr:`end_offset` is skipped.
 
-        Gives what it aborted, for the transaction index. Nothing may be placed.
+        Returns the transactions that it aborted, for the transaction index. No batch may be placed at this
+        time.
         """
         if batch.last_offset < self.end_offset:
             return ()
@@ -162,7 +169,9 @@ class ProducerState:
         return self.written(batch.next_offset)
 
     def written(self, end_offset: int) -> Sequence[AbortedTransaction]:
-        """All below ``end_offset`` is written. Gives the transactions whose abort marker that wrote."""
+        """Make everything below ``end_offset`` permanent. Returns the transactions whose abort marker was
+        among it.
+        """
         if end_offset > self.end_offset:
             self.end_offset = end_offset
         placed = self._placed
@@ -176,7 +185,7 @@ class ProducerState:
         return aborted
 
     def undo_placed(self, from_offset: int) -> None:
-        """What was placed from ``from_offset`` on was not written and is gone."""
+        """Forget the placed batches from ``from_offset`` on, because their write failed."""
         placed = self._placed
         if not placed or placed[-1].base_offset < from_offset:
             return
@@ -193,19 +202,24 @@ class ProducerState:
         self._find_ongoing()
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Markers below it are replicated: their transactions are over for readers too."""
+        """Close the transactions whose marker is below the high watermark: the marker is replicated, so
+        readers may pass it.
+        """
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that have been silent for ``expiration_ms``
-        (``producer.id.expiration.ms``): by the highest timestamp of their last batch, and by the checks that found
-        them as they are; of a snapshot by the timestamp alone. The number forgotten.
+        """Forget idle producers. Returns their number.
 
-        Kafka goes by the timestamp alone, so it forgets who writes records of long ago at each check, and takes a
-        batch that is sent again as a new one.
+        A producer is idle if it has no open transaction, and for ``expiration_ms``
+        (``producer.id.expiration.ms``) both the highest timestamp of its last batch lies back and its entry
+        has not changed from one check to the next. An entry that comes from a snapshot is judged by its
+        timestamp alone until it changes.
+
+        Kafka looks at the timestamp alone. A producer of old timestamps is then forgotten at each check,
+        and its retry is appended as a new batch.
         """
         busy = {placed.producer_id for placed in self._placed}
         idle: dict[int, tuple[ProducerEntry, int]] = {}
@@ -226,11 +240,11 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """The log ends at ``offset`` now, and nothing is placed.
+        """Adapt to a log that ends at ``offset`` now. No batch is placed afterwards.
 
-        True: what is known holds. False: a producer had written there; everything is forgotten and
-        :attr:`end_offset` is 0: :meth:`load` the newest snapshot at or below ``offset``, if there is one, and
-        :meth:`replay` from there.
+        :return: True if the state still holds. False if a producer had written beyond ``offset``:
+            everything is forgotten and :attr:`end_offset` is 0. The caller must then :meth:`load` the
+            newest snapshot at or below ``offset``, if there is one, and :meth:`replay` the log from there.
         """
         self.undo_placed(self.end_offset)
         if offset > self._changed_at:
@@ -240,7 +254,7 @@ class ProducerState:
         return False
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything: the log was emptied, and starts at ``end_offset``."""
+        """Forget everything: the log was emptied and starts at ``end_offset``."""
         self._entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -250,8 +264,10 @@ class ProducerState:
         self.end_offset = end_offset
 
     def snapshot(self, offset: int) -> bytes:
-        """The bytes of ``<offset>.snapshot``: the state below ``offset``, entries by producer id. What is placed
-        from there on is left out, so that it may be taken in the middle of a write, when the log rolls.
+        """Returns the bytes of ``<offset>.snapshot``: the state below ``offset``, entries by producer id.
+
+        Batches placed from ``offset`` on are left out, so that a snapshot can be taken in the middle of a
+        write, when the log rolls.
 
         :raises ValueError: a batch from ``offset`` on was written already
         """
@@ -266,11 +282,11 @@ class ProducerState:
             else:
                 entries[placed.producer_id] = placed.before
         if changed_at >= offset:
-            raise ValueError(f"the state at {offset} is gone: it is that behind {changed_at} now")
+            raise ValueError(f"the state at offset {offset} is gone: a batch at {changed_at} has changed it")
         return encode_snapshot(entries[producer_id] for producer_id in sorted(entries))
 
     def load(self, snapshot: bytes, offset: int) -> None:
-        """Forget everything and take the state of ``<offset>.snapshot`` instead.
+        """Replace the state by that of ``<offset>.snapshot``.
 
         :raises CorruptSnapshot: it can't be read; nothing has changed
         """
@@ -278,7 +294,8 @@ class ProducerState:
         self.clear(offset)
         self._entries = {entry.producer_id: entry for entry in entries}
         self._idle = {entry.producer_id: (entry, NO_TIMESTAMP) for entry in entries}
-        # Which offset changed it last isn't in the file: a truncation below its end needs an older one.
+        # The file doesn't say which offset changed the state last. A truncation below its end therefore needs
+        # an older snapshot.
         self._changed_at = offset - 1 if entries else NO_OFFSET
         self._find_ongoing()
 

@@ -1,1 +1,1 @@
-"""Segments: their names, indexes and rules, and the walks that recover and verify them. Pure."""
+"""Segments: file names, indexes, rules, and the walks that recover and verify them. Pure."""

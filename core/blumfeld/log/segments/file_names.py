@@ -1,4 +1,4 @@
-"""Names in a log directory, both ways (``LogFileUtils``, ``Snapshots``). Pure; Kafka's own, to the letter."""
+"""File and directory names in a log directory, as Kafka has them (``LogFileUtils``, ``Snapshots``). Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from blumfeld.spi.storage import TopicPartition
 
 OFFSET_DIGITS = 20
 NAME_LENGTH_MAX = 255
-"""What file systems allow; a longer topic name is cut in the name of a directory that is to be deleted."""
+"""File systems' limit. A longer topic name is cut in the name of a directory that is to be deleted."""
 _INT64_MAX = (1 << 63) - 1
 _INT32_MAX = (1 << 31) - 1
 
 
 class Suffix(StrEnum):
-    """What a file of a segment, or beside one, holds."""
+    """Suffix that tells what a segment's file holds."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
@@ -27,19 +27,19 @@ class Suffix(StrEnum):
 
 
 class Mark(StrEnum):
-    """What is being done to a file: a second suffix."""
+    """Second suffix: what is being done to the file."""
 
     NONE = ""
     DELETED = ".deleted"
-    """To be removed after ``file.delete.delay.ms``; removed at start."""
+    """Deleted after ``file.delete.delay.ms``; a start deletes it at once."""
     CLEANED = ".cleaned"
-    """The cleaner is writing it; removed at start."""
+    """The cleaner is writing it; a start deletes it."""
     SWAP = ".swap"
-    """The cleaner's result, about to take its place; the rename is finished at start."""
+    """A cleaner's result about to take its place; a start finishes the rename."""
 
 
 class DirState(StrEnum):
-    """What a partition's directory is."""
+    """State of a partition's directory."""
 
     CURRENT = ""
     DELETE = "delete"
@@ -48,7 +48,7 @@ class DirState(StrEnum):
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
-    """A file name taken apart."""
+    """A parsed file name."""
 
     base_offset: int
     suffix: Suffix
@@ -56,12 +56,12 @@ class SegmentFile(msgspec.Struct, frozen=True):
 
 
 class PartitionDir(msgspec.Struct, frozen=True):
-    """A directory name taken apart. Of a long topic name that is to be deleted only the beginning is left."""
+    """A parsed directory name. If a long topic name is to be deleted, only its beginning is left."""
 
     partition: TopicPartition
     state: DirState = DirState.CURRENT
     unique_id: str = ""
-    """32 hex digits, unless the directory is the current one."""
+    """32 hex digits; empty for the current directory."""
 
 
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in Suffix)
@@ -74,17 +74,17 @@ _MARKED_DIR = re.compile(_TOPIC + _PARTITION + r"\.([0-9a-f]{32})-(delete|future
 
 
 def segment_name(base_offset: int, suffix: Suffix = Suffix.LOG, mark: Mark = Mark.NONE) -> str:
-    """``segment_name(42, Suffix.TIME_INDEX)`` → ``00000000000000000042.timeindex``.
+    """Returns a file name: ``segment_name(42, Suffix.TIME_INDEX)`` is ``00000000000000000042.timeindex``.
 
     :raises ValueError: a negative offset
     """
     if base_offset < 0:
-        raise ValueError(f"no segment starts at {base_offset}")
+        raise ValueError(f"a segment cannot start at offset {base_offset}")
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix.value}{mark.value}"
 
 
 def parse_segment_name(name: str) -> SegmentFile | None:
-    """The name taken apart, or ``None`` if it is no segment's file."""
+    """Parse a file name; ``None`` if it is not a segment's file."""
     match = _FILE.fullmatch(name)
     if match is None or int(match[1]) > _INT64_MAX:
         return None
@@ -92,21 +92,22 @@ def parse_segment_name(name: str) -> SegmentFile | None:
 
 
 def partition_dir(partition: TopicPartition) -> str:
-    """``topic-0``."""
+    """Returns the directory name, such as ``topic-0``."""
     return f"{partition.topic}-{partition.partition}"
 
 
 def marked_partition_dir(partition: TopicPartition, state: DirState, unique_id: bytes) -> str:
-    """``topic-0.<32 hex digits>-delete``, at most 255 characters long: the topic's name is cut for that.
+    """Returns ``topic-0.<32 hex digits>-delete``, with the topic's name cut where the whole exceeds 255
+    characters.
 
-    :param unique_id: 16 random bytes, so that the same topic may be deleted and made again many times
+    :param unique_id: 16 random bytes, so that one topic may be deleted and created again many times
     """
     tail = f"-{partition.partition}.{unique_id.hex()}-{state.value}"
     return partition.topic[: NAME_LENGTH_MAX - len(tail)] + tail
 
 
 def parse_partition_dir(name: str) -> PartitionDir | None:
-    """The name taken apart, or ``None`` if it is no partition's directory."""
+    """Parse a directory name; ``None`` if it is not a partition's directory."""
     if match := _MARKED_DIR.fullmatch(name):
         state, unique_id = DirState(match[4]), match[3]
     elif match := _DIR.fullmatch(name):

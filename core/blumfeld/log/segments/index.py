@@ -1,7 +1,7 @@
-"""A segment's offset index and time index: structures over the bytes of ``.index`` and ``.timeindex``.
+"""Offset index and time index of a segment, over the bytes of ``.index`` and ``.timeindex``.
 
-Pure. An index that grows is a ``bytearray``; a sealed one may lie on an ``mmap``. Look-ups read the bytes in
-place, and what is saved is the bytes as they are: those of Kafka (``OffsetIndex``, ``TimeIndex``).
+Pure. A growing index is a ``bytearray``; a sealed one may lie on an ``mmap``. Look-ups read the bytes in
+place, and the file holds the same bytes: Kafka's format (``OffsetIndex``, ``TimeIndex``).
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ TIME_ENTRY_BYTES = _TIME_ENTRY.size
 
 
 class CorruptIndex(ValueError):  # noqa: N818 - the noun says what it is
-    """An index file that can't be right: it is rebuilt from the log."""
+    """An index file is malformed: rebuild it from the log."""
 
 
 class OffsetPosition(NamedTuple):
-    """A batch that ends with ``offset`` starts at byte ``position`` of the segment."""
+    """The batch whose last offset is ``offset`` starts at byte ``position`` of the segment."""
 
     offset: int
     position: int
 
 
 class TimestampPosition(NamedTuple):
-    """No record up to ``offset`` has a timestamp above ``timestamp_ms``, and the batch that ends there has it."""
+    """``timestamp_ms`` is the highest timestamp of all records up to ``offset``; the batch that ends at
+    ``offset`` has it.
+    """
 
     timestamp_ms: int
     offset: int
 
 
 class _Index(Generic[Entry]):
-    """Entries of one size, one after the other."""
+    """A run of entries of equal size."""
 
     __slots__ = ("_data", "_layout", "base_offset")
 
@@ -52,7 +54,9 @@ class _Index(Generic[Entry]):
         self._layout = layout
         self._data: Buffer = bytearray() if data is None else data
         if len(self._data) % layout.size:
-            raise CorruptIndex(f"{len(self._data)} bytes are no whole number of {layout.size}-byte entries")
+            raise CorruptIndex(
+                f"{len(self._data)} bytes are not a whole number of {layout.size}-byte entries"
+            )
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -60,26 +64,26 @@ class _Index(Generic[Entry]):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in use: the size of the file once it is trimmed."""
+        """Bytes in use: the size of the trimmed file."""
         return len(self._data)
 
     def encode(self, from_entry: int = 0) -> bytes:
-        """A copy of the bytes, from an entry on: what the file lacks that had ``from_entry`` entries."""
+        """Returns a copy of the bytes from an entry on: what a file with ``from_entry`` entries lacks."""
         return bytes(self._data[from_entry * self._layout.size :])
 
     def take_copy(self) -> None:
-        """Lie on bytes of its own from now on, on no map."""
+        """Copy the bytes, so that the map they lie on can be closed."""
         if not isinstance(self._data, bytearray):
             self._data = bytearray(self._data)
 
     def relative(self, offset: int) -> int:
-        """``offset`` as the index holds it.
+        """Returns ``offset`` relative to the base.
 
-        :raises ValueError: too far from the base for 32 bits: the segment must roll first
+        :raises ValueError: it doesn't fit into 32 bits: the segment must roll first
         """
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise ValueError(f"offset {offset} can't stand in an index with base {self.base_offset}")
+            raise ValueError(f"offset {offset} doesn't fit into an index with base {self.base_offset}")
         return relative
 
     def _raw(self, at: int) -> tuple[int, int]:
@@ -98,10 +102,10 @@ class _Index(Generic[Entry]):
 
 
 class OffsetIndex(_Index[OffsetPosition]):
-    """Where batches start in a segment: one entry in every ``index.interval.bytes``.
+    """Offset → position of batches in a segment: one entry in every ``index.interval.bytes``.
 
-    :param data: the trimmed bytes of the file, kept and not copied; an index over read-only bytes becomes a
-        copy when something is first added
+    :param data: the trimmed bytes of the file, used without a copy; an index over read-only bytes copies
+        them when something is first added
     :raises CorruptIndex: not a whole number of entries
     """
 
@@ -112,22 +116,22 @@ class OffsetIndex(_Index[OffsetPosition]):
 
     @property
     def last_offset(self) -> int:
-        """The last entry's offset; the base offset of an empty index."""
+        """Last entry's offset; the base offset if the index is empty."""
         return self.base_offset + self._raw(len(self) - 1)[0] if self._data else self.base_offset
 
     def entry(self, at: int) -> OffsetPosition:
-        """Entry number ``at``, from 0."""
+        """Returns entry number ``at``, from 0."""
         relative, position = self._raw(at)
         return OffsetPosition(self.base_offset + relative, position)
 
     def is_full(self, bytes_max: int) -> bool:
-        """Whether no entry more fits into ``segment.index.bytes``: the segment must roll."""
+        """Whether no further entry fits into ``segment.index.bytes``: the segment must roll."""
         return len(self) >= bytes_max // OFFSET_ENTRY_BYTES
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add a batch: its last offset and where it starts.
+        """Add an entry for the batch that ends with ``last_offset`` and starts at ``position``.
 
-        :raises ValueError: the offset is not above the last entry's, or can't stand in this index
+        :raises ValueError: the offset is not above the last entry's, or doesn't fit into this index
         """
         data = self._data
         relative = last_offset - self.base_offset
@@ -139,15 +143,15 @@ class OffsetIndex(_Index[OffsetPosition]):
             self._add(self.relative(last_offset), position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below ``offset``; (base offset, 0) when there is none.
+        """Returns the last entry at or below ``offset``; (base offset, 0) if there is none.
 
         The batch that holds ``offset`` starts there or later.
         """
         data, wanted, entry = self._data, offset - self.base_offset, _OFFSET_ENTRY.unpack_from
         found, low, high = (0, 0), 0, len(data) // OFFSET_ENTRY_BYTES
         if high:
-            # Batches of a topic are mostly alike, so that the place is mostly where it would be if all were: look
-            # there, and then ever further away, until it lies between two looks.
+            # Batches of a topic are mostly alike in size, so interpolation mostly hits. Start there and
+            # double the distance until the target lies between two probes.
             last = entry(data, (high - 1) * OFFSET_ENTRY_BYTES)
             if last[0] <= wanted:
                 return OffsetPosition(self.base_offset + last[0], last[1])
@@ -171,7 +175,7 @@ class OffsetIndex(_Index[OffsetPosition]):
         return OffsetPosition(self.base_offset + found[0], found[1])
 
     def copy(self) -> OffsetIndex:
-        """As it is now."""
+        """Returns an independent copy."""
         return OffsetIndex(self.base_offset, self.encode())
 
     def truncate_to(self, offset: int) -> None:
@@ -179,7 +183,7 @@ class OffsetIndex(_Index[OffsetPosition]):
         self._cut(bisect_left(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[0]))
 
     def check(self, log_bytes: int) -> None:
-        """Look at every entry: both columns strictly ascending, inside the log.
+        """Check that offsets and positions are strictly ascending and inside of the log.
 
         :raises CorruptIndex: they are not; the message says at which entry
         """
@@ -193,7 +197,7 @@ class OffsetIndex(_Index[OffsetPosition]):
 
 
 class TimeIndex(_Index[TimestampPosition]):
-    """The highest timestamp so far, and with which batch it came. Parameters as of :class:`OffsetIndex`."""
+    """The highest timestamp so far → the batch that brought it. Parameters as for :class:`OffsetIndex`."""
 
     __slots__ = ()
 
@@ -202,22 +206,22 @@ class TimeIndex(_Index[TimestampPosition]):
 
     @property
     def last(self) -> TimestampPosition:
-        """The last entry; (-1, base offset) of an empty index."""
+        """The last entry; (-1, base offset) if the index is empty."""
         return self.entry(len(self) - 1) if self._data else TimestampPosition(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, at: int) -> TimestampPosition:
-        """Entry number ``at``, from 0."""
+        """Returns entry number ``at``, from 0."""
         timestamp_ms, relative = self._raw(at)
         return TimestampPosition(timestamp_ms, self.base_offset + relative)
 
     def is_full(self, bytes_max: int) -> bool:
-        """Whether only the entry that a roll adds still fits into ``segment.index.bytes``."""
+        """Whether ``segment.index.bytes`` has room only for the entry that a roll adds."""
         return len(self) >= bytes_max // TIME_ENTRY_BYTES - 1
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
-        """Add an entry if its timestamp is above the last one's; whether it was added.
+        """Add an entry if its timestamp is above the last entry's. Returns whether it was added.
 
-        :raises ValueError: its offset is below the last entry's, or can't stand in this index
+        :raises ValueError: its offset is below the last entry's, or doesn't fit into this index
         """
         last = self.last
         if timestamp_ms <= last.timestamp_ms:
@@ -228,15 +232,15 @@ class TimeIndex(_Index[TimestampPosition]):
         return True
 
     def lookup(self, timestamp_ms: int) -> TimestampPosition:
-        """The last entry at or below ``timestamp_ms``; (-1, base offset) when there is none.
+        """Returns the last entry at or below ``timestamp_ms``; (-1, base offset) if there is none.
 
-        The first record with a timestamp at or above it stands at that offset or later.
+        The first record with this timestamp or a higher one has that offset or a later one.
         """
         at = bisect_right(range(len(self)), timestamp_ms, key=lambda i: self._raw(i)[0])
         return self.entry(at - 1) if at else TimestampPosition(NO_TIMESTAMP, self.base_offset)
 
     def copy(self) -> TimeIndex:
-        """As it is now."""
+        """Returns an independent copy."""
         return TimeIndex(self.base_offset, self.encode())
 
     def truncate_to(self, offset: int) -> None:
@@ -244,9 +248,9 @@ class TimeIndex(_Index[TimestampPosition]):
         self._cut(bisect_left(range(len(self)), offset - self.base_offset, key=lambda i: self._raw(i)[1]))
 
     def check(self) -> None:
-        """Look at every entry: timestamps strictly ascending, offsets never falling.
+        """Check that timestamps are strictly ascending and offsets never fall.
 
-        :raises CorruptIndex: they do; the message says at which entry
+        :raises CorruptIndex: they do not comply; the message says at which entry
         """
         before = (NO_TIMESTAMP, 0)
         for at, entry in enumerate(self._layout.iter_unpack(self._data)):
@@ -256,10 +260,10 @@ class TimeIndex(_Index[TimestampPosition]):
 
 
 class SegmentIndexer:
-    """Feeds both indexes of a segment: by its writer for each batch that is written, by recovery likewise.
+    """Adds entries to both indexes of a segment, for the writer and for recovery alike.
 
-    :param max_timestamp_ms: with ``max_timestamp_offset``, of what the segment holds already, when it goes on
-        with indexes that were read; the next entry is then due ``interval_bytes`` from now
+    :param max_timestamp_ms: with ``max_timestamp_offset`` the present maximum of a segment whose indexes
+        were read; the next entry is then due after ``interval_bytes``
     """
 
     __slots__ = (
@@ -287,11 +291,11 @@ class SegmentIndexer:
         """Last offset of the first batch with the highest timestamp, or -1."""
         self._interval_bytes = interval_bytes
         self._noted_ms = NO_TIMESTAMP
-        """The time index has an entry for it, or for a higher one."""
+        """Highest timestamp that the time index covers."""
         self._since_bytes = 0
 
     def add(self, last_offset: int, position: int, size_bytes: int, max_timestamp_ms: int) -> bool:
-        """A batch of ``size_bytes`` starts at ``position``; whether it got an entry."""
+        """Add a batch of ``size_bytes`` that starts at ``position``. Returns whether it got an entry."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
@@ -305,7 +309,7 @@ class SegmentIndexer:
         return due
 
     def add_run(self, batches: Iterable[RecordBatch], position: int) -> bool:
-        """Batches that stand one behind the other from ``position`` on; whether one of them got an entry."""
+        """Add adjacent batches from ``position`` on. Returns whether one of them got an entry."""
         indexed = False
         highest_ms, since_bytes, interval_bytes = (
             self.max_timestamp_ms,
@@ -325,7 +329,7 @@ class SegmentIndexer:
         return indexed
 
     def seal(self) -> None:
-        """The segment rolls, or is closed: the time index must know the highest timestamp. May be called twice."""
+        """Add the final entry of the time index when the segment rolls or is closed. May be called twice."""
         self._note_time()
 
     def _note_time(self) -> None:

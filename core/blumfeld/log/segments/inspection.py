@@ -1,8 +1,8 @@
-"""A look into a segment that may be damaged: every whole batch, and exactly which bytes are not. Pure.
+"""Inspection of a segment that may be damaged: every whole batch, and the exact damaged bytes. Pure.
 
-Recovery (``recovery``) stops at the first bad byte, for behind it nothing was promised. Who looks after
-an incident wants the opposite: what is still there. So after damage the walk looks for the next batch whose length,
-format, offsets and CRC-32C are right, and goes on with it.
+Recovery (``recovery``) stops at the first bad byte, because the log promises nothing after it. After an
+incident one wants to see what is left instead. So after damage this walk searches for the next batch with a
+correct length, format, offsets and CRC-32C, and continues there.
 """
 
 from __future__ import annotations
@@ -18,42 +18,44 @@ from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES, LOG_OVERH
 from blumfeld.wire.errors import BrokerError
 
 MAGIC_AT = 16
-"""Of a batch: where its format stands."""
+"""Position of the format byte in a batch."""
 _MAGIC = re.compile(re.escape(bytes([MAGIC])))
 _ZEROS = bytes(4096)
 
 
 class WholeBatch(msgspec.Struct, frozen=True):
-    """A sound batch, and where it starts."""
+    """A sound batch and its position."""
 
     position: int
     batch: RecordBatch
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes that are no sound batch."""
+    """Bytes that are not a sound batch."""
 
     position: int
     size_bytes: int
     problem: str
     from_offset: int
-    """The lowest offset that may have stood there."""
+    """Lowest offset that may have been there."""
     to_offset: int | None
-    """One past the highest: where what follows begins; ``None``: nothing follows in this segment."""
+    """Highest offset that may have been there, + 1: the base of the next sound batch. ``None`` if nothing
+    sound follows.
+    """
 
     @property
     def is_tail(self) -> bool:
-        """Nothing sound follows: a write that a crash cut off looks so, and recovery cuts it."""
+        """Whether nothing sound follows. A write that a crash cut off looks like this, and recovery cuts it off."""
         return self.to_offset is None
 
 
 def inspect_segment(
     data: memoryview, base_offset: int, *, check_crc: bool = True
 ) -> Iterator[WholeBatch | Damage]:
-    """All of a segment's bytes, in order, each byte in exactly one of what is given.
+    """Yield all bytes of a segment in order, each byte in exactly one item.
 
     :param data: the log file; batches are views of it
-    :param check_crc: False takes a batch's length and format for enough: ten times as fast, for an overview
+    :param check_crc: False accepts a batch by length and format: ten times as fast, for an overview
     """
     position, next_offset = 0, base_offset
     while position < len(data):
@@ -74,7 +76,7 @@ def inspect_segment(
 def _problem(
     data: memoryview, position: int, base_offset: int, next_offset: int, check_crc: bool = True
 ) -> str | None:
-    """What is wrong with the batch that should start here."""
+    """Returns what is wrong with the batch that should start here, or ``None``."""
     try:
         batch = RecordBatch(data, position)
     except BrokerError as error:
@@ -91,7 +93,8 @@ def _problem(
             batch.verify_crc()
         except BrokerError as error:
             return str(error)
-        # The CRC does not cover the base offset: behind a hole, who is wrong is told by what follows.
+        # The CRC does not cover the base offset. After a hole, only the next batch can show whose base offset
+        # is wrong.
         if batch.base_offset > next_offset and position + batch.size_bytes < len(data):
             behind = _next_sound(data, position, base_offset, next_offset)
             following = None if behind is None else RecordBatch(data, behind).base_offset
@@ -111,7 +114,9 @@ def _zeros(data: memoryview, position: int) -> int:
 
 
 def _next_sound(data: memoryview, position: int, base_offset: int, next_offset: int) -> int | None:
-    """Where the next sound batch behind ``position`` starts: first where the bad one says that it ends."""
+    """Returns the position of the next sound batch after ``position``. The end that the bad batch claims is
+    tried first.
+    """
     if len(data) - position >= HEADER_BYTES:
         length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
         behind = position + LOG_OVERHEAD_BYTES + length
@@ -125,7 +130,7 @@ def _next_sound(data: memoryview, position: int, base_offset: int, next_offset: 
 
 
 def _is_sound(data: memoryview, position: int, base_offset: int, next_offset: int) -> bool:
-    """Cheap checks first: of every byte that is a 2 it is asked."""
+    """Whether a sound batch starts here. Cheap tests come first: this is asked at every byte with value 2."""
     if len(data) - position < HEADER_BYTES:
         return False
     first = int.from_bytes(data[position : position + 8], "big", signed=True)

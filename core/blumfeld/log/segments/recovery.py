@@ -1,10 +1,10 @@
-"""The walk over a segment's bytes after a crash: which batches are whole, and where the log must be cut.
+"""Recovery walk over a segment after a crash: which batches are whole, and where to cut the log.
 
-Pure: bytes come from a ``read(position, size)`` that the driver brings. The generator works in slices, so that a
-driver may run one slice after the other off the loop, or count them; a slice costs about one chunk of reading.
+Pure: the driver brings ``read(position, size)``. The generator works in slices of about one chunk, so that
+the driver can run them off the loop one by one, or count them.
 
-A start after a crash is as fast as this walk. So a batch that is in order makes no object: its header's fields go
-straight into the index entries. Whatever isn't is looked at a second time, to say what is wrong.
+The walk determines how long a start after a crash takes. So a sound batch makes no object: its header's
+fields go straight into index entries. Only an unsound one is parsed again, to report what is wrong.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from blumfeld.wire.batches.record_batch import (
 from blumfeld.wire.errors import BrokerError
 
 CHUNK_BYTES = 1 << 20
-"""Read at once. A larger batch is checked in chunks."""
+"""Bytes read at once. A larger batch is checked in chunks."""
 _UNKNOWN_EPOCH = NO_LEADER_EPOCH - 1
-"""Of no batch, so that the first of a segment is always told of."""
+"""An epoch that no batch has, so that the first batch of a segment is always reported."""
 _LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LEGACY_MAGICS = (0, 1)
 _LEGACY_HEADER_BYTES = 12
@@ -40,35 +40,36 @@ _LEGACY_CRC_BYTES = 4
 _LEGACY_MESSAGE_BYTES_MIN = 14
 _LEGACY_MESSAGE_BYTES_MAX = 100 << 20
 _unpack = struct.Struct(">qiibIhiqqq").unpack_from
-"""A header up to its producer id."""
+"""A batch header up to its producer id."""
 _pack_offset = struct.Struct(">ii").pack
 _pack_time = struct.Struct(">qi").pack
 
 Read = Callable[[int, int], "bytes | bytearray | memoryview"]
-"""``read(position, size)``: the bytes there; fewer only where the file ends."""
+"""``read(position, size)``: returns the bytes there; fewer only at the end of the file."""
 Told = Callable[[RecordBatch], object]
-"""Told of the batches that say something of producers or leader epochs, in order: the first of a segment, those with a
-producer id, and those of another epoch than the batch before. ``data`` is the whole of a control batch, of others the
-header only; both may be kept."""
+"""Receives, in order, the batches that matter to producers or leader epochs: the first of a segment, those
+with a producer id, and those whose epoch differs from the batch before. ``data`` is the whole of a control
+batch, else the header only. Both may be kept.
+"""
 
 
 class LegacyFormat(ValueError):  # noqa: N818 - the noun says what it is
-    """A whole message of format 0 or 1 stands in the log: data of an old Kafka, which must not be cut away."""
+    """A whole message of format 0 or 1 stands in the log. It is an old Kafka's data and must not be cut off."""
 
 
 class WalkEnd(msgspec.Struct, frozen=True):
-    """Where a walk ended."""
+    """The end of a walk."""
 
     position: int
-    """Everything before it is whole: the size to cut the file to."""
+    """Everything before is whole: cut the file to this size."""
     next_offset: int
-    """One past the last whole batch; the base offset if there is none."""
+    """Last offset of the last whole batch, + 1; the base offset if there is none."""
     problem: str | None
     """What is wrong at ``position``; ``None`` at the end of a sound segment."""
 
 
 class RecoveredSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a walk over a segment made of it. The driver cuts the log, and saves the indexes."""
+    """The result of a walk. The driver cuts the log accordingly and saves the indexes."""
 
     end: WalkEnd
     offsets: OffsetIndex
@@ -77,7 +78,7 @@ class RecoveredSegment(msgspec.Struct, frozen=True, kw_only=True):
     max_timestamp_offset: int
     """Last offset of the first batch with the highest timestamp, or -1."""
     first_timestamp_ms: int
-    """Highest timestamp of the first batch, or -1: what the roll by time counts from."""
+    """Highest timestamp of the first batch, or -1: a roll by time counts from here."""
 
 
 def recover_segment(
@@ -89,12 +90,12 @@ def recover_segment(
     told: Told | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[int, None, RecoveredSegment]:
-    """Walk a segment and rebuild its indexes; gives the bytes walked after each slice.
+    """Walk a segment and rebuild its indexes. Yields the bytes walked after each slice.
 
-    Ends at the first batch that is cut off, damaged or out of order. Checked are length, format, CRC-32C, and that
-    offsets rise and stay within the segment's range.
+    The walk ends at the first batch that is cut off, damaged or out of order. It checks length, format and
+    CRC-32C, and that offsets rise and stay within the segment's range.
 
-    :raises LegacyFormat: a message of format 0 or 1 with a right CRC
+    :raises LegacyFormat: a message of format 0 or 1 with a correct CRC
     """
     walk = _Walk(base_offset, interval_bytes, told)
     problem: str | None = None
@@ -112,7 +113,7 @@ def recover_segment(
 
 
 class _Walk:
-    """What is known so far. The rules of index entries are those of ``segment_index.SegmentIndexer``."""
+    """The state of a walk. Index entries follow the rules of ``segments.index.SegmentIndexer``."""
 
     __slots__ = (
         "_epoch",
@@ -142,9 +143,10 @@ class _Walk:
         self._told = told
 
     def take(self, chunk: memoryview, *, whole: bool = True) -> int:
-        """Take in the sound batches at the start of ``chunk``, which stands at :attr:`position`; their bytes.
+        """Take in the sound batches at the start of ``chunk``, which lies at :attr:`position`. Returns their
+        size in bytes.
 
-        :param whole: False: it is a header, and the batch behind it was found to be sound
+        :param whole: False if the chunk is only a header, of a batch that was found to be sound
         """
         at, position, next_offset, base_offset = 0, self.position, self.next_offset, self.base_offset
         offset_max, start_max, size = base_offset + RELATIVE_OFFSET_MAX, len(chunk) - HEADER_BYTES, len(chunk)
@@ -189,7 +191,7 @@ class _Walk:
         self.indexed_ms = self.max_timestamp_ms
 
     def ended(self, problem: str | None) -> RecoveredSegment:
-        """What came of it."""
+        """Returns the result."""
         if self.max_timestamp_ms > self.indexed_ms:
             self._note_time()
         return RecoveredSegment(
@@ -203,7 +205,7 @@ class _Walk:
 
 
 def _kept(chunk: memoryview, at: int) -> RecordBatch:
-    """A batch with bytes of its own, so that the chunk can go."""
+    """Returns a batch with its own bytes, so that the chunk can be freed."""
     if len(chunk) == HEADER_BYTES:
         return RecordBatch.peek(memoryview(bytes(chunk)))
     batch = RecordBatch(chunk, at)
@@ -212,7 +214,7 @@ def _kept(chunk: memoryview, at: int) -> RecordBatch:
 
 
 def _problem(chunk: memoryview, at: int, walk: _Walk, read: Read) -> str | None:
-    """What is wrong with the batch at ``at``, or ``None`` if only the chunk ends within it."""
+    """Returns what is wrong with the batch at ``at``; ``None`` if the chunk merely ends within it."""
     try:
         batch = RecordBatch(chunk, at)
     except TruncatedBatch:
@@ -238,8 +240,8 @@ def _damage(batch: RecordBatch, walk: _Walk) -> str | None:
 
 
 def _take_large(walk: _Walk, read: Read, size_bytes: int, chunk_bytes: int) -> str | None:
-    """Take in the batch that no chunk holds, or say what is wrong with it. A wrong length that fits into the file costs
-    reading, and no memory.
+    """Take in a batch that is larger than a chunk, or return what is wrong with it. A wrong length that fits
+    into the file costs reading but no memory.
     """
     position = walk.position
     header = memoryview(read(position, HEADER_BYTES))
@@ -268,7 +270,9 @@ def _take_large(walk: _Walk, read: Read, size_bytes: int, chunk_bytes: int) -> s
 
 
 def _unless_legacy(error: BrokerError, read: Read, position: int) -> str:
-    """What is wrong, unless old data is right: a torn tail may look like format 0, but has no CRC."""
+    """Returns what is wrong, unless it is valid old data: a torn tail may look like format 0, but has no
+    correct CRC.
+    """
     if isinstance(error, UnsupportedMagic) and error.magic in _LEGACY_MAGICS:
         header = bytes(read(position, _LEGACY_HEADER_BYTES))
         length = int.from_bytes(header[8:12], "big", signed=True)

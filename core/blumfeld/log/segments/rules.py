@@ -15,28 +15,28 @@ UNLIMITED = -1
 
 
 class RollLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic's limits, in Kafka's words."""
+    """The topic's limits, under Kafka's names."""
 
     segment_bytes: int
     segment_ms: int
     segment_jitter_ms: int = 0
-    """Already drawn, in [0, ``segment.jitter.ms``), once for each segment."""
+    """Drawn by the caller once for each segment, in [0, ``segment.jitter.ms``)."""
 
 
 class ActiveSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """The active segment as of now, with what is about to be written before the batch counted in."""
+    """The active segment, with what is already due to be written before the batch counted in."""
 
     base_offset: int
     size_bytes: int
     created_ms: int
     first_timestamp_ms: int = NO_TIMESTAMP
-    """Highest timestamp of its first batch; -1 when it is empty, or the batch has none."""
+    """Highest timestamp of the first batch; -1 if the segment is empty or the batch has none."""
     index_full: bool = False
-    """The offset or the time index is full."""
+    """The offset index or the time index is full."""
 
 
 class IncomingBatch(msgspec.Struct, frozen=True):
-    """The batch that is about to be written."""
+    """The batch to be written."""
 
     size_bytes: int
     last_offset: int
@@ -44,7 +44,7 @@ class IncomingBatch(msgspec.Struct, frozen=True):
 
 
 class RollReason(StrEnum):
-    """Why a segment must roll before a batch."""
+    """Reason to roll a segment before a batch."""
 
     SIZE = "size"
     TIME = "time"
@@ -55,10 +55,10 @@ class RollReason(StrEnum):
 def should_roll(
     segment: ActiveSegment, batch: IncomingBatch, now_ms: int, limits: RollLimits
 ) -> RollReason | None:
-    """Whether a new segment must start with ``batch``, and why.
+    """Returns the reason why ``batch`` must start a new segment, or ``None``.
 
-    Time is counted on the records' own timestamps where the segment's first batch has one, so that a replay of
-    old data rolls as it did at first; else from the segment's creation to ``now_ms``.
+    Time is measured by the records' timestamps if the segment's first batch has one, so that replayed old
+    data rolls where it rolled before; else from the segment's creation to ``now_ms``.
     """
     if segment.size_bytes > limits.segment_bytes - batch.size_bytes:
         return RollReason.SIZE
@@ -77,23 +77,23 @@ def should_roll(
 
 
 class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic may keep; -1 is without limit. A topic that is only compacted has neither."""
+    """Retention limits of a topic; -1 is unlimited. A topic that is only compacted has neither."""
 
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """What retention does now."""
+    """What retention must do now."""
 
     end_offset: int
-    """Segments that end at or below it go, all of them: what ``PartitionLog.drop_segments`` is told, and the
-    new log start if it is above the old one.
+    """All segments that end at or below it go: the argument of ``PartitionLog.drop_segments``, and the new log
+    start if it is above the old one.
     """
     segments: int
-    """How many go; 0 when there is nothing to do."""
+    """Number of segments that go; 0 if there is nothing to do."""
     roll: bool
-    """The active segment is among them, and must be rolled first."""
+    """The active segment is among them and must be rolled first."""
 
 
 def plan_retention(
@@ -104,12 +104,17 @@ def plan_retention(
     high_watermark: int,
     now_ms: int,
 ) -> RetentionPlan:
-    """Which whole segments at the beginning of a log are to be deleted.
+    """Select the segments at the beginning of a log that are to be deleted.
 
-    A segment goes when it is sealed and all of it is below the log start, or the log without it still has
-    ``retention_bytes``, or its highest timestamp (the file's time of change, where no record has one) is more than
-    ``retention_ms`` ago, and not to come; and only with all before it, and with every offset below the high
-    watermark. An empty active segment stays; an empty sealed one is what compaction has left.
+    A segment goes only together with all segments before it, and only below the high watermark. One of
+    these must hold:
+
+    * It is sealed and wholly below the log start.
+    * The log has ``retention_bytes`` without it.
+    * Its highest timestamp is more than ``retention_ms`` in the past. The file's modification time counts
+      if no record has a timestamp.
+
+    An empty active segment stays. An empty sealed one, which compaction left, may go like any other.
 
     :param segments: all of them, oldest first, the active one last
     """

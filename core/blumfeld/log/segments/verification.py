@@ -1,6 +1,6 @@
-"""What is wrong with the files of a segment and of a log, as far as their own bytes can tell. Pure.
+"""Verification of the files of a segment and of a log by their own bytes. Pure.
 
-Each finding says what it would take to mend it, so that a repair is a list of findings acted upon.
+Each finding names its repair, so that a repair is a list of findings to act on.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from blumfeld.wire.errors import BrokerError
 
 
 class Mending(StrEnum):
-    """What mends a finding."""
+    """The repair of a finding."""
 
     NOTHING = "nothing to mend"
-    """It is told so that nobody wonders."""
+    """Reported for information only."""
     REBUILD = "rebuild from the log"
     CUT = "set the damaged bytes aside, keep every whole batch"
     REMOVE = "remove the file: it is made anew"
@@ -42,22 +42,22 @@ class Mending(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be."""
+    """One fault or note."""
 
     file: str
-    """Its name in the partition's directory."""
+    """File name in the partition's directory."""
     problem: str
     mending: Mending
     damage: Damage | None = None
 
     @property
     def is_harmless(self) -> bool:
-        """A note, not a fault."""
+        """Whether this is a note and not a fault."""
         return self.mending is Mending.NOTHING
 
 
 class SegmentBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment's files; ``None`` where there is none."""
+    """A segment's files; ``None`` for one that is missing."""
 
     base_offset: int
     log: memoryview
@@ -67,7 +67,7 @@ class SegmentBytes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentSummary(msgspec.Struct, kw_only=True):
-    """What was seen of a segment."""
+    """What verification found in a segment."""
 
     base_offset: int
     batches: int = 0
@@ -75,12 +75,12 @@ class SegmentSummary(msgspec.Struct, kw_only=True):
     next_offset: int = 0
     max_timestamp_ms: int = -1
     first_epochs: list[tuple[int, int]] = []
-    """(leader epoch, first offset with it in this segment), as they change."""
+    """(Leader epoch, its first offset in this segment), in order."""
     findings: list[Finding] = []
 
 
 def verify_segment(segment: SegmentBytes, *, deep: bool = False) -> SegmentSummary:
-    """Walk a segment and hold its indexes against it.
+    """Walk a segment and compare its indexes with it.
 
     :param deep: decompress and walk the records of every batch too
     """
@@ -105,7 +105,7 @@ def verify_segment(segment: SegmentBytes, *, deep: bool = False) -> SegmentSumma
             aborts[part.batch.last_offset] = part.batch.producer_id
         if deep:
             unreadable += _record_findings(log_name, part)
-    if not seen.findings:  # else the indexes are made anew in any case
+    if not seen.findings:  # with findings, the indexes are rebuilt in any case
         seen.findings += offset_index_findings(segment, whole)
         seen.findings += time_index_findings(segment, whole)
     seen.findings += unreadable
@@ -132,7 +132,7 @@ def _record_findings(name: str, part: WholeBatch) -> Iterator[Finding]:
 
 
 def trimmed(data: Buffer, entry_bytes: int) -> Buffer:
-    """An index without the zeros behind its last entry: a broker that preallocates and was killed leaves them."""
+    """Returns an index without the zeros after its last entry, which a killed broker leaves if it preallocates."""
     view = bytes(data)
     if len(view) % entry_bytes:
         return view
@@ -141,7 +141,7 @@ def trimmed(data: Buffer, entry_bytes: int) -> Buffer:
 
 
 def offset_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) -> Iterator[Finding]:
-    """Missing, garbage, or not about these batches."""
+    """Yield faults of the offset index: missing, malformed, or not about these batches."""
     name = segment_name(segment.base_offset, Suffix.OFFSET_INDEX)
     data = yield from _usable(name, segment.offset_index, OFFSET_ENTRY_BYTES, batches)
     if data is None:
@@ -166,7 +166,7 @@ def offset_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) 
 
 
 def time_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) -> Iterator[Finding]:
-    """Missing, garbage, or an entry that would make a look-up by time pass over records."""
+    """Yield faults of the time index: missing, malformed, or an entry that makes a look-up skip records."""
     name = segment_name(segment.base_offset, Suffix.TIME_INDEX)
     data = yield from _usable(name, segment.time_index, TIME_ENTRY_BYTES, batches)
     if data is None:
@@ -193,7 +193,7 @@ def time_index_findings(segment: SegmentBytes, batches: Sequence[WholeBatch]) ->
 def _usable(
     name: str, held: Buffer | None, entry_bytes: int, batches: Sequence[WholeBatch]
 ) -> Generator[Finding, None, Buffer | None]:
-    """The entries of an index file, without preallocated zeros; ``None`` where there is no file."""
+    """Returns the entries of an index file, without preallocated zeros; ``None`` if there is no file."""
     if held is None:
         if batches:
             yield Finding(name, "missing", Mending.REBUILD)
@@ -205,10 +205,10 @@ def _usable(
 
 
 def transaction_index_findings(segment: SegmentBytes, aborts: dict[int, int]) -> Iterator[Finding]:
-    """Garbage, or entries without their marker in this segment.
+    """Yield faults of the transaction index: malformed, or entries without their marker in this segment.
 
-    :param aborts: offset of each abort marker that is there → its producer id. One without an entry is no fault: the
-        transaction may have had no data here
+    :param aborts: offset of each abort marker in the segment → its producer id. A marker without an entry
+        is no fault: its transaction may have no data in this partition.
     """
     if segment.transaction_index is None:
         return
@@ -229,7 +229,7 @@ def transaction_index_findings(segment: SegmentBytes, aborts: dict[int, int]) ->
 
 
 def verify_log(segments: Sequence[SegmentSummary], *, compacts: bool) -> Iterator[Finding]:
-    """How the segments follow each other.
+    """Yield faults between adjacent segments.
 
     :param compacts: offsets may be missing anywhere
     """
@@ -244,7 +244,7 @@ def verify_log(segments: Sequence[SegmentSummary], *, compacts: bool) -> Iterato
 
 
 def verify_epochs(data: bytes | None, name: str, segments: Sequence[SegmentSummary]) -> Iterator[Finding]:
-    """The leader epoch checkpoint against the batches."""
+    """Yield differences between the leader epoch checkpoint and the batches."""
     if data is None:
         if any(summary.batches for summary in segments):
             yield Finding(name, "missing", Mending.REBUILD)
@@ -263,7 +263,7 @@ def verify_epochs(data: bytes | None, name: str, segments: Sequence[SegmentSumma
 
 
 def first_epochs(segments: Iterable[SegmentSummary]) -> list[tuple[int, int]]:
-    """(leader epoch, the first offset with it), rising: what the checkpoint should hold at least."""
+    """Returns (leader epoch, its first offset), ascending: the minimum content of the checkpoint."""
     found: list[tuple[int, int]] = []
     for summary in segments:
         for epoch, offset in summary.first_epochs:
@@ -273,7 +273,7 @@ def first_epochs(segments: Iterable[SegmentSummary]) -> list[tuple[int, int]]:
 
 
 def verify_snapshot(data: bytes, name: str, offset: int, log_end_offset: int) -> Iterator[Finding]:
-    """A producer snapshot: readable, and not of records that aren't there."""
+    """Yield faults of a producer snapshot: it is unreadable, or describes records that don't exist."""
     try:
         entries = decode_snapshot(data)
     except CorruptSnapshot as error:

@@ -86,7 +86,7 @@ def highest_timestamp(files: Files, path_of: PathOf, base_offset: int, next_offs
     try:
         size = file.size()
         if size == 0 or size % TIME_ENTRY_BYTES:
-            raise CorruptIndex(f"{size} bytes are no whole number of time index entries")
+            raise CorruptIndex(f"{size} bytes are not a whole number of time index entries")
         last = TimeIndex(base_offset, file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)).last
     finally:
         file.close()
