@@ -50,7 +50,7 @@ def test_a_checkpoint_without_entries_may_be_an_empty_file() -> None:
     ("data", "message"),
     [
         (b"0\n", "first two lines"),
-        (b"1\n0\n", "line 1: version '1'"),
+        (b"1\n0\n", "line 1: unknown version '1'"),
         (b"0\nmany\n", "line 2: 'many'"),
         (b"0\n-1\n", "line 2: '-1'"),
         (b"0\n2\na 0 5\n", "1 entries, where line 2 says 2"),
