@@ -1,1 +1,1 @@
-"""Kafka's configuration: keys, definitions, values, and which of them this broker honours."""
+"""Kafka's configuration: keys, definitions, values, and the effect of each key in this broker."""

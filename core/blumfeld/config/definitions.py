@@ -1,8 +1,8 @@
-"""Kafka's configuration keys as definitions: what a value may be, how text becomes one and back.
+"""Definitions of Kafka's configuration keys: allowed values, parsing and rendering.
 
-The facts stand in :mod:`blumfeld.config.keys_table`; a definition is made when somebody asks for it, so
-that importing this costs a start-up next to nothing. The same definitions validate the manifest's
-``[config]`` and AlterConfigs, and serve DescribeConfigs.
+The facts stand in :mod:`blumfeld.config.keys_table`. A definition is made when it is first looked up, so
+that the import costs a start-up next to nothing. The same definitions validate the manifest's ``[config]``
+and AlterConfigs, and serve DescribeConfigs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from blumfeld.config.keys_table import BROKER_ROWS, GROUP_ROWS, TOPIC_ROWS, Row
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 Typed = bool | int | float | str | tuple[str, ...] | None
-"""A value in the form that code uses: a LIST is a tuple, a PASSWORD a str; None is Kafka's null."""
+"""A parsed value: a LIST is a tuple, a PASSWORD a str; ``None`` is Kafka's null."""
 Given = bool | int | float | str | list[str] | tuple[str, ...] | None
 """A value as a person or a client writes it: TOML's types, or Kafka's text."""
 
 LISTENER_PREFIX = "listener.name."
-"""Begins a key that holds for one listener; the listener's name in lower case follows, then a dot and the key."""
+"""Prefix of a key that holds for one listener: the listener's name in lower case follows, then a dot and the key."""
 
 _BOUNDS = {"SHORT": 2**15, "INT": 2**31, "LONG": 2**63}
 _WIRE_TYPES = {
@@ -48,11 +48,12 @@ _KINDS = {
 
 
 class ConfigError(BrokerError):
-    """A key or a value that Kafka's table refuses; on the wire INVALID_CONFIG, in a manifest a message.
+    """A key or a value that Kafka's table refuses. INVALID_CONFIG on the wire; the manifest's loader prints
+    it.
 
     :param key: the configuration key
-    :param found: what was given, never a secret
-    :param allowed: what may stand there, in words
+    :param found: the given value, never a secret
+    :param allowed: the allowed values, in words
     """
 
     def __init__(self, key: str, found: object, allowed: str) -> None:
@@ -63,7 +64,7 @@ class ConfigError(BrokerError):
 
 
 class UnknownConfigError(ConfigError):
-    """A key that is not in the table; ``allowed`` names the closest that are."""
+    """A key that is not in the table; ``allowed`` names the closest ones."""
 
     def __init__(self, key: str, close: tuple[str, ...]) -> None:
         allowed = f"one of Kafka's keys: {' or '.join(close)}?" if close else "one of Kafka's keys"
@@ -72,7 +73,7 @@ class UnknownConfigError(ConfigError):
 
 
 class ConfigDef(NamedTuple):
-    """One key: its type, its default and its bounds. The fields are Kafka's, as of 4.3."""
+    """One key: its type, default and bounds. The fields are Kafka's, as of 4.3."""
 
     name: str
     type: str
@@ -80,50 +81,50 @@ class ConfigDef(NamedTuple):
     default: Typed
     importance: str
     update_mode: str
-    """``read-only``, ``per-broker`` or ``cluster-wide``; the last for every topic and group key."""
+    """``read-only``, ``per-broker`` or ``cluster-wide``; every topic and group key has the last one."""
     minimum: float | None
     maximum: float | None
     allowed: tuple[str, ...]
-    """Empty: not limited to a list."""
+    """The allowed values; empty if there is no such list."""
     broker_synonyms: tuple[str, ...]
-    """For a topic or group key: the broker keys that give its default, the strongest first."""
+    """For a topic or group key: the broker keys that supply its default, the strongest first."""
     flags: str
     scope: str
     """``broker``, ``topic`` or ``group``."""
 
     @property
     def sensitive(self) -> bool:
-        """Never shown: DescribeConfigs answers null."""
+        """Whether the value is a secret: DescribeConfigs answers null."""
         return self.type == "PASSWORD"
 
     @property
     def internal(self) -> bool:
-        """May be set, is served by no DescribeConfigs."""
+        """Whether the key is internal: it may be set, but DescribeConfigs omits it."""
         return "i" in self.flags
 
     @property
     def required(self) -> bool:
-        """Kafka has no default for it."""
+        """Whether a value must be given, because Kafka has no default."""
         return "r" in self.flags
 
     @property
     def read_only(self) -> bool:
-        """May only be set in the manifest."""
+        """Whether the key may only be set in the manifest."""
         return self.update_mode == "read-only"
 
     @property
     def server_default_name(self) -> str | None:
-        """The broker key behind a topic or group key, if there is one."""
+        """The broker key that supplies the default of a topic or group key, or ``None``."""
         return self.broker_synonyms[0] if self.broker_synonyms else None
 
     @property
     def wire_type(self) -> int:
-        """The ``ConfigType`` of a DescribeConfigs answer."""
+        """The ``ConfigType`` in a DescribeConfigs answer."""
         return _WIRE_TYPES[self.type]
 
     @property
     def allowed_in_words(self) -> str:
-        """For an error message."""
+        """The allowed values as text for an error message."""
         if self.allowed:
             some = "some of " if self.type == "LIST" else ""
             return some + ", ".join(self.allowed)
@@ -137,7 +138,7 @@ class ConfigDef(NamedTuple):
 
 
 class Definitions(Mapping[str, ConfigDef]):
-    """The table of one scope by key, in Kafka's order; a definition is made at its first look-up."""
+    """The definitions of one scope by key, in Kafka's order. A definition is made at its first look-up."""
 
     def __init__(self, scope: str, rows: tuple[Row, ...]) -> None:
         self._scope = scope
@@ -160,7 +161,7 @@ class Definitions(Mapping[str, ConfigDef]):
         return len(self._rows)
 
     def find(self, name: str) -> ConfigDef:
-        """The definition of a key, where a ``listener.name.<listener>.`` prefix is looked through.
+        """Returns the definition of a key; a ``listener.name.<listener>.`` prefix is ignored.
 
         :raises UnknownConfigError: there is none
         """
@@ -175,8 +176,8 @@ class Definitions(Mapping[str, ConfigDef]):
         raise UnknownConfigError(name, self.suggest(name))
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Up to three keys that look like ``name``, the closest first."""
-        from difflib import get_close_matches  # only an error needs it
+        """Returns up to three keys that resemble ``name``, the closest first."""
+        from difflib import get_close_matches  # imported late: only an error needs it
 
         return tuple(get_close_matches(name, self._rows, n=3, cutoff=0.7))
 
@@ -187,17 +188,17 @@ GROUP_CONFIGS = Definitions("group", GROUP_ROWS)
 
 
 def suggest(name: str, definitions: Definitions = BROKER_CONFIGS) -> tuple[str, ...]:
-    """Up to three keys that look like ``name``, the closest first."""
+    """Returns up to three keys that resemble ``name``, the closest first."""
     return definitions.suggest(name)
 
 
 def parse(defn: ConfigDef, value: Given) -> Typed:
-    """The typed form of what was written, checked against type, bounds and allowed values.
+    """Parse a value, and check it against type, bounds and allowed values.
 
-    Accepts the type itself, or text as Kafka's clients send it (spaces around it don't count). None is
-    accepted where Kafka's default is null.
+    It accepts the type itself, or text as Kafka's clients send it (surrounding spaces don't count).
+    ``None`` is accepted where Kafka's default is null.
 
-    :raises ConfigError: it is none of that
+    :raises ConfigError: the value is malformed or not allowed
     """
     if value is None:
         if defn.default is None and not defn.required:
@@ -217,7 +218,7 @@ def parse(defn: ConfigDef, value: Given) -> Typed:
 
 
 def render(defn: ConfigDef, typed: Typed) -> str | None:
-    """Kafka's text of a value, as DescribeConfigs shows it and metadata records keep it; null is None."""
+    """Returns Kafka's text of a value, as in DescribeConfigs and metadata records; null is ``None``."""
     if typed is None:
         return None
     if isinstance(typed, bool):
@@ -228,10 +229,10 @@ def render(defn: ConfigDef, typed: Typed) -> str | None:
 
 
 def usable(definitions: Definitions, given: Mapping[str, str]) -> dict[str, Given]:
-    """The values of a metadata log that this build can read.
+    """Returns those values of a metadata log that this build can read.
 
-    Another release of Kafka may have written keys or values that our table doesn't know. They must not keep a broker
-    from starting, so they are left out.
+    Another release of Kafka may have written keys or values that our table doesn't know. They must not keep
+    a broker from starting, so they are left out.
     """
     found: dict[str, Given] = {}
     for name, value in given.items():
@@ -260,7 +261,8 @@ def _whole(defn: ConfigDef, value: Given) -> int:
     try:
         if isinstance(value, bool) or not isinstance(value, (int, str)):
             raise ValueError
-        # A digit limit keeps int() linear; the text of a 64-bit number has at most 20 characters.
+        # int() takes quadratic time in the number of digits, so their number is limited. A 64-bit number has
+        # at most 20 characters.
         if isinstance(value, str) and (len(value) > 64 or "_" in value):
             raise ValueError
         number = int(value)
@@ -285,7 +287,7 @@ def _double(defn: ConfigDef, value: Given) -> float:
 
 
 def _bounded(defn: ConfigDef, number: float) -> int:
-    """The number again; typed as int because a float passes through unchanged where it is one."""
+    """Check the bounds and return the number. It is typed as int, but a float passes through unchanged."""
     if defn.minimum is not None and number < defn.minimum:
         raise _refused(defn, number)
     if defn.maximum is not None and number > defn.maximum:

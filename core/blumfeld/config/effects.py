@@ -1,7 +1,7 @@
-"""What becomes of Kafka's keys in this build, and the check that keeps a key from promising what isn't there.
+"""The effect of each of Kafka's keys in this build, and the check that refuses a key without its effect.
 
-The facts stand in :mod:`blumfeld.config.effects_table`. The manifest, CreateTopics, AlterConfigs, ``blumfeld
-plan``, DescribeConfigs and docs/configuration.md all ask here.
+The facts stand in :mod:`blumfeld.config.effects_table`. The manifest, CreateTopics, AlterConfigs,
+``blumfeld plan``, DescribeConfigs and docs/configuration.md all ask here.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ __all__ = [
 ]
 
 MANIFEST = "manifest "
-"""Begins the place of a key that another section of the manifest says."""
+"""Prefix of the place of a key that another section of the manifest sets."""
 
 
 class KeyEffect(NamedTuple):
-    """What becomes of one key."""
+    """The effect of one key."""
 
     name: str
     effect: str
     """One of HONOURED, FIXED, WITHOUT and REFUSED."""
     where: str
-    """For an honoured key the place that uses it, for any other the reason."""
+    """For an honoured key the place that uses it; for any other key the reason."""
     documentation: str
-    """One sentence: what the key says in Kafka."""
+    """One sentence: the key's meaning in Kafka."""
 
     @property
     def section(self) -> str | None:
-        """The place in the manifest that says this key's value; ``None`` for a key of ``[config]``."""
+        """The place in the manifest that sets this key; ``None`` for a key of ``[config]``."""
         return self.where.removeprefix(MANIFEST) if self.where.startswith(MANIFEST) else None
 
     @property
     def read_at_start(self) -> bool:
-        """Kafka changes it at run time, this broker doesn't."""
+        """Whether this broker reads the key only at its start, although Kafka changes it at run time."""
         return self.name in READ_AT_START
 
     @property
     def manifest_only(self) -> bool:
-        """This broker takes no change of it at run time, whatever Kafka does."""
+        """Whether this broker refuses a change at run time, whatever Kafka does."""
         return self.section is not None or self.read_at_start
 
     @property
     def in_words(self) -> str:
-        """What becomes of the key, as one sentence for a person."""
+        """The key's effect as one sentence."""
         if self.section is not None:
             return f"The manifest says it in {self.section}."
         if self.effect == HONOURED:
@@ -88,7 +88,7 @@ class KeyEffect(NamedTuple):
 
     @property
     def of_listeners(self) -> bool:
-        """A listener may have its own value, under the prefix ``listener.name.<name>.``."""
+        """Whether a listener may have its own value, under the prefix ``listener.name.<name>.``."""
         return self.name in LISTENER_KEYS
 
 
@@ -99,16 +99,17 @@ _EFFECTS: dict[str, dict[str, KeyEffect]] = {
 
 
 def effect_of(defn: ConfigDef) -> KeyEffect:
-    """What becomes of a key; every definition has exactly one answer."""
+    """Returns the effect of a key. Every definition has exactly one."""
     return _EFFECTS[defn.scope][defn.name]
 
 
 def check_effect(defn: ConfigDef, given: Given) -> None:
-    """Let a valid value pass, unless this build can only ignore it and must not.
+    """Refuse a valid value that would have no effect in this build.
 
-    A value that equals Kafka's default passes always: it changes nothing, whatever the key.
+    A value equal to Kafka's default always passes, because it changes nothing.
 
-    :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value is another than Kafka's default
+    :raises ConfigError: INVALID_CONFIG: the key is fixed or refused, and the value differs from Kafka's
+        default
     """
     if defn.name == IP_OVERRIDES:
         ip_overrides(given)
@@ -121,7 +122,7 @@ def check_effect(defn: ConfigDef, given: Given) -> None:
 
 
 def check_listener_key(defn: ConfigDef, key: str, given: Given) -> None:
-    """Let a key with a listener's prefix pass, unless it holds for all listeners together.
+    """Refuse a listener prefix on a key that holds for all listeners together.
 
     :raises ConfigError: INVALID_CONFIG: this build would ignore the prefix
     """
@@ -131,7 +132,7 @@ def check_listener_key(defn: ConfigDef, key: str, given: Given) -> None:
 
 
 def check_change(defn: ConfigDef, key: str, given: Given) -> None:
-    """Let a change at run time pass, unless this build would only see it in the manifest.
+    """Refuse a change at run time of a key that this build reads from the manifest only.
 
     :raises ConfigError: INVALID_CONFIG: the key is read once, when the broker starts
     """
@@ -146,7 +147,7 @@ def check_change(defn: ConfigDef, key: str, given: Given) -> None:
 
 
 def why_ineffective(definitions: Definitions, key: str, stored: str) -> str | None:
-    """Why a value that stands in the cluster's metadata changes nothing here; ``None`` if it has its effect."""
+    """Returns why a value in the cluster's metadata has no effect here; ``None`` if it has its effect."""
     try:
         defn = definitions.find(key)
         parse(defn, stored)

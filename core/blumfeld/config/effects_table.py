@@ -1,13 +1,15 @@
-"""What each of Kafka's configuration keys does here: one row a key, written by hand.
+"""The effect of each of Kafka's configuration keys: one row a key, written by hand.
 
-A row is (name, class, place or reason, sentence). Every key of config_table.py has exactly one row. The classes:
+A row is (name, class, place or reason, sentence). Every key of keys_table.py has exactly one row. The
+classes:
 
-* honoured: the value is used. The third field says where: a module that reads the key, ``topic KEY`` if the key is the
-  default of that topic key, ``unit of KEY`` if it gives KEY's value in another unit, ``manifest PLACE`` if another
-  section of the manifest says it.
-* fixed: only the value that holds anyway is taken. The third field says why.
-* without effect: any valid value is taken and changes nothing. The third field says why.
-* refused: a value other than Kafka's default would promise something that isn't there, so it is not taken.
+* honoured: the value is used. The third field is a module that reads the key; ``topic KEY`` if the key is
+  the default of that topic key; ``unit of KEY`` if it gives KEY's value in another unit; ``manifest PLACE``
+  if another section of the manifest sets it.
+* fixed: only the value that holds anyway is accepted. The third field says why.
+* without effect: any valid value is accepted and changes nothing. The third field says why.
+* refused: a value other than Kafka's default would promise a part that doesn't exist. The third field says
+  why.
 
 Imported on first use: a node without a ``[config]`` section starts without it.
 """
@@ -421,11 +423,12 @@ READ_AT_START = frozenset((
     "listener.security.protocol.map",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))
-"""Honoured keys that Kafka changes at run time and that this broker reads once, when it starts. A change at run time
-is refused, since it would have no effect."""
+"""Honoured keys that Kafka changes at run time and that this broker reads once, at its start. A change at run
+time is refused, since it would have no effect.
+"""
 
 LISTENER_KEYS = frozenset(("max.connections", "max.connection.creation.rate"))
-"""Honoured keys that a listener may have a value of its own for, as ``listener.name.<name in lower case>.<key>``."""
+"""Honoured keys for which a listener may have its own value, as ``listener.name.<name in lower case>.<key>``."""
 
 TOPIC_EFFECTS: tuple[EffectRow, ...] = (
     ("segment.bytes", HONOURED, "blumfeld_storage_local.segments.segment_writer", "The size at which a log begins a new segment."),

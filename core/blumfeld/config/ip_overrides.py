@@ -1,4 +1,4 @@
-"""``max.connections.per.ip.overrides``: addresses that have a limit of connections of their own."""
+"""``max.connections.per.ip.overrides``: connection limits of single addresses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ _ALLOWED = "ADDRESS:COUNT, with commas between; an address is IPv4 or IPv6, sinc
 
 
 def ip_overrides(given: object) -> dict[str, int]:
-    """Address → the most connections from it. The address is in the form that sockets give.
+    """Returns address → maximum number of connections. Addresses have the form that sockets return.
 
-    Kafka takes host names too, and resolves them once. Here a name is refused: a look-up would hold the loop.
+    Kafka also accepts host names and resolves them once. Here a name is refused, because a look-up would
+    hold the loop.
 
-    :raises ConfigError: an entry is not of this form, or a count is negative
+    :raises ConfigError: an entry is malformed, or a count is negative
     """
     found: dict[str, int] = {}
     for entry in str(given or "").split(","):

@@ -1,8 +1,8 @@
-"""The configuration that a broker and a topic really have, and where each value comes from.
+"""The effective configuration of a broker and of a topic, with the source of each value.
 
-Precedence (design, "Manifest"): topic, dynamic broker, dynamic default, manifest, default. A
-:class:`BrokerConfig` is a value: what AlterConfigs changes is a new one (:meth:`BrokerConfig.with_overrides`).
-A :class:`TopicConfig` is resolved once, so that the path of a record reads plain attributes.
+Precedence: topic, dynamic broker, dynamic default, manifest, Kafka's default. A :class:`BrokerConfig` is
+immutable: AlterConfigs makes a new one (:meth:`BrokerConfig.with_overrides`). A :class:`TopicConfig` is
+resolved once, so that the request path reads plain attributes.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ __all__ = [
     "usable",
 ]
 
-# BrokerConfig has methods of these names, which would hide the types inside of it.
+# BrokerConfig has methods with these names. Inside of the class they would hide the types.
 _Int: TypeAlias = int
 _Bool: TypeAlias = bool
 _Str: TypeAlias = str
 
-# A broker key whose own value is null takes that of the next; the unit of each is in its name.
+# A broker key that is null takes the value of the next key here. Each key's unit is in its name.
 _FALLBACKS = {
     "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
     "log.roll.ms": ("log.roll.hours",),
@@ -63,7 +63,7 @@ _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class Source(IntEnum):
-    """The ``ConfigSource`` of a DescribeConfigs answer: who set a value (KIP-226)."""
+    """``ConfigSource`` in a DescribeConfigs answer: the layer that set a value (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -77,7 +77,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the places where a value could come from; ``value`` is None where it is a secret."""
+    """One layer's value for a key; ``value`` is ``None`` if it is a secret."""
 
     name: str
     value: str | None
@@ -85,7 +85,7 @@ class Synonym(NamedTuple):
 
 
 class BrokerConfig:
-    """The values of one broker.
+    """The configuration of one broker.
 
     :param static: the manifest's ``[config]``, Kafka's keys
     :param dynamic_default: set for all brokers at run time, from the cluster image
@@ -114,7 +114,7 @@ class BrokerConfig:
         dynamic_default: Mapping[_Str, Given] | None = None,
         dynamic: Mapping[_Str, Given] | None = None,
     ) -> BrokerConfig:
-        """The same manifest under other dynamic values; a layer that is not given stays as it is.
+        """Returns the same manifest with other dynamic values. A layer that is not given stays as it is.
 
         :raises ConfigError: as the constructor
         """
@@ -129,7 +129,8 @@ class BrokerConfig:
         return made
 
     def get(self, name: _Str) -> Typed:
-        """The value that holds: fallbacks in other units (``log.retention.hours``) are already applied.
+        """Returns the effective value. Fallback keys in other units (``log.retention.hours``) are applied
+        already.
 
         :raises UnknownConfigError: not one of Kafka's keys
         """
@@ -140,35 +141,35 @@ class BrokerConfig:
             return value
 
     def int(self, name: _Str) -> _Int:
-        """A SHORT, INT or LONG. :raises ConfigError: it is null or of another type"""
+        """Returns a SHORT, INT or LONG. :raises ConfigError: it is null or of another type"""
         value = self.get(name)
         if isinstance(value, _Bool) or not isinstance(value, _Int):
             raise ConfigError(name, value, "a whole number")
         return value
 
     def float(self, name: _Str) -> float:
-        """A DOUBLE. :raises ConfigError: it is null or of another type"""
+        """Returns a DOUBLE. :raises ConfigError: it is null or of another type"""
         value = self.get(name)
         if isinstance(value, _Bool) or not isinstance(value, (_Int, float)):
             raise ConfigError(name, value, "a number")
         return value
 
     def bool(self, name: _Str) -> _Bool:
-        """A BOOLEAN. :raises ConfigError: it is null or of another type"""
+        """Returns a BOOLEAN. :raises ConfigError: it is null or of another type"""
         value = self.get(name)
         if not isinstance(value, _Bool):
             raise ConfigError(name, value, "true or false")
         return value
 
     def str(self, name: _Str) -> _Str:
-        """A STRING, CLASS or PASSWORD. :raises ConfigError: it is null or of another type"""
+        """Returns a STRING, CLASS or PASSWORD. :raises ConfigError: it is null or of another type"""
         value = self.get(name)
         if not isinstance(value, _Str):
             raise ConfigError(name, value, "text")
         return value
 
     def list(self, name: _Str) -> tuple[_Str, ...]:
-        """A LIST; null is empty. :raises ConfigError: it is of another type"""
+        """Returns a LIST; null is empty. :raises ConfigError: it is of another type"""
         value = self.get(name)
         if value is None:
             return ()
@@ -177,23 +178,24 @@ class BrokerConfig:
         return value
 
     def source(self, name: _Str) -> Source:
-        """Who set the value that :meth:`get` returns."""
+        """Returns the source of the value that :meth:`get` returns."""
         found = self.synonyms(name)
         return found[0].source if found else Source.DEFAULT
 
     def synonyms(self, name: _Str) -> tuple[Synonym, ...]:
-        """Where the value of a broker key comes from, then what it would be without that, and so on.
+        """Returns the layers of a broker key: the effective value first, then what would hold without it, and
+        so on.
 
-        Values stand in the unit of the synonym's own name, as Kafka shows them.
+        Values are in the unit of the synonym's own name, as Kafka shows them.
         """
         return self._synonyms((name, *_FALLBACKS.get(name, ())))
 
     def given(self) -> Iterator[_Str]:
-        """Every key that somebody set, each once: dynamic ones first, then the manifest's."""
+        """Yield every key that is set, each once: dynamic ones first, then the manifest's."""
         return iter(dict.fromkeys(name for _, layer in self._layers for name in layer))
 
     def topic_defaults(self) -> Mapping[_Str, Typed]:
-        """The value of every topic key for a topic that sets nothing."""
+        """Returns the value of every topic key for a topic without own settings."""
         if self._topic_defaults is None:
             self._topic_defaults = {
                 name: defn.default if defn.server_default_name is None else self._topic_default(defn)
@@ -220,7 +222,7 @@ class BrokerConfig:
             if unit is not None and isinstance(value, _Int):
                 value *= unit
         if name == "log.retention.ms" and isinstance(value, _Int) and value < 0:
-            return -1  # any negative number of hours or minutes means for ever
+            return -1  # any negative number of hours or minutes means unlimited
         return value
 
     def _synonyms(self, names: tuple[_Str, ...]) -> tuple[Synonym, ...]:
@@ -248,8 +250,8 @@ def _shown(defn: ConfigDef, value: Typed) -> str | None:
 class TopicConfig:
     """Every topic key as an attribute: ``max.message.bytes`` is ``max_message_bytes``.
 
-    :param overrides: what was set for the topic, as metadata records keep it
-    :param broker: gives the rest; without one, Kafka's defaults
+    :param overrides: the topic's own settings, as in metadata records
+    :param broker: supplies the rest; without it, Kafka's defaults
     :raises ConfigError: a value that its key does not allow; UnknownConfigError: not a topic key
     """
 
@@ -289,11 +291,11 @@ class TopicConfig:
     internal_segment_bytes: int | None
 
     compacts: bool
-    """``cleanup.policy`` contains compact: records need keys."""
+    """Whether ``cleanup.policy`` contains compact: every record needs a key."""
     deletes: bool
-    """``cleanup.policy`` contains delete: retention applies."""
+    """Whether ``cleanup.policy`` contains delete: retention applies."""
     log_append_time: bool
-    """``message.timestamp.type`` is LogAppendTime."""
+    """Whether ``message.timestamp.type`` is LogAppendTime."""
 
     __slots__ = (
         "_broker",
@@ -321,7 +323,7 @@ class TopicConfig:
 
     @classmethod
     def stored(cls, given: Mapping[str, str], broker: BrokerConfig | None = None) -> TopicConfig:
-        """The configuration of a topic as metadata records keep it, without what this build can't read."""
+        """Returns a topic's configuration from metadata records, without values that this build can't read."""
         try:
             return cls(given, broker)
         except ConfigError:
@@ -329,30 +331,32 @@ class TopicConfig:
 
     @property
     def roll_ms(self) -> int:
-        """How old the active segment becomes: ``segment.ms``; compacted, ``max.compaction.lag.ms`` at most."""
+        """Maximum age of the active segment: ``segment.ms``, for a compacted topic at most
+        ``max.compaction.lag.ms``.
+        """
         if self.compacts and 0 < self.max_compaction_lag_ms < self.segment_ms:
             return self.max_compaction_lag_ms
         return self.segment_ms
 
     @property
     def overrides(self) -> Mapping[str, Typed]:
-        """What was set for the topic itself."""
+        """The topic's own settings."""
         return self._overrides
 
     def get(self, name: str) -> Typed:
-        """The value of a topic key. :raises UnknownConfigError: not one"""
+        """Returns the value of a topic key. :raises UnknownConfigError: not a topic key"""
         TOPIC_CONFIGS.find(name)
         if name in self._overrides:
             return self._overrides[name]
         return self._broker.topic_defaults()[name]
 
     def source(self, name: str) -> Source:
-        """Who set the value that :meth:`get` returns."""
+        """Returns the source of the value that :meth:`get` returns."""
         found = self.synonyms(name)
         return found[0].source if found else Source.DEFAULT
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Where the value comes from, then what it would be without that; values in each name's unit.
+        """Returns the layers of a topic key, the effective value first; each in the unit of its name.
 
         :raises UnknownConfigError: not a topic key
         """
@@ -367,7 +371,8 @@ class TopicConfig:
 
 
 def check_topic_configs(overrides: Mapping[str, Given], broker: BrokerConfig | None = None) -> TopicConfig:
-    """What CreateTopics and AlterConfigs check: each value by itself, then those that must fit together.
+    """Check topic settings for CreateTopics and AlterConfigs: each value, then those that depend on each
+    other.
 
     :return: the configuration that the topic would have
     :raises ConfigError: INVALID_CONFIG with the reason

@@ -1,4 +1,4 @@
-"""Which APIs there are, and the class of each message by key or name. Imports no message module until asked."""
+"""The protocol's APIs, and message classes by key or name. A message's module is imported on demand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 API_BY_KEY: dict[int, ApiInfo] = APIS
-"""Every API of the protocol that has valid versions, in the order of their keys."""
+"""Every API of the protocol that has valid versions, by key, ascending."""
 
 
 def request_class(key: int) -> type[Message]:
-    """The request's class; its module is imported on first use.
+    """Returns the request's class; its module is imported on first use.
 
     :raises KeyError: no API has this key
     """
@@ -32,7 +32,7 @@ def request_class(key: int) -> type[Message]:
 
 
 def response_class(key: int) -> type[Message]:
-    """The response's class; its module is imported on first use.
+    """Returns the response's class; its module is imported on first use.
 
     :raises KeyError: no API has this key
     """
@@ -41,7 +41,7 @@ def response_class(key: int) -> type[Message]:
 
 
 def message_class(name: str) -> type[Message]:
-    """The class by Kafka's name for the message, such as ``FetchRequest`` or ``PartitionRecord``.
+    """Returns the class of a message by Kafka's name, such as ``FetchRequest`` or ``PartitionRecord``.
 
     :raises KeyError: no message has this name
     """
@@ -55,7 +55,7 @@ def message_class(name: str) -> type[Message]:
 
 
 def message_names() -> list[str]:
-    """The names of all messages: requests and responses by key, then the others by name."""
+    """Returns the names of all messages: requests and responses by key, then the others by name."""
     names = [f"{info.name}{kind}" for info in API_BY_KEY.values() for kind in ("Request", "Response")]
     return names + list(OTHER_MESSAGES)
 

@@ -1,9 +1,8 @@
-"""Decode and encode messages with generated code, made on first use for each class and version.
+"""Decodes and encodes messages with generated code, made on first use for each class and version.
 
-``decode`` raises :class:`~blumfeld.wire.primitives.DecodeError` and nothing else, and allocates nothing for a
-length that the bytes can not hold; ``encode`` raises :class:`~blumfeld.wire.primitives.EncodeError`. Bytes and
-messages are the same in both directions, except for tagged fields that a version does not know: they are
-skipped.
+``decode`` raises only :class:`~blumfeld.wire.primitives.DecodeError`, and never allocates for a length that
+the bytes cannot hold. ``encode`` raises :class:`~blumfeld.wire.primitives.EncodeError`. Decoding and
+encoding restore the same bytes, except that tagged fields which a version does not know are skipped.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ _STEP_ENCODERS: dict[tuple[type[Message], int], StepEncoder[Any]] = {}
 _DECODERS: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _ENCODERS: dict[tuple[type[Message], int], Encoder[Any]] = {}
 _ENCODING_ERRORS = (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
-"""What an encoder raises of a value that has no form on the wire."""
+"""Exceptions of an encoder for a value that has no form on the wire."""
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
-    """The bare decoder ``(buf, pos) -> (message, end)`` for hot paths.
+    """Returns the bare decoder ``(buf, pos) -> (message, end)`` for hot paths.
 
-    ``buf`` is a one-dimensional memoryview of bytes, cut where the message may end at the latest; ``records``
-    fields are views into it. It raises DecodeError, and does not mind bytes behind the message.
+    ``buf`` is a one-dimensional memoryview of bytes that ends where the message must have ended.
+    ``records`` fields are views into it. The decoder raises DecodeError, and ignores bytes after the
+    message.
 
     :raises DecodeError: the class has no such version
     """
@@ -55,11 +55,11 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
-    """The bare encoder ``(message, out, parts) -> None`` for hot paths.
+    """Returns the bare encoder ``(message, out, parts) -> None`` for hot paths.
 
-    It appends bytes to ``out``. A ``records`` value above 1 KiB, or one that is no bytes at all, closes ``out``
-    into ``parts`` (joined) and follows there uncopied. It raises EncodeError, but also whatever ``struct`` or
-    an attribute of a wrong type raise: :func:`encode` turns that into EncodeError.
+    It appends bytes to ``out``. A ``records`` value above 1 KiB, or one that is not bytes, closes ``out``
+    into ``parts`` (joined) and follows there uncopied. The encoder raises EncodeError, but also whatever
+    ``struct`` or a wrongly typed attribute raises; :func:`encode` turns that into EncodeError.
 
     :raises EncodeError: the class has no such version
     """
@@ -77,7 +77,7 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
 
 
 def step_decoder(cls: type[M], version: int) -> StepDecoder[M]:
-    """:func:`decoder` as a generator: it yields after some elements, and returns what the plain one returns.
+    """Returns :func:`decoder` as a generator, which yields every few elements and returns the same result.
 
     :raises DecodeError: the class has no such version
     """
@@ -115,11 +115,11 @@ def _unknown(cls: type[Message], version: int) -> str:
 
 
 def decode(cls: type[M], data: Buffer, version: int, offset: int = 0) -> M:
-    """The message that fills ``data`` from ``offset`` to its end.
+    """Decode the message that fills ``data`` from ``offset`` to its end.
 
-    ``records`` fields are views into ``data``, which must not change as long as they are used.
+    ``records`` fields are views into ``data``, which must not change while they are used.
 
-    :raises DecodeError: these bytes are not this message, or there are bytes behind it
+    :raises DecodeError: the bytes are not this message, or bytes follow it
     """
     buf = data if type(data) is memoryview else memoryview(data)
     read: Decoder[M] = _DECODERS.get((cls, version)) or decoder(cls, version)
@@ -130,7 +130,7 @@ def decode(cls: type[M], data: Buffer, version: int, offset: int = 0) -> M:
 
 
 def decode_from(cls: type[M], data: Buffer, version: int, offset: int) -> tuple[M, int]:
-    """The message at ``offset``, and the position behind it.
+    """Decode the message at ``offset``. Returns it and the position after it.
 
     :raises DecodeError: the bytes from there are not this message
     """
@@ -138,7 +138,7 @@ def decode_from(cls: type[M], data: Buffer, version: int, offset: int) -> tuple[
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of the message, all in one.
+    """Returns the message as one piece of bytes.
 
     :raises EncodeError: the message has no form in this version, or holds records that are not in memory
     """
@@ -158,10 +158,10 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Part]:
-    """``prefix`` and the bytes of the message, as parts in order.
+    """Returns ``prefix`` and the encoded message as parts in order.
 
-    ``records`` values above 1 KiB, and those that are no bytes, are parts of their own, not copied; all
-    between them is one piece of bytes.
+    ``records`` values above 1 KiB, and those that are not bytes, are parts of their own and not copied. The
+    bytes between two of them are one part.
 
     :raises EncodeError: the message has no form in this version
     """
@@ -180,8 +180,8 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Pa
 def encode_parts_in_steps(
     message: Message, version: int, prefix: bytes = b""
 ) -> Generator[None, None, list[Part]]:
-    """:func:`encode_parts` as a generator: it yields after some elements. Large answers have more parts, with the same
-    bytes in them.
+    """:func:`encode_parts` as a generator that yields every few elements. A large answer has more parts, with
+        the same bytes.
 
     :raises EncodeError: the message has no form in this version
     """
@@ -198,7 +198,9 @@ def encode_parts_in_steps(
 
 
 def _explained(message: Message, version: int, error: Exception) -> EncodeError:
-    """Which field is wrong: the interpreted codec knows, and time does not matter here."""
+    """Find the wrong field with the interpreted codec, which names it. This is an error path, so its time does
+    not matter.
+    """
     from blumfeld.wire.interpreted import encode as encode_interpreted
 
     try:

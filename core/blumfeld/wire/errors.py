@@ -1,8 +1,7 @@
 """Kafka's error codes, which of them a client may retry, and the exception that carries one.
 
-A handler that cannot do what was asked raises :class:`BrokerError` with a named code; the number is
-written in one place, by whoever encodes the answer. The codes are those of Apache Kafka 4.3.1; the
-messages are ours.
+A handler that can't do what was asked raises :class:`BrokerError` with a named code; the encoder of the
+answer writes the number. The codes are those of Apache Kafka 4.3.1; the messages are ours.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """The int16 of every ``errorCode`` field; names and numbers are Kafka's and never change."""
+    """The int16 of every ``errorCode`` field. Names and numbers are Kafka's and never change."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -157,14 +156,14 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         *(80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133),
     )
 )
-"""The codes after which Kafka's clients ask again; any other ends the operation."""
+"""Codes after which Kafka's clients retry. Any other code ends the operation."""
 
 REFRESHES_METADATA: frozenset[ErrorCode] = frozenset(
     ErrorCode(code) for code in (3, 5, 6, 9, 13, 15, 16, 56, 72, 74, 80, 83, 84, 100, 103)
 )
-"""The codes that also make a client ask for metadata anew before it retries; a subset of RETRIABLE."""
+"""Codes that make a client refresh its metadata before it retries; a subset of RETRIABLE."""
 
-# Where the name in plain words does not say enough for a person who reads a client's log.
+# Messages for codes whose name alone says too little to the reader of a client's log.
 _MESSAGES: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed in a way it did not foresee; its log says more",
     ErrorCode.NONE: "",
@@ -221,7 +220,7 @@ _MESSAGES: dict[ErrorCode, str] = {
 
 
 def message_of(code: ErrorCode) -> str:
-    """A short sentence for people; never empty, except for ``NONE``."""
+    """Returns a short sentence for people; empty only for ``NONE``."""
     found = _MESSAGES.get(code)
     return code.name.replace("_", " ").lower() if found is None else found
 
@@ -232,12 +231,15 @@ def is_retriable(code: int) -> bool:
 
 
 MESSAGE_CHARACTERS_MAX = 4_000
-"""A longer message loses its middle. Messages quote names that a peer chose, and an answer's string ends at 32,767
-bytes: what is longer has no form on the wire, and the connection would be closed instead of answered."""
+"""A longer message loses its middle. Messages quote names that a peer chose, and an answer's string ends at
+32,767 bytes. A longer one has no form on the wire, so the connection would be closed instead of answered.
+"""
 
 
 def cut(message: str) -> str:
-    """An error message that fits into an answer: its beginning and its end, for a long value stands in the middle."""
+    """Shorten an error message so that it fits into an answer. Beginning and end stay, because a long value
+    mostly stands in the middle.
+    """
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
     half = MESSAGE_CHARACTERS_MAX // 2
@@ -245,11 +247,11 @@ def cut(message: str) -> str:
 
 
 class BrokerError(Exception):
-    """The peer asked for something that is answered with an error code.
+    """A request that is answered with an error code.
 
-    :param code: what stands in the answer's ``errorCode``; never ``NONE``
-    :param message: what stands in its ``errorMessage`` where there is one. None means the answer's
-        field stays null; ``str(error)`` then still says what the code means
+    :param code: the answer's ``errorCode``; never ``NONE``
+    :param message: the answer's ``errorMessage``, where it has one. With ``None`` that field stays null;
+        ``str(error)`` then still explains the code
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -265,7 +267,7 @@ class BrokerError(Exception):
         return self.code in RETRIABLE
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Subclasses take other arguments than Exception would give them when it is copied.
+        # Copying an exception calls its class with Exception's arguments, but subclasses take others.
         return _restored, (type(self), self.args, self.__dict__.copy())
 
     def __str__(self) -> str:
@@ -280,9 +282,10 @@ def _restored(kind: type[BrokerError], args: tuple[object, ...], state: dict[str
 
 
 class CorruptBatch(BrokerError):  # noqa: N818 - the noun says whose fault it is
-    """Bytes that are no record batch: cut off, wrong checksum, impossible lengths. CORRUPT_MESSAGE.
+    """Bytes that are not a record batch: cut off, wrong checksum, impossible lengths. CORRUPT_MESSAGE on the
+    wire.
 
-    Retriable: what was damaged on the way may arrive whole the next time.
+    Retriable: data damaged on the way may arrive intact next time.
     """
 
     def __init__(self, message: str) -> None:
@@ -290,7 +293,7 @@ class CorruptBatch(BrokerError):  # noqa: N818 - the noun says whose fault it is
 
 
 class InvalidRecord(BrokerError):  # noqa: N818 - as above
-    """A batch that arrived as it was sent, but whose records break the format. INVALID_RECORD.
+    """A batch with a correct CRC whose records break the format. INVALID_RECORD on the wire.
 
     Not retriable: the same bytes would fail again.
     """
@@ -300,4 +303,4 @@ class InvalidRecord(BrokerError):  # noqa: N818 - as above
 
 
 class PluginContractError(Exception):
-    """We, or a plug-in, broke a contract of our own. A peer sees no more than UNKNOWN_SERVER_ERROR."""
+    """Blumfeld or a plug-in broke an internal contract. The peer sees only UNKNOWN_SERVER_ERROR."""

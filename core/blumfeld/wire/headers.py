@@ -1,8 +1,9 @@
-"""Request and response headers, read and written without the codec: they stand before every message.
+"""Request and response headers, read and written without the codec, because one stands before every message.
 
-A request's header is v1, or v2 (one tag section more) where the request's version is flexible; the client id
-keeps its classic form in both. A response's header is v0, or v1 (a tag section) where flexible, but always v0
-for ApiVersions, which a client must read before it knows what the broker speaks (KIP-511).
+A request's header is v1, or v2 (with a tag section) if the request's version is flexible; the client id
+keeps its classic form in both. A response's header is v0, or v1 (with a tag section) if flexible.
+ApiVersions always has v0, because a client reads it before it knows which versions the broker supports
+(KIP-511).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FLEXIBLE_FROM = {info.key: info.flexible_from for info in APIS.values()}
 
 
 class RequestHeader(NamedTuple):
-    """What every request says of itself; the body begins at ``body_offset`` of the frame."""
+    """A request's header. The body begins at ``body_offset`` of the frame."""
 
     api_key: int
     api_version: int
@@ -30,12 +31,13 @@ class RequestHeader(NamedTuple):
 
 
 def request_header(frame: memoryview) -> RequestHeader:
-    """The header of the request that fills ``frame`` (without its length).
+    """Parse the header of the request that fills ``frame`` (without its length prefix).
 
-    Versions that no schema knows are read by the same rule, so that an ApiVersions request from the future can
-    be answered; whether a version is served is for the caller to say.
+    Unknown versions are read by the same rule, so that an ApiVersions request of a future version can be
+    answered. The caller decides whether a version is served.
 
-    :raises DecodeError: truncated, or a key that the protocol does not have (any more): close the connection
+    :raises DecodeError: truncated, or a key that the protocol does not have (any more): close the
+        connection
     """
     try:
         key, version, correlation_id, size = _FIXED.unpack_from(frame)
@@ -63,7 +65,7 @@ def request_header(frame: memoryview) -> RequestHeader:
 
 
 def put_request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header that goes before a request of this API and version."""
+    """Returns the header for a request of this API and version."""
     content = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(content)
     tags = b"\0" if version >= _FLEXIBLE_FROM[key] else b""
@@ -71,7 +73,7 @@ def put_request_header(key: int, version: int, correlation_id: int, client_id: s
 
 
 def response_header(correlation_id: int, flexible: bool) -> bytes:
-    """The header before an answer: v1 where ``flexible``, else v0. See :func:`response_is_flexible`."""
+    """Returns the header of an answer: v1 if ``flexible``, else v0. See :func:`response_is_flexible`."""
     return (_RESPONSE_V1 if flexible else _RESPONSE_V0).pack(correlation_id)
 
 
@@ -84,7 +86,8 @@ def response_is_flexible(key: int, version: int) -> bool:
 
 
 def response_body_offset(frame: memoryview, key: int, version: int) -> tuple[int, int]:
-    """For a client: the correlation id of the answer that fills ``frame``, and where its body begins.
+    """For a client: parse the header of the answer that fills ``frame``. Returns its correlation id and where
+    the body begins.
 
     :raises DecodeError: truncated
     """

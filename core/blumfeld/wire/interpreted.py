@@ -1,6 +1,6 @@
-"""The codec as one would write it without a thought for speed: the oracle of the generated one.
+"""A simple codec without regard to speed: the oracle for the generated one.
 
-It walks the schema field by field. A parity test holds both together; its errors name the field.
+It walks the schema field by field. A parity test compares both; the errors here name the field.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Reader:
         return value
 
     def length(self, kind: str, compact: bool) -> int:
-        """-1 is null."""
+        """Read a length; -1 is null."""
         return self.uvarint() - 1 if compact else int(self.fixed(kind))
 
     def struct(self, cls: type[Any]) -> Any:
@@ -162,7 +162,7 @@ class _Writer:
             self.out += put_uvarint(field.tag) + put_uvarint(len(inner.out)) + inner.out
 
     def length(self, kind: str, size: int, compact: bool, path: str) -> None:
-        """-1 is null."""
+        """Write a length; -1 is null."""
         if compact:
             self.out += put_uvarint(size + 1)
         else:

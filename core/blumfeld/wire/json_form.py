@@ -1,8 +1,8 @@
 """Messages in Kafka's own JSON form, as its tools print them and its files (quorum-state) hold them.
 
-Names in camel case; bytes and records in base64, uuids in URL-safe base64 of 22 characters, null as null. Each
-field of the version is there, but for a tagged field that has its default. What does not fit the version is
-dropped or refused as in encoding.
+Names are in camel case; bytes and records in base64, uuids in URL-safe base64 of 22 characters, null as
+null. Every field of the version is present, except a tagged field with its default. A value that does not
+fit the version is dropped or refused as in encoding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGER_BOUNDS = {
 
 
 def to_json(message: Message, version: int) -> Json:
-    """The message as an object that ``json.dumps`` takes.
+    """Returns the message as an object for ``json.dumps``.
 
     :raises EncodeError: a value that this version does not know and that may not be ignored
     """
@@ -36,7 +36,8 @@ def to_json(message: Message, version: int) -> Json:
 
 
 def from_json(cls: type[M], version: int, value: object) -> M:
-    """The message that :func:`to_json` made this of. Numbers must fit; unknown names are refused.
+    """Build a message from the object that :func:`to_json` returns. Numbers must fit; unknown names are
+    refused.
 
     :raises DecodeError: the object is not this message in this version
     """

@@ -1,7 +1,7 @@
-"""What both codecs share: the errors, the limits, varints, uuids, and the values of a ``records`` field.
+"""Shared parts of both codecs: errors, limits, varints, uuids, and the values of a ``records`` field.
 
-Sizes follow Kafka's protocol guide: integers are big-endian, a compact length is an unsigned varint of
-the length plus one, null is -1 (classic) or 0 (compact).
+Sizes follow Kafka's protocol guide: integers are big-endian, a compact length is an unsigned varint of the
+length plus one, null is -1 (classic) or 0 (compact).
 """
 
 from __future__ import annotations
@@ -10,38 +10,39 @@ from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol, TypeAlias
 
 STRING_BYTES_MAX = 32767
-"""The longest string in either form; a compact length could say more, Kafka refuses it on both sides."""
+"""Limit of a string in either form. A compact length could express more, but Kafka refuses it in both directions."""
 ARRAY_LENGTH_MAX = 1 << 20
-"""The most elements of one array. Beyond the rule that each element must still fit into the frame, which
-alone lets a frame of 100 MB ask for a list of 100 million empty strings."""
+"""Limit of elements in one array. Each element must fit into the frame anyway, but that alone would let a
+frame of 100 MB ask for a list of 100 million empty strings.
+"""
 NESTING_DEPTH_MAX = 8
-"""How deep structs may lie in structs; the deepest message of Kafka 4.3 has five levels."""
+"""Limit of nested structs; the deepest message of Kafka 4.3 has five levels."""
 TAGS_MAX = 1024
-"""The most tagged fields of one struct, known and unknown; Kafka's own messages have at most four."""
+"""Limit of tagged fields in one struct, known and unknown; Kafka's own messages have at most four."""
 SMALL_PART_BYTES = 1024
-"""A ``records`` value up to this size is copied into the bytes around it; a larger one is a part."""
+"""A ``records`` value up to this size is copied into the bytes around it; a larger one is a part of its own."""
 
 ZERO_UUID = bytes(16)
 """The uuid that means "none"."""
 
 
 class DecodeError(ValueError):
-    """The bytes are not this message: truncated, a length out of bounds, null where none may stand, bad UTF-8.
+    """The bytes are not this message: truncated, a length out of bounds, a forbidden null, bad UTF-8.
 
-    The only exception that decoding raises. A broker closes the connection on it (Kafka does the same).
+    It is the only exception of decoding. A broker closes the connection on it, as Kafka does.
     """
 
 
 class EncodeError(ValueError):
-    """The message has no form in this version: our mistake, never the peer's.
+    """The message has no form in this version: a defect here, never the peer's fault.
 
-    A field with a value that the version does not know and that may not be ignored, null where none may
-    stand, an integer out of range, a string too long.
+    Causes: a value that the version does not know and that may not be ignored, a forbidden null, an integer
+    out of range, a string that is too long.
     """
 
 
 class SizedPart(Protocol):
-    """Bytes that are somewhere else, of a known size: a region of a file, sent without being read."""
+    """Bytes of a known size that are elsewhere: a region of a file, sent without being read into memory."""
 
     size_bytes: int
 
@@ -49,19 +50,19 @@ class SizedPart(Protocol):
 Part: TypeAlias = bytes | bytearray | memoryview | SizedPart
 """One piece of an encoded message."""
 Records: TypeAlias = bytes | bytearray | memoryview | SizedPart | list[Part]
-"""What a ``records`` field may hold for encoding; a list stands for its parts one after the other.
+"""Value of a ``records`` field for encoding; a list is the concatenation of its parts.
 
 Decoded, it is always a ``memoryview`` of the frame, not copied.
 """
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
+    """Returns Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
     return urlsafe_b64encode(uuid)[:22].decode()
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid's text.
+    """Returns the 16 bytes of a uuid's text.
 
     :raises ValueError: not 22 characters of URL-safe base64
     """
@@ -71,7 +72,7 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
-    """The unsigned varint of up to 32 bits at ``pos``, and the position behind it.
+    """Read the unsigned varint of up to 32 bits at ``pos``. Returns it and the position after it.
 
     :raises DecodeError: longer than five bytes, more than 32 bits, or the buffer ends
     """
@@ -94,7 +95,7 @@ def uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
 
 
 def put_uvarint(value: int) -> bytes:
-    """``value`` as an unsigned varint, least significant group first."""
+    """Returns ``value`` as an unsigned varint, least significant group first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -104,7 +105,7 @@ def put_uvarint(value: int) -> bytes:
 
 
 def skip_tags(buf: memoryview, pos: int, end: int, known: str = "") -> int:
-    """The position behind a section of tagged fields, none of which this version knows.
+    """Returns the position after a section of tagged fields that this version does not know.
 
     :raises DecodeError: too many tags, or one that reaches beyond ``end``
     """
@@ -121,7 +122,7 @@ def skip_tags(buf: memoryview, pos: int, end: int, known: str = "") -> int:
 
 
 def records_size(value: Records) -> int:
-    """The bytes of a ``records`` value, all its parts together."""
+    """Returns the size of a ``records`` value with all its parts, in bytes."""
     if isinstance(value, (bytes, bytearray)):
         return len(value)
     if isinstance(value, memoryview):
@@ -132,9 +133,9 @@ def records_size(value: Records) -> int:
 
 
 def put_records(value: Records, out: list[bytes], parts: list[Part]) -> None:
-    """Append a ``records`` value: copied into ``out`` when it is small, else as parts of its own.
+    """Append a ``records`` value: copied into ``out`` if it is small, else as parts of its own.
 
-    ``out`` is what was written since the last part; it is closed into ``parts`` before a part follows.
+    ``out`` is what was written since the last part. It is closed into ``parts`` before a part follows.
     """
     if isinstance(value, list):
         for part in value:

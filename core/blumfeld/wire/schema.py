@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, get_args, get_or
 import msgspec
 
 NEVER: Final = 32767
-"""As first version: no version at all. As last version: no end."""
+"""As a first version: no version at all. As a last version: no end."""
 
 FIXED_FORMATS: Final = {
     "bool": "?",
@@ -36,19 +36,19 @@ FIXED_FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""The wire types of a fixed size, by their format character in :mod:`struct`."""
+"""Wire types of a fixed size → their format character in :mod:`struct`."""
 VARIABLE_TYPES: Final = ("string", "bytes", "records", "struct")
 
 
 class Versions(NamedTuple):
-    """A closed range of versions; empty when ``first`` is beyond ``last``."""
+    """A closed range of versions; empty if ``first`` is above ``last``."""
 
     first: int
     last: int
 
     @classmethod
     def of(cls, text: str) -> Versions:
-        """From Kafka's notation: ``3``, ``0-4``, ``3+`` or ``none``."""
+        """Parse Kafka's notation: ``3``, ``0-4``, ``3+`` or ``none``."""
         if text == "none":
             return cls(NEVER, -1)
         if text.endswith("+"):
@@ -68,11 +68,11 @@ class Versions(NamedTuple):
 
 
 class Wire:
-    """How a field stands on the wire; see the module's docstring.
+    """The form of a field on the wire; see the module's docstring.
 
-    ``kind`` is a type of Kafka's (``int32``, ``string``, ``[]uuid``…), ``struct`` or ``[]struct``; which
-    struct is in the annotation. ``flexible="none"`` keeps the classic form in a flexible message.
-    ``name`` is Kafka's name in the JSON form where it isn't the field's in camel case.
+    ``kind`` is one of Kafka's types (``int32``, ``string``, ``[]uuid``…), ``struct`` or ``[]struct``; the
+    annotation names the struct. ``flexible="none"`` keeps the classic form in a flexible message. ``name``
+    is Kafka's name in the JSON form if it isn't the field's name in camel case.
     """
 
     __slots__ = ("flexible", "ignorable", "kind", "name", "nullable", "tag", "tagged", "versions")
@@ -100,7 +100,7 @@ class Wire:
 
 
 class Api:
-    """What a message is: its key (an API's, or a record type's), kind and versions.
+    """Identity of a message: its key (of an API or a record type), kind and versions.
 
     ``kind`` is ``request``, ``response``, ``header``, ``data``, ``metadata``, ``coordinator-key`` or
     ``coordinator-value``.
@@ -117,7 +117,7 @@ class Api:
 
 
 class Struct(msgspec.Struct, kw_only=True, gc=False):
-    """A struct within a message. It has no versions of its own: the message's version says its form."""
+    """A struct within a message. It has no versions of its own: the message's version decides its form."""
 
 
 class Message(msgspec.Struct, kw_only=True, gc=False):
@@ -127,7 +127,7 @@ class Message(msgspec.Struct, kw_only=True, gc=False):
 
 
 class FieldType(NamedTuple):
-    """A resolved type: ``kind`` without ``[]``, whether it is an array of that, and the struct's class."""
+    """A resolved type: ``kind`` without ``[]``, whether it is an array, and the struct's class."""
 
     kind: str
     array: bool
@@ -147,11 +147,12 @@ class Field(NamedTuple):
     ignorable: bool
     never_flexible: bool
     default: Any
-    """The value for int, bool, float, str, bytes, uuid and None; a fresh one for lists and structs comes from
-    :func:`default_of`."""
+    """The default for int, bool, float, str, bytes, uuid and null. Lists and structs get a fresh one from
+    :func:`default_of`.
+    """
 
     def default_of(self) -> Any:
-        """Kafka's default, fresh where it is mutable."""
+        """Returns Kafka's default, fresh if it is mutable."""
         return self.default() if isinstance(self.default, type) else self.default
 
 
@@ -159,7 +160,7 @@ _FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
 def fields_of(cls: type[Message] | type[Struct]) -> tuple[Field, ...]:
-    """The fields of a class in wire order; resolved once."""
+    """Returns the fields of a class in wire order; resolved once."""
     fields = _FIELDS.get(cls)
     if fields is None:
         fields = _FIELDS[cls] = tuple(_resolve(cls))
@@ -196,7 +197,7 @@ def _resolve(cls: type[Message] | type[Struct]) -> list[Field]:
 
 
 def _struct_class(annotation: Any) -> type[Struct]:
-    """The struct in ``X``, ``X | None``, ``list[X]`` or ``list[X] | None``."""
+    """Returns the struct in ``X``, ``X | None``, ``list[X]`` or ``list[X] | None``."""
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and get_origin(candidate) is None and issubclass(candidate, Struct):
             return candidate
@@ -206,7 +207,7 @@ def _struct_class(annotation: Any) -> type[Struct]:
 
 
 def camel_case(name: str) -> str:
-    """``throttle_time_ms`` as ``throttleTimeMs``."""
+    """Returns the name in camel case: ``throttle_time_ms`` becomes ``throttleTimeMs``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

@@ -1,7 +1,8 @@
-"""Record batches as JSON: for people who read a captured batch, and for tests that write one.
+"""Record batches as JSON, to read a captured batch, and to write one in a test.
 
-Kafka has no form of its own for this; names are those of the batch's fields in camel case, keys and values
-base64 as in :mod:`blumfeld.wire.json_form`. A control record shows what it says beside its bytes.
+Kafka has no JSON form of batches. Names are the batch's fields in camel case; keys and values are base64 as
+in
+:mod:`blumfeld.wire.json_form`. A control record is shown decoded, beside its bytes.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _KRAFT_MESSAGES = {
 
 
 def batches_to_json(data: memoryview) -> list[Json]:
-    """The batches that stand one after the other in ``data``, each with its CRC checked and its records.
+    """Returns the adjacent batches in ``data`` with their records. Every CRC is checked.
 
-    Data of format 0 or 1 is one entry with its records.
+    Data of format 0 or 1 becomes one entry with its records.
 
-    :raises CorruptBatch, InvalidRecord, DecompressedTooLarge: as reading batches and records does
+    :raises CorruptBatch, InvalidRecord, DecompressedTooLarge: as the readers of batches and records do
     """
     try:
         return [_batch_to_json(batch) for batch in split_batches(data)]
@@ -112,10 +113,12 @@ def _control_to_json(record: Record) -> Json:
 
 
 def batches_from_json(value: object) -> bytes:
-    """The bytes of these batches, with lengths, deltas and CRC computed anew; one object stands for a list of one.
+    """Returns the bytes of these batches, with new lengths, deltas and CRCs. One object counts as a list of
+    one.
 
-    What is missing takes the value of a plain batch without a producer. Format 2 only. In a batch of
-    LogAppendTime every record shows the batch's time, so the deltas that its producer wrote do not come back.
+    Missing fields have the values of a plain batch without a producer. Only format 2 is built. In a
+    LogAppendTime batch every record shows the batch's time, so the timestamp deltas of its producer are not
+    restored.
 
     :raises DecodeError: not such an object, or a value that no batch can have
     """

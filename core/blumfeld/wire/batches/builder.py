@@ -1,4 +1,4 @@
-"""Build record batches: for internal topics, the metadata log, tests, and topics that change the codec."""
+"""Builds record batches: for internal topics, the metadata log, tests, and topics that change the codec."""
 
 from __future__ import annotations
 
@@ -46,16 +46,18 @@ def build_batch(
     last_offset_delta: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """One batch with its CRC; writable, so that :func:`~blumfeld.wire.batches.record_batch.assign_offset` can patch it.
+    """Returns one batch with its CRC, writable, so that
+    :func:`~blumfeld.wire.batches.record_batch.assign_offset` can patch it.
 
-    Records get the offsets ``base_offset``, ``base_offset + 1``…; with ``keep_offsets`` those that they
-    have, holes and all. Their ``sequence`` is not looked at.
+    Records get the offsets ``base_offset``, ``base_offset + 1``…; with ``keep_offsets`` they keep their
+    own, gaps included. Their ``sequence`` is ignored.
 
-    :param level: of the codec (see :func:`~blumfeld.wire.compression.payload.compress`)
-    :param log_append_time_ms: the broker's clock, where the topic wants that; None: the records' own times
-    :param last_offset_delta: keep that of a batch whose last records compaction took away
-    :param delete_horizon_ms: when tombstones may go; stands where the base timestamp otherwise does
-    :raises ValueError: ``keep_offsets``, and an offset lies before ``base_offset``
+    :param level: compression level (see :func:`~blumfeld.wire.compression.payload.compress`)
+    :param log_append_time_ms: the broker's time, for a topic with LogAppendTime; ``None``: the records' own
+        times
+    :param last_offset_delta: the former value, for a batch whose last records compaction removed
+    :param delete_horizon_ms: when tombstones may go; takes the place of the base timestamp
+    :raises ValueError: with ``keep_offsets``, an offset is below ``base_offset``
     """
     base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     if delete_horizon_ms is not None:
@@ -97,10 +99,10 @@ def build_batch(
 def repack(
     of: RecordBatch, body: memoryview, codec: Codec, level: int | None, max_timestamp: int
 ) -> bytearray:
-    """A produced batch in another codec: the same records section, whose offsets are in order already.
+    """Returns a produced batch in another codec. Its offsets must be in order already.
 
-    :param body: the records section, decompressed
-    :param max_timestamp: over all records
+    :param body: the uncompressed records section
+    :param max_timestamp: highest timestamp of all records
     """
     payload: bytes | memoryview = body if codec is Codec.NONE else compress(codec, body, level)
     size = HEADER_BYTES + len(payload)
@@ -127,11 +129,11 @@ def repack(
 
 
 def build_empty_batch(of: RecordBatch) -> bytearray:
-    """What compaction leaves of a batch whose last offset or sequence must be remembered: its header.
+    """Returns a batch's header without records, for compaction to keep the batch's last offset and sequence.
 
-    Offsets, producer, sequence, epoch, the highest timestamp and the transactional and control bits stay;
-    there is no base timestamp, no codec and no record. (As Kafka's ``writeEmptyHeader``: what expires
-    producers counts from the timestamp.)
+    Offsets, producer, sequence, epoch, the highest timestamp and the transactional and control bits stay.
+    Base timestamp, codec and records go. The timestamp stays because producers expire by it (Kafka's
+    ``writeEmptyHeader``).
     """
     out = bytearray(HEADER_BYTES)
     HEADER.pack_into(
@@ -162,7 +164,7 @@ def _sealed(out: bytearray) -> bytearray:
 def _encoded(
     records: Sequence[Record], base_timestamp: int, kept_base_offset: int | None
 ) -> tuple[bytearray, int, int]:
-    """The records section, the offset delta of its last record, and the highest timestamp."""
+    """Returns the records section, the offset delta of its last record, and the highest timestamp."""
     body = bytearray()
     delta = -1
     max_timestamp = NO_TIMESTAMP
@@ -177,7 +179,7 @@ def _encoded(
 
 
 def _append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    body = bytearray(1)  # the record's attributes, of which there are none
+    body = bytearray(1)  # the record's attributes, always 0
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)
     _append_nullable(body, record.key)

@@ -1,7 +1,7 @@
-"""Control batches: the broker's own records among a client's, and those of the metadata log.
+"""Control batches: records that the broker writes among a client's, and those of the metadata log.
 
-Each has a key of two int16: a version and a type. A transaction's marker ends it for one partition; the
-types of KRaft (KIP-595, KIP-630, KIP-853) hold a message without a version before it.
+The key of a control record is two int16: version and type. A transaction's marker ends it in one partition.
+The types of KRaft (KIP-595, KIP-630, KIP-853) hold a message without a version before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """The second int16 of a control record's key. A reader skips any other."""
+    """Second int16 of a control record's key. A reader skips unknown types."""
 
     ABORT = 0
     COMMIT = 1
@@ -32,12 +32,13 @@ class ControlType(IntEnum):
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record, version 0."""
+    """Returns the key of a control record, version 0."""
     return _KEY.pack(0, control_type)
 
 
 def control_type_of(key: bytes | None) -> ControlType | None:
-    """What a control record is; None for a type that is to be skipped. A higher version reads as 0.
+    """Returns the type of a control record; ``None`` for an unknown type. A higher version is read as version
+    0.
 
     :raises InvalidRecord: the key is missing, too short, or of a negative version
     """
@@ -59,7 +60,7 @@ def build_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that ends a producer's transaction in one partition; it takes one offset."""
+    """Returns the batch that ends a producer's transaction in one partition; it takes one offset."""
     key = control_key(ControlType.COMMIT if commit else ControlType.ABORT)
     return build_batch(
         [Record(key, _MARKER.pack(0, coordinator_epoch), timestamp=timestamp_ms)],
@@ -73,7 +74,8 @@ def build_transaction_marker(
 
 
 def coordinator_epoch_of(value: bytes | None) -> int:
-    """What the value of an ABORT or COMMIT record says. A higher version reads as 0.
+    """Returns the coordinator epoch in the value of an ABORT or COMMIT record. A higher version is read as
+    version 0.
 
     :raises InvalidRecord: the value is missing, too short, or of a negative version
     """
@@ -92,7 +94,7 @@ def build_kraft_control_batch(
     base_offset: int,
     leader_epoch: int,
 ) -> bytearray:
-    """A batch of the metadata log or of a snapshot, of no producer.
+    """Returns a control batch for the metadata log or a snapshot, without a producer.
 
     :param controls: type and encoded message (flexible, no version before it) of each record
     """

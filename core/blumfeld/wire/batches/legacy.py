@@ -1,8 +1,8 @@
-"""Message sets of formats 0 and 1, as brokers before 0.11 wrote them: read only.
+"""Message sets of formats 0 and 1, as brokers before 0.11 wrote them. Read only.
 
 An entry is offset, size, CRC-32, magic, attributes, in format 1 a timestamp, key and value. A compressed
-entry is a wrapper, whose value is a message set of its own; in format 1 its inner offsets count from 0
-and the wrapper has the offset of the last. Wrappers in wrappers are refused.
+entry is a wrapper: its value is another message set. In format 1 the inner offsets count from 0, and the
+wrapper has the offset of the last inner entry. Wrappers inside of wrappers are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from blumfeld.wire.errors import CorruptBatch, InvalidRecord
 _ENTRY = struct.Struct(">qiIbb")
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
-# From the CRC on: CRC, magic, attributes, two lengths.
+# Bytes from the CRC on: CRC, magic, attributes, two lengths.
 _SIZE_MIN = 14
 
 
@@ -47,15 +47,15 @@ def legacy_records(
     *,
     allow_partial: bool = False,
 ) -> Iterator[Record]:
-    """The records of a message set, those inside of wrappers with their absolute offsets.
+    """Yield the records of a message set. Records inside of wrappers have absolute offsets.
 
-    :param decompressed_bytes_max: the most that one wrapper may hold
-    :param allow_partial: end quietly before an entry that is cut off
-    :raises TruncatedBatch: the last entry is cut off, and that was not allowed
+    :param decompressed_bytes_max: limit for the content of one wrapper
+    :param allow_partial: stop without an error before an entry that is cut off
+    :raises TruncatedBatch: the last entry is cut off, and ``allow_partial`` is false
     :raises CorruptBatch: a wrong CRC or an impossible length
-    :raises UnsupportedMagic: an entry of format 2 or of none known
-    :raises InvalidRecord: a wrapper that holds nothing, or another wrapper
-    :raises DecompressedTooLarge: a wrapper holds too much
+    :raises UnsupportedMagic: an entry of format 2 or an unknown format
+    :raises InvalidRecord: a wrapper is empty or holds another wrapper
+    :raises DecompressedTooLarge: a wrapper's content exceeds the limit
     """
     try:
         for message in _messages(data):
@@ -82,14 +82,15 @@ def _unwrap(wrapper: _Message, decompressed_bytes_max: int) -> Iterator[Record]:
     try:
         inner = list(_messages(memoryview(plain)))
     except TruncatedBatch as error:
-        # The wrapper was whole: its sender cut the inside off.
+        # The wrapper was complete, so its sender cut off the content: the client's fault, not a torn read.
         raise InvalidRecord(f"in a wrapper message: {error.message}") from None
     if not inner:
         raise InvalidRecord("a wrapper message that holds nothing")
     for message in inner:
         if message.attributes & CODEC_MASK or message.magic != wrapper.magic:
             raise InvalidRecord("a wrapper message that holds another, or one of another format")
-    # Old clients left the inner offsets of format 1 absolute, with the wrapper's at the last: the same sum.
+    # Old clients left the inner offsets of format 1 absolute. The wrapper then has the last one's offset too,
+    # so the shift is 0.
     shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0
     append_time = wrapper.timestamp if wrapper.attributes & LOG_APPEND_TIME_BIT and wrapper.magic else None
     for message in inner:

@@ -1,8 +1,9 @@
-"""Record batch v2 (magic 2): a view of the 61-byte header over the bytes as they came.
+"""Record batch v2 (magic 2): a view of the 61-byte header over the received bytes.
 
-The broker treats a batch as opaque (docs/design.md, rule 4): it reads this header, checks the CRC, and patches
-offset and leader epoch in place, which lie outside of the CRC. Decoding records is in
-:mod:`blumfeld.wire.batches.records`, building batches in :mod:`blumfeld.wire.batches.builder`.
+The broker treats a batch as opaque (docs/design.md, rule 4). It reads this header, checks the CRC, and
+patches offset and leader epoch in place, which the CRC does not cover. :mod:`blumfeld.wire.batches.records`
+decodes records,
+:mod:`blumfeld.wire.batches.builder` builds batches.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAGIC = 2
 HEADER_BYTES = 61
 """Size of the header; a batch without records is exactly this long."""
 LOG_OVERHEAD_BYTES = 12
-"""``baseOffset`` and ``batchLength``, which ``batchLength`` does not count."""
+"""Size of ``baseOffset`` and ``batchLength``, which ``batchLength`` does not include."""
 CRC_FROM = 21
 """The CRC-32C covers the batch from its attributes to its end."""
 
@@ -49,11 +50,11 @@ _MAX_TIMESTAMP_AT = 35
 
 
 class TruncatedBatch(CorruptBatch):
-    """The bytes end before the batch does: at the end of a fetch answer or a crashed log that is normal."""
+    """The data end inside of the batch: normal at the end of a fetch answer or of a log after a crash."""
 
 
 class UnsupportedMagic(InvalidRecord):
-    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.batches.legacy`). INVALID_RECORD."""
+    """A message set of format 0 or 1 (see :mod:`blumfeld.wire.batches.legacy`). INVALID_RECORD on the wire."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(f"record format {magic} where only format {MAGIC} may stand")
@@ -63,12 +64,11 @@ class UnsupportedMagic(InvalidRecord):
 class RecordBatch:
     """The header of the batch that starts at ``data[offset]``, and the view of exactly its bytes.
 
-    Nothing is copied: ``data`` keeps the buffer alive. Only the length and the magic have been looked at;
-    the CRC is checked by :meth:`verify_crc`, the records by nobody.
+    Nothing is copied: ``data`` keeps the buffer alive. Only length and magic have been checked.
+    :meth:`verify_crc` checks the CRC; nothing here checks the records.
 
     :raises TruncatedBatch: ``data`` ends before the batch does
-    :raises CorruptBatch: a length that no batch can have
-    :raises CorruptBatch: a format that never was
+    :raises CorruptBatch: an impossible length, or a format that never existed
     :raises UnsupportedMagic: format 0 or 1
     """
 
@@ -105,7 +105,7 @@ class RecordBatch:
     base_sequence: int
     record_count: int
     size_bytes: int
-    """Of the whole batch, header included: ``batch_length + 12``."""
+    """Size of the whole batch, header included: ``batch_length + 12``."""
 
     def __init__(self, data: memoryview, offset: int = 0) -> None:
         try:
@@ -133,10 +133,10 @@ class RecordBatch:
 
     @classmethod
     def peek(cls, header: memoryview) -> RecordBatch:
-        """The header alone, for who walks a file without reading the records.
+        """Returns the header alone, for a walk over a file that does not read the records.
 
-        ``header`` holds at least 61 bytes; ``data`` of what is returned is the header only, so that
-        neither the CRC nor the records can be read from it.
+        ``header`` has at least 61 bytes. The result's ``data`` is the header only, so its CRC and records
+        can't be read.
 
         :raises CorruptBatch: as the constructor; fewer than 61 bytes are TruncatedBatch
         """
@@ -155,7 +155,7 @@ class RecordBatch:
     def verify_crc(self) -> None:
         """Check the CRC-32C, without a copy.
 
-        :raises CorruptBatch: it is not what the header says
+        :raises CorruptBatch: it differs from the header's
         """
         found = crc32c(self.data[CRC_FROM:])
         if found != self.crc:
@@ -171,7 +171,7 @@ class RecordBatch:
         self.partition_leader_epoch = leader_epoch
 
     def set_log_append_time(self, timestamp_ms: int) -> None:
-        """Make the broker's clock the time of every record, in the bytes and in this view; new CRC.
+        """Set the broker's time for every record, in the bytes and in this view, and renew the CRC.
 
         :raises TypeError: ``data`` is read-only
         """
@@ -182,29 +182,29 @@ class RecordBatch:
 
     @property
     def records_data(self) -> memoryview:
-        """What follows the header: the records, compressed if the codec says so."""
+        """The data after the header: the records, in the batch's codec."""
         return self.data[HEADER_BYTES:]
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record, or where it was before compaction took it away."""
+        """Offset of the last record, even if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch."""
+        """Offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; past 2**31-1 it goes on with 0. -1: there is none."""
+        """Sequence number of the last record; -1 without a sequence. 0 follows 2**31-1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed.
+        """Compression of the records.
 
         :raises InvalidRecord: the three bits name no codec
         """
@@ -215,27 +215,27 @@ class RecordBatch:
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction, or the marker that ends one."""
+        """Whether the batch is part of a transaction, or the marker that ends one."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Holds one control record instead of a client's (see :mod:`blumfeld.wire.batches.control_records`)."""
+        """Whether the batch holds a control record (see :mod:`blumfeld.wire.batches.control_records`)."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Every record's time is ``max_timestamp``, whatever its delta says."""
+        """Whether every record's time is ``max_timestamp``, whatever its delta says."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones or marker; None before its first pass."""
+        """When the cleaner may drop this batch's tombstones or marker; ``None`` before its first pass."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Written by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     def __repr__(self) -> str:
@@ -278,10 +278,10 @@ def _unreadable(data: memoryview, offset: int) -> CorruptBatch | UnsupportedMagi
 
 
 def split_batches(data: memoryview, *, allow_partial: bool = False) -> Iterator[RecordBatch]:
-    """The batches that stand one after the other in ``data``.
+    """Yield the adjacent batches in ``data``.
 
-    :param allow_partial: end quietly before a batch that is cut off, as fetched data may be
-    :raises TruncatedBatch: the last one is cut off, and that was not allowed
+    :param allow_partial: stop without an error before a batch that is cut off, as in fetched data
+    :raises TruncatedBatch: the last batch is cut off, and ``allow_partial`` is false
     :raises CorruptBatch, UnsupportedMagic: as :class:`RecordBatch`
     """
     offset, end = 0, len(data)
@@ -306,7 +306,7 @@ def assign_offset(data: memoryview, base_offset: int, leader_epoch: int) -> None
 
 
 def set_log_append_time(data: memoryview, timestamp_ms: int) -> None:
-    """Set the LogAppendTime bit and the maximum timestamp of the one batch in ``data``, and its CRC.
+    """Set the LogAppendTime bit and the maximum timestamp of the one batch in ``data``, and renew its CRC.
 
     :param data: exactly the batch
     :raises TypeError: ``data`` is read-only

@@ -1,7 +1,8 @@
-"""The records inside of a batch: decoded one after the other, never more memory than is allowed.
+"""The records of a batch, decoded one by one, within a limit of memory.
 
-Only for who must look inside (docs/design.md, rule 4): a compacted topic, a look-up by time, a change of codec, a
-replay. What is wrong inside of a batch whose CRC is right was sent like that, and is INVALID_RECORD.
+Few places need to look inside of a batch (docs/design.md, rule 4): a compacted topic, a look-up by time, a
+change of codec, a replay. If the CRC is right, a fault inside of the batch was sent like that and is
+INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from blumfeld.wire.compression.payload import decompress
 from blumfeld.wire.errors import InvalidRecord
 
 DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
-"""What one batch may hold, decompressed: as much as Kafka lets one request be (socket.request.max.bytes)."""
+"""Limit for one decompressed batch: Kafka's limit for one request (``socket.request.max.bytes``)."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record. A null key or value is None; a record without a value is a tombstone.
+    """One record. A null key or value is ``None``; a record with a null value is a tombstone.
 
     A header's key that is not UTF-8 keeps its bytes as surrogate escapes.
     """
@@ -32,46 +33,49 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None = None
     headers: Headers = ()
     timestamp: int = NO_TIMESTAMP
-    """Milliseconds; for a LogAppendTime batch that of the batch."""
+    """Milliseconds since 1970; in a LogAppendTime batch the batch's time."""
     offset: int = -1
     sequence: int = NO_SEQUENCE
 
 
 Span = tuple[int, int, int, int, int, int, int, int]
-"""Where the parts of one record stand in the decompressed data: timestamp delta, offset delta, key at, key
-length, value at, value length, headers at, header count. A plain tuple, as one is made for each record."""
+"""Positions in the uncompressed data: timestamp delta, offset delta, key at, key length, value at, value
+length, headers at, header count. A plain tuple, because one is made for each record.
+"""
 
 
 NULL_KEYS_NAMED_MAX = 10_000
-"""Records without a key that a check names: an answer lists them, each with some 50 bytes, and a batch that unpacks to
-100 MB may have millions.
+"""Limit of records without a key that a check lists. Each takes some 50 bytes of the answer, and a batch that
+unpacks to 100 MB may have millions.
 """
 
 
 class TooManyHeaders(Exception):  # noqa: N818 - as BrokerErrors are named
-    """A batch has more headers than :func:`validate_records` was to walk. Nothing is wrong with it."""
+    """The batch has more headers than :func:`validate_records` was allowed to walk. It may still be valid."""
 
 
 class Checked(NamedTuple):
-    """What :func:`validate_records` saw on its way."""
+    """The result of :func:`validate_records`."""
 
     offsets_in_order: bool
-    """The deltas are 0, 1, 2…; if not, the batch must be written anew before it is stored."""
+    """Whether the deltas are 0, 1, 2…; if not, the batch must be rebuilt before it is stored."""
     null_keys: int
-    """How many records have no key: none may, in a compacted topic."""
+    """Number of records without a key. A compacted topic allows none."""
     null_key_indexes: list[int]
-    """Where these stand in the batch, the first :data:`NULL_KEYS_NAMED_MAX` of them."""
+    """Their indexes in the batch, the first :data:`NULL_KEYS_NAMED_MAX` of them."""
     max_timestamp: int
-    """Over all records, by their deltas; -1 for an empty batch."""
+    """Highest timestamp of all records, by their deltas; -1 for an empty batch."""
     min_timestamp: int
     decompressed_bytes: int
 
 
 def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of a batch in their order; decompressed at the first one, decoded as they are asked for.
+    """Yield the records of a batch in order. The first step decompresses; each record is decoded when it is
+    asked for.
 
-    :raises InvalidRecord: a record breaks the format, or their number or size is not what the header says
-    :raises DecompressedTooLarge: more than ``decompressed_bytes_max`` bytes would come out
+    :raises InvalidRecord: a record breaks the format, or number or size of the records differ from the
+        header
+    :raises DecompressedTooLarge: the records exceed ``decompressed_bytes_max``
     """
     data = _plain(batch, decompressed_bytes_max)
     base_offset, base_timestamp, base_sequence = batch.base_offset, batch.base_timestamp, batch.base_sequence
@@ -94,17 +98,17 @@ def validate_records(
     plain: memoryview | None = None,
     headers_max: int | None = None,
 ) -> Checked:
-    """Walk a batch as :func:`records` does, without making its records.
+    """Walk a batch as :func:`records` does, without making record objects.
 
-    :param plain: its records section, where it is decompressed already
-    :param headers_max: how many headers are walked at most, of all records together; two bytes may be one
+    :param plain: the records section, if it is decompressed already
+    :param headers_max: limit of headers walked in all records together; a header may take only two bytes
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`
     :raises TooManyHeaders: there are more than ``headers_max``
     """
     data = _plain(batch, decompressed_bytes_max) if plain is None else plain
     in_order, null_keys = True, 0
     keyless: list[int] = []
-    # No list of all deltas: to free a million of them at once would hold the interpreter.
+    # The deltas are not collected: freeing a list of a million at once would hold the interpreter.
     earliest = latest = None
     for index, span in enumerate(spans(data, batch.record_count, headers_max)):
         delta = span[0]
@@ -132,14 +136,14 @@ def validate_records(
 
 def _plain(batch: RecordBatch, decompressed_bytes_max: int) -> bytes:
     if batch.size_bytes == HEADER_BYTES:
-        return b""  # nothing is not compressed, whatever the attributes say
+        return b""  # an empty section is not compressed, whatever the attributes say
     return decompress(batch.codec, batch.records_data, decompressed_bytes_max)
 
 
 def spans(data: bytes | memoryview, count: int, headers_max: int | None = None) -> Iterator[Span]:
-    """Where the ``count`` records stand in ``data``, which they must fill exactly.
+    """Yield the positions of the ``count`` records in ``data``, which they must fill exactly.
 
-    :param data: the records section, decompressed
+    :param data: the uncompressed records section
     :param headers_max: as for :func:`validate_records`
     :raises InvalidRecord: as :func:`records`
     :raises TooManyHeaders: as :func:`validate_records`
@@ -166,7 +170,7 @@ def spans(data: bytes | memoryview, count: int, headers_max: int | None = None) 
 
 
 def _span(data: bytes | memoryview, at: int, end: int, headers_max: int) -> tuple[Span, int]:
-    # Most of these numbers take one byte: that is read here, without a call.
+    # Hot path: most of these numbers take one byte, which is read here without a call.
     byte = data[at]
     if byte < 0x80:
         timestamp_delta, at = byte >> 1 ^ -(byte & 1), at + 1

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 
 class BadVarintError(ValueError):
-    """More bytes, or more bits, than a number of that size can have."""
+    """A varint has more bytes or bits than a number of its size can have."""
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A 32-bit number.
+    """Read a 32-bit number.
 
-    :return: the number, and where the next byte stands
-    :raises BadVarintError: it does not end, or does not fit
-    :raises IndexError: the data end before it does
+    :return: the number, and the position after it
+    :raises BadVarintError: it does not end, or does not fit into 32 bits
+    :raises IndexError: the data end inside of it
     """
     byte = data[at]
     if byte < 0x80:
@@ -33,7 +33,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A 64-bit number; otherwise as :func:`read_varint`."""
+    """Read a 64-bit number; otherwise as :func:`read_varint`."""
     byte = data[at]
     if byte < 0x80:
         return byte >> 1 ^ -(byte & 1), at + 1
@@ -50,7 +50,7 @@ def read_varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def append_varint(out: bytearray, number: int) -> None:
-    """Append a number of up to 64 bits, signed."""
+    """Append a signed number of up to 64 bits."""
     raw = number << 1 ^ number >> 63
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)

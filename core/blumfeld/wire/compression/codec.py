@@ -1,6 +1,7 @@
-"""The codec numbers of a record batch, and the one bounded call into cramjam that all its readers share.
+"""The codec numbers of a record batch, and the bounded call into cramjam that all its readers share.
 
-Both :mod:`~blumfeld.wire.compression.payload` and :mod:`~blumfeld.wire.compression.lz4_frame` stand on this module.
+:mod:`~blumfeld.wire.compression.payload` and :mod:`~blumfeld.wire.compression.lz4_frame` build on this
+    module.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Codec(IntEnum):
 
 
 class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fault it is
-    """The data hold more than the caller allows. MESSAGE_TOO_LARGE on the wire: the producer then splits its batch."""
+    """The data exceed the caller's limit. MESSAGE_TOO_LARGE on the wire: the producer then splits its batch."""
 
     def __init__(self, codec: Codec, size_max: int) -> None:
         name = codec.name.lower()
@@ -37,17 +38,17 @@ class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fau
         self.size_max = size_max
 
 
-_FULL = "write whole buffer"  # what cramjam says when the output does not fit
+_FULL = "write whole buffer"  # cramjam's message when the output does not fit
 
 
 def decompress_into(
     unpack: Callable[[Data, Any], int], codec: Codec, data: Data, out: bytearray | memoryview
 ) -> int:
-    """Decompress into ``out``, which bounds what may come out, by one of cramjam's functions.
+    """Decompress into ``out`` with one of cramjam's functions. The size of ``out`` is the limit.
 
-    :return: how many bytes of ``out`` are filled
+    :return: number of bytes filled in ``out``
     :raises DecompressedTooLarge: ``out`` is too small
-    :raises InvalidRecord: anything else is wrong
+    :raises InvalidRecord: any other fault
     """
     import cramjam
 

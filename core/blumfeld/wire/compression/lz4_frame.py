@@ -1,8 +1,8 @@
-"""LZ4 frames as Kafka wants them: independent blocks on both sides.
+"""LZ4 frames for Kafka: independent blocks in both directions.
 
-Kafka's Java reader refuses a frame whose blocks refer to each other, which is what LZ4 libraries write by
-default; so frames are written here around the block codec, and the header of one that is read is checked
-before the library gets it.
+Kafka's Java reader refuses frames whose blocks depend on each other, and LZ4 libraries write such frames by
+default. So this module writes frames itself, around the block codec. On reading it checks the header before
+the library sees it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from blumfeld.wire.errors import InvalidRecord
 
 FRAME_MAGIC = b"\x04\x22\x4d\x18"
 BLOCK_BYTES = 64 * 1024
-# Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB; xxh32 of those two.
+# Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB; xxh32 of these two bytes.
 _HEADER = FRAME_MAGIC + b"\x60\x40\x82"
 _STORED_BIT = 0x80000000
-# Kafka's default level means the fast compressor; any other the slow one at that level (KIP-390).
+# At Kafka's default level the fast compressor runs; any other level selects the slow one (KIP-390).
 _LEVEL_DEFAULT = 9
-# An LZ4 block makes at most 255 bytes out of one.
+# An LZ4 block expands to at most 255 times its size.
 _RATIO_MAX = 255
 
 _VERSION_MASK, _VERSION_1 = 0xC0, 0x40
@@ -29,7 +29,7 @@ _RESERVED_FLG, _RESERVED_BD = 0x03, 0x8F
 
 
 def compress_lz4(view: memoryview, level: int | None = None) -> bytes:
-    """One frame of independent 64 KiB blocks; a block that does not shrink is stored."""
+    """Returns one frame of independent 64 KiB blocks. A block that does not shrink is stored."""
     import cramjam
 
     parts = [_HEADER]
@@ -52,11 +52,11 @@ def compress_lz4(view: memoryview, level: int | None = None) -> bytes:
 
 
 def decompress_lz4(view: memoryview, size_max: int, *, wrong_checksum: bool = False) -> bytes:
-    """The content of the first frame; what follows it is not looked at, as in Kafka.
+    """Returns the content of the first frame. Data after it is ignored, as in Kafka.
 
-    :param wrong_checksum: do not look at the header's checksum (message format 0)
-    :raises DecompressedTooLarge: more than ``size_max`` bytes would come out
-    :raises InvalidRecord: no LZ4 frame, cut off, a wrong checksum, or blocks that depend on each other
+    :param wrong_checksum: ignore the header's checksum (message format 0)
+    :raises DecompressedTooLarge: the content exceeds ``size_max`` bytes
+    :raises InvalidRecord: not an LZ4 frame, cut off, a wrong checksum, or dependent blocks
     """
     import cramjam
 
@@ -77,9 +77,9 @@ def decompress_lz4(view: memoryview, size_max: int, *, wrong_checksum: bool = Fa
 
 
 def check_header(view: memoryview) -> int:
-    """Check what Kafka checks.
+    """Check the frame header as Kafka does.
 
-    :return: where the first block starts
+    :return: position of the first block
     """
     if len(view) < len(_HEADER) or bytes(view[:4]) != FRAME_MAGIC:
         raise InvalidRecord("lz4 data do not begin with a frame")
@@ -94,9 +94,9 @@ def check_header(view: memoryview) -> int:
 
 
 def walk_blocks(view: memoryview, at: int) -> tuple[int, int]:
-    """Go from block to block.
+    """Walk over the block headers.
 
-    :return: where the frame ends, and the most that can come out of it
+    :return: end of the frame, and an upper bound of its content's size
     """
     flags = view[4]
     block_max = 1 << (8 + 2 * (view[5] >> 4))
@@ -120,7 +120,7 @@ def walk_blocks(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes, which is all that a frame header has."""
+    """xxHash32 with seed 0 for less than 16 bytes, which is the most that a frame header has."""
     mask = 0xFFFFFFFF
     acc = 374761393 + len(data)
     at = 0

@@ -1,8 +1,8 @@
-"""The five codecs of a record batch, with a bound on what comes out.
+"""The five codecs of a record batch, with a bound on the decompressed size.
 
-Framings are those of Kafka: RFC 1952 gzip, the xerial stream or one raw block for snappy, LZ4 frames
-of independent blocks (:mod:`blumfeld.wire.compression.lz4_frame`), plain zstd frames. cramjam is imported at first
-use: an idle broker never needs it.
+Framings are Kafka's: RFC 1952 gzip, the xerial stream or one raw block for snappy, LZ4 frames of
+independent blocks (:mod:`blumfeld.wire.compression.lz4_frame`), plain zstd frames. cramjam is imported at
+first use, because an idle broker never needs it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from blumfeld.wire.errors import InvalidRecord
 __all__ = ["compress", "decompress"]
 
 GZIP_WBITS = 31
-# Java's Snappy output stream cuts at 32 KiB; a reader must take any size.
+# Java's Snappy output stream writes blocks of 32 KiB; a reader must accept any size.
 SNAPPY_BLOCK_BYTES = 32 * 1024
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-# One element of a snappy block makes at most 64 bytes out of 3 (a copy), so a claim beyond is a lie.
+# A snappy copy element makes at most 64 bytes out of 3. A larger claim is false and must not be allocated.
 _SNAPPY_RATIO_MAX = 64
 _FIRST_GUESS_BYTES = 64 * 1024
 
 
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
-    """``data`` in the framing that Kafka's clients read.
+    """Compress ``data`` in the framing that Kafka's clients read.
 
-    :param level: gzip 1..9 or -1, lz4 1..17, zstd -131072..22; None is Kafka's default. Others ignore it
+    :param level: gzip 1..9 or -1, lz4 1..17, zstd -131072..22; ``None`` is Kafka's default. Other codecs
+        ignore it
     """
     if codec is Codec.NONE:
         return bytes(data)
@@ -46,12 +47,12 @@ def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Data, size_max: int, *, lz4_wrong_checksum: bool = False) -> bytes:
-    """What was compressed; never allocates more than ``size_max`` and a fixed overhead for it.
+    """Returns the decompressed data. It allocates at most ``size_max`` plus a fixed overhead.
 
-    :param size_max: the most that may come out, in bytes
+    :param size_max: limit of the decompressed size, in bytes
     :param lz4_wrong_checksum: accept the LZ4 header checksum of message format 0, which old clients
         computed over the wrong bytes
-    :raises DecompressedTooLarge: more would come out
+    :raises DecompressedTooLarge: the data exceed ``size_max``
     :raises InvalidRecord: the data are not in the codec's format, or are cut off
     """
     view = memoryview(data)
@@ -84,7 +85,8 @@ def _decompress_gzip(view: memoryview, size_max: int) -> bytes:
             parts.append(part)
             left -= len(part)
             view = memoryview(unpacker.unused_data)
-            # Members may follow each other; what does not begin like one is padding, as Java reads it.
+            # Several members may follow each other. Anything else after a member is padding, as Java reads
+            # it.
             if bytes(view[:2]) != b"\x1f\x8b":
                 return b"".join(parts)
     except zlib.error as error:
@@ -94,7 +96,8 @@ def _decompress_gzip(view: memoryview, size_max: int) -> bytes:
 def _decompress_zstd(view: memoryview, size_max: int) -> bytes:
     import cramjam
 
-    # A frame need not tell its size, and may lie: grow the room until it fits or the limit is reached.
+    # A frame need not state its size, and may state a wrong one: grow the buffer until it fits or the limit
+    # is reached.
     room = min(size_max, max(_FIRST_GUESS_BYTES, 4 * len(view)))
     while True:
         out = bytearray(room)
@@ -123,7 +126,7 @@ def _decompress_snappy(view: memoryview, size_max: int) -> bytes:
     parts: list[bytes] = []
     at, end, left = 0, len(view), size_max
     while at < end:
-        if bytes(view[at : at + 8]) == XERIAL_MAGIC:  # streams may follow each other
+        if bytes(view[at : at + 8]) == XERIAL_MAGIC:  # several streams may follow each other
             at += len(XERIAL_HEADER)
             if at > end:
                 raise InvalidRecord("snappy header is cut off")
@@ -147,9 +150,9 @@ def _snappy_block(view: memoryview, left: int, size_max: int) -> bytes:
 
 
 def snappy_claim(view: memoryview, left: int, size_max: int) -> int:
-    """The bytes that a raw snappy block says it holds.
+    """Returns the size that a raw snappy block claims for its content.
 
-    :raises DecompressedTooLarge: more than ``left`` of ``size_max``
+    :raises DecompressedTooLarge: it exceeds ``left`` of ``size_max``
     :raises InvalidRecord: no block of this size can hold that much
     """
     import cramjam

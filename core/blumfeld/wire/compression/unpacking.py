@@ -20,9 +20,9 @@ GZIP_PIECE_BYTES = 256 * 1024
 
 
 def unpacked(codec: Codec, data: memoryview, size_max: int) -> memoryview:
-    """What was compressed, as a view: of ``data`` itself where nothing was, else of memory of its own.
+    """Returns the decompressed data as a view: of ``data`` itself if it is not compressed, else of new memory.
 
-    :raises DecompressedTooLarge: more than ``size_max`` bytes would come out
+    :raises DecompressedTooLarge: the data exceed ``size_max`` bytes
     :raises InvalidRecord: the data are not in the codec's format, or are cut off
     """
     if codec is Codec.NONE:
@@ -59,7 +59,8 @@ def _gzip(data: memoryview, out: memoryview) -> int:
                 if not piece and not rest and not unpacker.eof:
                     raise InvalidRecord("gzip data are cut off")
             data = memoryview(unpacker.unused_data)
-            # Members may follow each other; what does not begin like one is padding, as Java reads it.
+            # Several members may follow each other. Anything else after a member is padding, as Java reads
+            # it.
             if bytes(data[:2]) != b"\x1f\x8b":
                 return size
     except zlib.error as error:
@@ -71,7 +72,7 @@ def _snappy(data: memoryview, out: memoryview) -> int:
         return _snappy_block(data, out, 0)
     size = at = 0
     while at < len(data):
-        if bytes(data[at : at + 8]) == XERIAL_MAGIC:  # streams may follow each other
+        if bytes(data[at : at + 8]) == XERIAL_MAGIC:  # several streams may follow each other
             at += len(XERIAL_HEADER)
             if at > len(data):
                 raise InvalidRecord("snappy header is cut off")
@@ -89,7 +90,7 @@ def _snappy_block(block: memoryview, out: memoryview, at: int) -> int:
     import cramjam
 
     claimed = snappy_claim(block, len(out) - at, len(out))
-    # The codec writes nothing to a view of nothing; whether the block is one is found out all the same.
+    # The codec writes nothing into an empty view. This still finds a malformed block.
     room = out[at : at + claimed] if claimed else bytearray()
     return decompress_into(cramjam.snappy.decompress_raw_into, Codec.SNAPPY, block, room)
 

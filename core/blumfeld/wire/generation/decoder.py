@@ -1,7 +1,7 @@
 """Source of a decoder: ``decode(buf, pos) -> (message, pos)``.
 
-``buf`` is a memoryview of bytes that ends where the message may end at the latest. What lies beyond it can
-not be read: fixed sizes are checked by ``struct``, every other length before it is used.
+``buf`` is a memoryview of bytes that ends where the message must have ended, so nothing beyond can be read:
+``struct`` checks fixed sizes, and every other length is checked before its use.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from blumfeld.wire.schema import FIXED_FORMATS, Field, FieldType, fields_of
 
 
 def decoder_source(cls: StructClass, version: int, flexible: bool, in_steps: bool = False) -> Source:
-    """The source of the decoder; its function is called ``decode``.
+    """Returns the source of the decoder; its function is called ``decode``.
 
-    ``in_steps`` makes it a generator that yields after each ``STEP_ELEMENTS`` elements and returns what the plain one
-    returns.
+    With ``in_steps`` it is a generator that yields after each ``STEP_ELEMENTS`` elements and returns the
+    same result.
     """
     source = Source(cls, version, flexible, in_steps)
     source.names["StructError"] = struct.error
@@ -38,18 +38,18 @@ def decoder_source(cls: StructClass, version: int, flexible: bool, in_steps: boo
 
 
 class _Writer:
-    """Writes reads into the source; ``run`` are those of a fixed size that were not written yet."""
+    """Writes reads into the source. ``run`` collects adjacent fixed-size reads that are not written yet."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.run: list[tuple[str, str]] = []
 
     def flush(self) -> None:
-        """Write the pending run as one call."""
+        """Write the collected run as one call."""
         if not self.run:
             return
         if len(self.run) == 1 and self.run[0][0] == "B":
-            # Indexing takes a third of the time of unpacking; its IndexError is caught below.
+            # Indexing takes a third of the time of unpacking. Its IndexError is caught below.
             self.source.line(f"{self.run[0][1]} = buf[pos]")
             self.source.line("pos += 1")
             self.run.clear()
@@ -61,7 +61,7 @@ class _Writer:
         self.run.clear()
 
     def struct(self, cls: StructClass, depth: int) -> str:
-        """Read all fields; the expression that makes the object, once the run is flushed."""
+        """Read all fields. Returns the expression that makes the object, valid after the run is flushed."""
         if depth > NESTING_DEPTH_MAX:
             raise TypeError(f"{cls.__name__} lies {depth} structs deep")
         source = self.source
@@ -75,7 +75,7 @@ class _Writer:
         return f"{known}({', '.join(f'{n}={v}' for n, v in values.items())})"
 
     def tag_section(self, cls: StructClass, tagged: list[Field], depth: int) -> dict[str, str]:
-        """Read the tag section; by field, the variable that holds its value."""
+        """Read the tag section. Returns the variable that holds each field's value."""
         source = self.source
         count = source.fresh("tags")
         self.run.append(("B", count))
@@ -118,7 +118,7 @@ class _Writer:
         return values
 
     def field(self, field: Field, depth: int, in_tag: bool = False) -> str:
-        """Read one field; the expression of its value, once the run is flushed."""
+        """Read one field. Returns the expression of its value, valid after the run is flushed."""
         nullable = self.source.version in field.nullable
         compact = self.source.is_flexible(field)
         if field.type.array:
@@ -159,15 +159,15 @@ class _Writer:
         return value
 
     def length(self, name: str, fmt: str, compact: bool, long: bool = False) -> str:
-        """Read a length with the run before it; the condition that says null."""
+        """Read a length together with the run before it. Returns the condition for null."""
         self.run.append((fmt, name))
         self.flush()
         return self.rest_of_length(name, compact, long)
 
     def rest_of_length(self, name: str, compact: bool, long: bool = False) -> str:
-        """What lies behind the first byte of a compact length; the condition that says null.
+        """Read the further bytes of a compact length. Returns the condition for null.
 
-        ``long`` is for lengths of which most take two bytes: these are read in line.
+        ``long`` is for lengths that mostly take two bytes: these are read inline.
         """
         if not compact:
             return f"{name} < 0"
@@ -181,7 +181,7 @@ class _Writer:
         return f"not {name}"
 
     def array(self, field: Field, nullable: bool, compact: bool, depth: int) -> str:
-        """Read an array; its count is checked against what is left before anything is made."""
+        """Read an array. Its count is checked against the remaining bytes before anything is allocated."""
         source = self.source
         value, count = source.fresh(field.name), source.fresh("count")
         self.run.append(("B" if compact else "i", count))
@@ -196,7 +196,7 @@ class _Writer:
         return value
 
     def short_array(self, kind: str, value: str, count: str, compact: bool) -> None:
-        """Read an array of less than 128 elements of a fixed size; ``struct`` checks that they are there."""
+        """Read an array of less than 128 fixed-size elements; ``struct`` checks that the bytes are there."""
         fmt = FIXED_FORMATS[kind]
         size = struct.calcsize(">" + fmt)
         unpackers = self.source.unpackers_by_count(fmt, compact)
@@ -269,7 +269,7 @@ class _Writer:
         source.depth -= 1
 
     def nested(self, field: Field, nullable: bool, in_tag: bool, depth: int) -> str:
-        """Read a struct in line, or null."""
+        """Read a struct inline, or null."""
         source = self.source
         assert field.type.struct is not None
         if not nullable:

@@ -1,8 +1,9 @@
 """Source of an encoder: ``encode(message, out, parts)``.
 
-It appends bytes to ``out``; a large ``records`` value closes what stands in ``out`` into ``parts`` and
-follows as parts of its own (:func:`blumfeld.wire.primitives.put_records`). It checks what ``struct`` does not;
-:mod:`blumfeld.wire.codec` turns what it raises into :class:`~blumfeld.wire.primitives.EncodeError`.
+The encoder appends bytes to ``out``. A large ``records`` value closes ``out`` into ``parts`` and follows as
+parts of its own (:func:`blumfeld.wire.primitives.put_records`). The encoder checks what ``struct`` does
+not;
+:mod:`blumfeld.wire.codec` turns its exceptions into :class:`~blumfeld.wire.primitives.EncodeError`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ ONE_BYTE = tuple(bytes((i,)) for i in range(128))
 
 
 def encoder_source(cls: StructClass, version: int, flexible: bool, in_steps: bool = False) -> Source:
-    """The source of the encoder; its function is called ``encode``.
+    """Returns the source of the encoder; its function is called ``encode``.
 
-    ``in_steps`` makes it a generator that yields after each ``STEP_ELEMENTS`` elements. It joins what it wrote as it
-    goes on: there are more parts, with the same bytes in them.
+    With ``in_steps`` it is a generator that yields after each ``STEP_ELEMENTS`` elements. It joins its
+    output as it goes, so there are more parts, with the same bytes.
     """
     source = Source(cls, version, flexible, in_steps)
     source.names["ONE_BYTE"] = ONE_BYTE
@@ -34,22 +35,22 @@ def encoder_source(cls: StructClass, version: int, flexible: bool, in_steps: boo
 
 
 class _Writer:
-    """Writes packs into the source; ``run`` are those of a fixed size that were not written yet."""
+    """Writes packs into the source. ``run`` collects adjacent fixed-size values that are not written yet."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.run: list[tuple[str, str]] = []
-        """Format and value; an array's are ``B*i``, and its count and elements with a ``*`` between."""
+        """Format and value. An array has the format ``B*i``, and its count and elements with a ``*`` between them."""
         self.append = "append"
 
     def flush(self) -> None:
-        """Write the pending run as one call."""
+        """Write the collected run as one call."""
         if self.run:
             self.source.line(f"{self.append}({self.packed(self.run)})")
             self.run = []
 
     def packed(self, run: list[tuple[str, str]]) -> str:
-        """The expression that packs these values."""
+        """Returns the expression that packs these values."""
         values = [v for _, v in run if v]
         formats = "".join(f for f, _ in run)
         if not values:
@@ -61,7 +62,7 @@ class _Writer:
         return f"{name}({', '.join(values)})"
 
     def flush_with_length(self, length: str, limit: str = "") -> None:
-        """Write the pending run and behind it the compact length, in one call where it takes one byte."""
+        """Write the collected run and the compact length after it, in one call if the length takes one byte."""
         source = self.source
         short = self.packed([*self.run, ("B", length)]) if self.run else f"ONE_BYTE[{length}]"
         source.line(f"if {length} < 128:")
@@ -75,7 +76,7 @@ class _Writer:
         self.run = []
 
     def flush_with_long_length(self, length: str) -> None:
-        """As :meth:`flush_with_length`, for what is seldom short: in one call where it takes two bytes, too."""
+        """As :meth:`flush_with_length`, for lengths that are seldom short: one call for two bytes too."""
         source = self.source
         halves = [*self.run, ("B", f"{length} & 127 | 128"), ("B", f"{length} >> 7")]
         source.line(f"if 128 <= {length} < 16384:")
@@ -102,12 +103,12 @@ class _Writer:
             self.run.append(("x", ""))
 
     def refuse(self, cls: StructClass, field: Field, value: str) -> None:
-        """A value that this version does not know may not be lost in silence."""
+        """Write the check that refuses a value this version has no field for: it must not be lost in silence."""
         text = f"{cls.__name__}.{field.name} has a value, and version {self.source.version} has no such field"
         self.source.line(f"if {self.differs(field, f'{value}.{field.name}')}: raise EncodeError({text!r})")
 
     def differs(self, field: Field, value: str) -> str:
-        """The condition that a value is not the field's default."""
+        """Returns the condition that a value differs from the field's default."""
         default = field.default_of()
         if default is None:
             return f"{value} is not None"
@@ -118,7 +119,7 @@ class _Writer:
         return f"{value} != {self.source.constant('default', default)}"
 
     def tag_section(self, cls: StructClass, tagged: list[Field], value: str) -> None:
-        """Write the tags of the values that are not their field's default."""
+        """Write the tags of all values that differ from their field's default."""
         source = self.source
         self.flush()
         tags, payload = source.fresh("tags"), source.fresh("payload")
@@ -149,7 +150,7 @@ class _Writer:
         source.line(f"    {outer}(b'\\0')")
 
     def field(self, cls: StructClass, field: Field, value: str, in_tag: bool = False) -> None:
-        """Write one field in line."""
+        """Write one field inline."""
         nullable = self.source.version in field.nullable
         compact = self.source.is_flexible(field)
         name = f"{cls.__name__}.{field.name}"
@@ -174,7 +175,7 @@ class _Writer:
             self.variable(name, kind, value, nullable, compact)
 
     def variable(self, name: str, kind: str, value: str, nullable: bool, compact: bool) -> None:
-        """Write a string, bytes or records: a length, and then the content."""
+        """Write a string, bytes or records: a length, then the content."""
         source = self.source
         content, length = source.fresh("content"), source.fresh("length")
         source.line(f"{content} = {value}")
@@ -211,7 +212,7 @@ class _Writer:
                 source.line(f"{self.append}({content})")
 
     def array(self, name: str, kind: FieldType, value: str, nullable: bool, compact: bool) -> None:
-        """Write an array: its count, and then the elements."""
+        """Write an array: its count, then the elements."""
         source = self.source
         items, count = source.fresh("items"), source.fresh("count")
         source.line(f"{items} = {value}")
@@ -232,7 +233,7 @@ class _Writer:
         element = source.fresh("element")
         source.line(f"for {element} in {items}:")
         source.depth += 1
-        # Within a tag the pieces are another list's, which is joined when the tag is complete.
+        # Within a tag the pieces go to another list, which is joined when the tag is complete.
         outermost = self.append == "append"
         source.count_step(
             f"if len(out) > {STEP_PIECES}: parts.append(b''.join(out)); out.clear()" if outermost else ""
@@ -245,7 +246,7 @@ class _Writer:
         source.depth -= 1
 
     def nested(self, struct_class: StructClass, value: str, nullable: bool, in_tag: bool) -> None:
-        """Write a struct in line, with a marker before it where it may be null."""
+        """Write a struct inline, after a marker if it is nullable."""
         source = self.source
         local = source.fresh("struct")
         source.line(f"{local} = {value}")

@@ -1,8 +1,10 @@
-"""Packers for runs of fields in which arrays lie, and unpackers for arrays, made once for each set of counts.
+"""Packers for runs of fields with arrays among them, and unpackers for arrays; one for each combination of
+counts.
 
-Three replicas, three of them in sync, none offline: that partition and the thousand like it are one
-``struct.Struct``, fields, counts, elements and all. How long the arrays are is its *shape*. A cluster has few
-shapes; what comes after :data:`SHAPES_MAX` of them is packed as well, by a packer made for the occasion.
+Example: a partition with three replicas, three in sync and none offline, and thousands of partitions like
+it. One ``struct.Struct`` packs its fields, counts and elements together. The lengths of the arrays are the
+*shape* of the run. A cluster has few shapes. Once :data:`SHAPES_MAX` shapes have a packer, a further shape
+gets a temporary one each time.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ from typing import Any
 from blumfeld.wire.primitives import put_uvarint
 
 SHAPES_MAX = 256
-"""For one run of fields; 200 bytes each."""
+"""Limit for one run of fields, at 200 bytes each."""
 
 
 class PackersByShape(dict[Any, Callable[..., bytes]]):
-    """By the counts as they stand on the wire (one, or a tuple where there are more arrays), what packs the run.
+    """Shape → function that packs the run. A shape is the count on the wire, or a tuple of counts if there are
+    several arrays.
 
-    ``layout`` has a struct format for each field, and ``B*i`` for an array of ``i`` behind a compact count,
-    ``i*i`` behind a classic one. The packer takes the fields' values in order; an array is its count, then its
-    elements. It raises ``struct.error`` as ``struct`` does.
+    ``layout`` has a struct format for each field. An array of ``i`` is ``B*i`` after a compact count and
+    ``i*i`` after a classic one. The packer takes the fields' values in order; an array is its count, then
+    its elements. It raises ``struct.error`` as ``struct`` does.
     """
 
     def __init__(self, layout: Sequence[str]) -> None:
@@ -56,7 +59,7 @@ class PackersByShape(dict[Any, Callable[..., bytes]]):
 
 
 def _with_long_counts(pack: Callable[..., bytes], counts: dict[int, bytes]) -> Callable[..., bytes]:
-    """A compact count above 127 takes more than the byte that the caller's value would fill."""
+    """Wrap ``pack`` for compact counts above 127, which take more than the one byte that the caller's value fills."""
 
     def pack_long(*values: Any) -> bytes:
         replaced = list(values)
@@ -68,9 +71,9 @@ def _with_long_counts(pack: Callable[..., bytes], counts: dict[int, bytes]) -> C
 
 
 class UnpackersByCount(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By the count on the wire (null excluded), what unpacks the elements behind it.
+    """Count on the wire (null excluded) → function that unpacks the elements after it.
 
-    A decoder asks for short arrays only, so that what a peer sends makes at most 128 of them.
+    A decoder uses this only for short arrays, so a peer can cause at most 128 entries.
     """
 
     def __init__(self, element: str, compact: bool) -> None:

@@ -1,8 +1,9 @@
-"""Source of the codec for one class and version: what a person would write if there weren't 273 messages.
+"""Source of the codec for one class and version: the code that a person would write if there weren't 273
+messages.
 
-All structs of a message are written into one function. Fields of a fixed size that follow each other,
-and the length that comes after them, are read or packed in one call of a precompiled ``struct.Struct``.
-What the source uses (packers, classes, defaults) is in ``names``; :mod:`blumfeld.wire.codec` compiles it.
+All structs of a message become one function. Adjacent fixed-size fields, and the length after them, are
+read or packed in one call of a precompiled ``struct.Struct``. ``names`` holds the objects that the source
+uses (packers, classes, defaults); :mod:`blumfeld.wire.codec` compiles it.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ SHARED_NAMES: dict[str, Any] = {
     "records_size": primitives.records_size,
 }
 STEP_ELEMENTS = 64
-"""Elements that a codec in steps reads or writes between two yields: 30 to 60 µs."""
+"""Elements that a codec in steps handles between two yields: 30 to 60 µs."""
 STEP_NUMBERS = 512
-"""The same for numbers, which are read a block at a time."""
+"""The same for numbers, which are read in blocks."""
 STEP_PIECES = 4_096
-"""Written pieces that are joined at a yield, so that no join at the end takes as long as all the rest."""
+"""Pieces that are joined at a yield. Without this the join at the end would take as long as all the rest."""
 StructClass = type[Message] | type[WireStruct]
 
 
 class Source:
-    """Lines at an indentation, fresh names, and the objects that the lines refer to."""
+    """The source under construction: indentation, fresh names, and the objects that its lines use."""
 
     def __init__(self, cls: StructClass, version: int, flexible: bool, in_steps: bool = False) -> None:
         self.cls = cls
@@ -52,19 +53,19 @@ class Source:
         self._layouts: dict[tuple[str, ...], str] = {}
 
     def line(self, text: str) -> None:
-        """One line at the current depth."""
+        """Add a line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def begin_steps(self) -> None:
-        """Before the first element: how many are left to the next yield. A function without an array is a generator
-        all the same.
+        """Write the counter of elements left until the next yield, and a yield that makes even a function
+        without an array a generator.
         """
         if self.in_steps:
             self.line(f"left = {STEP_ELEMENTS}")
             self.line("if left < 0: yield")
 
     def count_step(self, before_yield: str = "") -> None:
-        """At the top of a loop over elements: yield if enough were read or written since the last yield."""
+        """Write, at the top of a loop over elements, the yield after enough elements."""
         if self.in_steps:
             self.line("left -= 1")
             self.line("if left < 0:")
@@ -74,18 +75,18 @@ class Source:
             self.line(f"    left = {STEP_ELEMENTS}")
 
     def fresh(self, stem: str) -> str:
-        """A local name that nothing else has."""
+        """Returns a local name that is not used yet."""
         self._count += 1
         return f"{stem}_{self._count}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """A name under which the source sees ``value``."""
+        """Returns a name under which the source sees ``value``."""
         name = self.fresh(stem.upper())
         self.names[name] = value
         return name
 
     def packer(self, formats: str, method: str) -> tuple[str, int]:
-        """The name of a bound method of the big-endian packer for ``formats``, and the size it packs."""
+        """Returns the name of a bound method of the big-endian packer for ``formats``, and the packed size."""
         packer = Packer(">" + formats)
         key = f"{method}_{formats.replace('?', 'o')}"
         if key not in self._packers:
@@ -94,27 +95,27 @@ class Source:
         return self._packers[key], packer.size
 
     def packers_by_shape(self, layout: tuple[str, ...]) -> str:
-        """The name of the packers of a run with arrays in it, by the counts of these."""
+        """Returns the name of the packers for a run with arrays in it, by their counts."""
         if layout not in self._layouts:
             self._layouts[layout] = self.constant("packers", PackersByShape(layout))
         return self._layouts[layout]
 
     def unpackers_by_count(self, element: str, compact: bool) -> str:
-        """The name of the unpackers of short arrays of this format, by the count on the wire."""
+        """Returns the name of the unpackers for short arrays of this format, by the count on the wire."""
         name = f"{'compact' if compact else 'classic'}_array_{element.replace('?', 'o')}"
         self.names.setdefault(name, UnpackersByCount(element, compact))
         return name
 
     def is_flexible(self, field: Field) -> bool:
-        """Whether the field stands in compact form."""
+        """Whether the field has the compact form."""
         return self.flexible and not field.never_flexible
 
     def tagged(self, fields: tuple[Field, ...]) -> list[Field]:
-        """The fields that are in the tag section in this version, in the order of their tags."""
+        """Returns the fields that are in the tag section in this version, by tag."""
         return sorted((f for f in fields if self.flexible and self.version in f.tagged), key=lambda f: f.tag)
 
     def plain(self, fields: tuple[Field, ...]) -> list[Field]:
-        """The fields that stand in line in this version."""
+        """Returns the fields that are inline in this version."""
         return [
             f
             for f in fields
@@ -122,12 +123,14 @@ class Source:
         ]
 
     def text(self, signature: str) -> str:
-        """The whole function."""
+        """Returns the whole function."""
         return "\n".join([signature, *self.lines, ""])
 
 
 def min_size(cls: StructClass, version: int, flexible: bool) -> int:
-    """The fewest bytes that a struct takes in this version; 1 where it takes none, so that it bounds a count."""
+    """Returns the minimum size of a struct in this version, in bytes; 1 for an empty one, so that it can bound
+    a count.
+    """
     size = 1 if flexible else 0
     for field in fields_of(cls):
         if version not in field.versions or (flexible and version in field.tagged):
@@ -147,7 +150,7 @@ def min_size(cls: StructClass, version: int, flexible: bool) -> int:
 
 
 def element_min_size(field: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes of one element of an array."""
+    """Returns the minimum size of one element of an array, in bytes."""
     kind, _, struct = field.type
     if struct is not None:
         return min_size(struct, version, flexible)
