@@ -68,7 +68,8 @@ def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, 
     if messages + width != wanted.end - wanted.start:
         raise ArchiveError(
             f"{wanted.topic}-{wanted.partition} {wanted.start}..{wanted.end}: {messages} messages were decoded and "
-            f"{width} offsets skipped, which is not its width. Nothing was published; this is a bug of the reader"
+            f"{width} offsets skipped, but it has {wanted.end - wanted.start} offsets. Nothing was published; this is "
+            "a bug of the reader"
         )
     return joined(found)
 

@@ -84,7 +84,7 @@ def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
             names[match[2]] = None
     if not names:
         raise SettingsError(
-            f"archive.decoders: none for the topic {topic}; allowed: NAME for all topics, or {topic}=NAME"
+            f"archive.decoders: the topic {topic} has none; allowed: NAME for all topics, or {topic}=NAME"
         )
     return [catalog.find(name, settings.decoder_plugins, settings) for name in names]
 

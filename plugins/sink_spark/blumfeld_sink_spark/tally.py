@@ -115,7 +115,7 @@ class Tally:
         if (steps < 1).any():
             at = int(np.flatnonzero(steps < 1)[0])
             raise ArchiveError(
-                f"{self._topic}-{self._partition}: offset {offsets[at]} came behind "
+                f"{self._topic}-{self._partition}: offset {offsets[at]} came after "
                 f"{offsets[at - 1] if at else self._last}. Nothing was published; the batch is run again"
             )
         if self._first < 0:

@@ -95,7 +95,7 @@ def test_a_reason_for_an_offset_that_was_decoded_is_a_bug() -> None:
 
 @pytest.mark.parametrize("pieces", [[[0, 1, 1]], [[0, 1], [1, 2]], [[5], [4]]])
 def test_a_message_that_comes_twice_or_late_is_refused(pieces: list[list[int]]) -> None:
-    with pytest.raises(ArchiveError, match=r"t-0: offset \d came behind \d"):
+    with pytest.raises(ArchiveError, match=r"t-0: offset \d came after \d"):
         tallied([rows_at(piece) for piece in pieces])
 
 

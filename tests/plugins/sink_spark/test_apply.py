@@ -356,7 +356,7 @@ def test_decoders_of_a_topic() -> None:
 
 @pytest.mark.parametrize(
     ("decoders", "told"),
-    [(("b=raw",), "none for the topic a.*allowed: NAME.*a=NAME"), (("row",), "row.*allowed.*raw")],
+    [(("b=raw",), "the topic a has none.*allowed: NAME.*a=NAME"), (("row",), "row.*allowed.*raw")],
 )
 def test_a_topic_without_a_decoder_is_refused(decoders: tuple[str, ...], told: str) -> None:
     with pytest.raises(SettingsError, match=told):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @edge
 def command(
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
-    interval: Annotated[str, typer.Option(help="1s, 1m, 15m, 1h, 1d: what divides a day.")] = "1m",
+    interval: Annotated[str, typer.Option(help="1s, 1m, 15m, 1h, 1d; it must divide a day.")] = "1m",
     symbol: Annotated[list[str] | None, typer.Option(help="May be repeated; all without it.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="From the date of this time on.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Up to the date of this time, with it.")] = None,

@@ -44,4 +44,6 @@ def command(
         else:
             typer.echo(f"{written.path}  {written.rows:,} rows")
     if not files:
-        raise ArchiveError("nothing to export: no rows of that selection")
+        raise ArchiveError(
+            f"nothing to export as {form}: no rows with these --symbol, --venue, --from and --to"
+        )

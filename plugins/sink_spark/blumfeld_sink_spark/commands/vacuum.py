@@ -31,7 +31,7 @@ def command(
 
     store, older_than_ms = open_store(root), milliseconds(older_than)
     if not store.folders(""):
-        raise ArchiveError(f"{root}: nothing is there")
+        raise ArchiveError(f"{root}: nothing is there; --root takes the archive's folder or URL")
     do = plan if dry_run else vacuum
     found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=older_than_ms)
     for item in found.items:

@@ -190,5 +190,8 @@ def test_a_time_needs_its_unit(store: ArchiveStore) -> None:
 
 def test_a_place_where_nothing_is_is_refused_and_not_made(tmp_path: Path) -> None:
     status, said = run(opened(tmp_path / "typo"))
-    assert (status, said) == (1, f"blumfeld archive: {tmp_path / 'typo'}: nothing is there\n")
+    assert (status, said) == (
+        1,
+        f"blumfeld archive: {tmp_path / 'typo'}: nothing is there; --root takes the archive's folder or URL\n",
+    )
     assert not (tmp_path / "typo").exists()

@@ -202,7 +202,7 @@ def test_intervals_divide_a_day(span: str) -> None:
     if span in ("1ms", "250ms", "1s"):
         assert name_of(interval_ns(span)) == span
         return
-    with pytest.raises(SettingsError, match="allowed: what divides a day"):
+    with pytest.raises(SettingsError, match="allowed: an interval that divides a day"):
         interval_ns(span)
 
 
@@ -219,7 +219,7 @@ def test_intervals_are_named_in_the_greatest_unit() -> None:
 def test_the_command_says_what_is_wrong(tmp_path: Path, root: Path) -> None:
     """In a line; exit status 2 for a wrong option, 1 for no archive."""
     wrong = run("bars", "--root", str(root), "--interval", "7m")
-    assert (wrong.exit_code, "allowed: what divides a day" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "allowed: an interval that divides a day" in wrong.output) == (2, True)
     none = run("bars", "--root", str(tmp_path / "none"))
     assert (none.exit_code, "no archive is there" in none.output) == (1, True)
     assert '"bars":2' in run("bars", "--root", str(root), "--interval", "10s", "--json").output

@@ -62,7 +62,8 @@ def _messages(selection: Selection, symbol: str, venue: str) -> Iterator[pa.Tabl
         partition = rows["k_partition"][0] if partition is None else partition
         if not pc.all(pc.equal(rows["k_partition"], partition)).as_py():
             raise ArchiveError(
-                f"the book of {symbol} lies in several partitions, which have no order among them"
+                f"the book of {symbol} lies in several partitions, which have no order among them; key the messages "
+                "by symbol"
             )
         rows = rows if held is None else pa.concat_tables([held, rows])
         count = pc.sum(pc.not_equal(rows["k_offset"], rows["k_offset"][-1])).as_py() or 0

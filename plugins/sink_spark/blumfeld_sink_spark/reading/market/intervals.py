@@ -20,7 +20,9 @@ def interval_ns(text: str) -> int:
     found = _SPAN.fullmatch(text)
     span = int(found[1]) * _UNITS[found[2]] if found else 0
     if not span or DAY_NS % span:
-        raise SettingsError(f"interval {text!r}; allowed: what divides a day, as 250ms, 1s, 1m, 15m, 1h, 1d")
+        raise SettingsError(
+            f"interval {text!r}; allowed: an interval that divides a day: 250ms, 1s, 1m, 15m, 1h, 1d"
+        )
     return span
 
 
@@ -32,4 +34,4 @@ def name_of(span_ns: int) -> str:
     for unit, size in sorted(_UNITS.items(), key=lambda item: -item[1]):
         if span_ns % size == 0:
             return f"{span_ns // size}{unit}"
-    raise ValueError(f"{span_ns} ns is no whole ms")
+    raise ValueError(f"{span_ns} ns is no whole number of ms")

@@ -76,7 +76,9 @@ class Topic:
         deadline = time.monotonic() + self._answer_s
         while self.partitions() < partitions:
             if time.monotonic() > deadline:
-                raise ArchiveError(f"topic {self.name} was created, but {self.bootstrap} doesn't name it")
+                raise ArchiveError(
+                    f"topic {self.name} was created, but {self.bootstrap} doesn't list it; try again"
+                )
             time.sleep(0.05)
 
     def ends(self) -> dict[int, tuple[int, int]]:
@@ -170,7 +172,8 @@ class TopicWriter:
         self._check()
         if left:
             raise ArchiveError(
-                f"{left} of {self.records} records to {self._topic} weren't acknowledged in {FLUSH_S:g} s"
+                f"{left} of {self.records} records to {self._topic} weren't acknowledged in {FLUSH_S:g} s; the topic "
+                "may hold some of them. Is the broker up?"
             )
 
     def _wait(self, timestamp_ms: int) -> None:

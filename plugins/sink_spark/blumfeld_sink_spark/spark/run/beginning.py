@@ -104,8 +104,8 @@ def check_state(checkpoint: Checkpoint, committed: int, query: str) -> None:
     if checkpoint.last_done() > committed:
         raise ArchiveError(
             f"the checkpoint {checkpoint.path} has batch {checkpoint.last_done()} as done, but the ledger of {query} "
-            f"ends with {committed if committed >= 0 else 'none'}: the archive's files are not those of this "
-            "checkpoint. Bring them back, or remove the checkpoint to go on from the ledger's end"
+            f"ends with {committed if committed >= 0 else 'none'}: the archive's files don't belong to this "
+            "checkpoint. Bring its own back, or remove the checkpoint to go on from the ledger's end"
         )
     if committed > checkpoint.last_planned():
         raise ArchiveError(
@@ -130,7 +130,7 @@ def _known(settings: ArchiveSettings, identity: Identity, checkpoint: Checkpoint
     if gone:
         raise ArchiveError(
             f"{checkpoint.path} is the checkpoint of an archive of {', '.join(identity.topics)}; without "
-            f"{', '.join(gone)} it is another archive: give it another archive.name"
+            f"{', '.join(gone)} it is another archive: name all of them in archive.topics, or set another archive.name"
         )
     if set(settings.topics) != set(identity.topics):
         identity = msgspec.structs.replace(identity, topics=settings.topics)
@@ -190,8 +190,8 @@ def uncovered(starting: Offsets, ending: Offsets, covered: Covered, tell: Tell) 
         if len(holes) > 1:
             told = ", ".join(f"{start}..{end}" for start, end in holes)
             raise LedgerConflictError(
-                f"{place[0]}-{place[1]}: parts of {first[place]}..{last[place]} are archived; what is missing is in "
-                f"pieces ({told}): backfill each with --from and --to of its own"
+                f"{place[0]}-{place[1]}: parts of {first[place]}..{last[place]} are archived, and the missing offsets "
+                f"have several pieces ({told}): run a backfill for each, with its own --from and --to"
             )
         left = holes[0] if holes else (last[place], last[place])
         if left != (first[place], last[place]):

@@ -82,7 +82,7 @@ class Topics:
         if missing:
             raise ArchiveError(
                 f"{self._settings.bootstrap} has no topic {', '.join(missing)}; "
-                f"create it, or mend archive.topics"
+                f"create it, or correct archive.topics"
             )
         return sorted((name, partition) for name in names for partition in listed.topics[name].partitions)
 

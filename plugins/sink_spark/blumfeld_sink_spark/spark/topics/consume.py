@@ -107,8 +107,8 @@ class _Range:
                 heard = now
             elif now - heard > patience:
                 raise AwayError(
-                    f"{self._settings.bootstrap} gave nothing of {self._name} from offset {self._next} on "
-                    f"for {patience:g} s, {self._wanted.end} was its end. Is the broker up?"
+                    f"{self._settings.bootstrap} has sent no record of {self._name} from offset {self._next} on for "
+                    f"{patience:g} s, and the range ends at {self._wanted.end}. Is the broker up?"
                 )
 
     def _keep(self, message: Any) -> bool:
