@@ -59,7 +59,7 @@ class Broker:
         self.partitions = PartitionManager(
             node_id=composition.node_id,
             runtime=composition.runtime,
-            parking=self.parking,
+            counts=self.parking.counts,
             events=self.events,
             cluster=self.cluster,
         )
@@ -196,20 +196,25 @@ class Broker:
         # The metrics port opens first, and without this there are no groups to measure yet.
         self._register_own()
         parking, partitions = self.parking, self.partitions
-        purgatory = parking.purgatory
+        purgatory, counts = parking.purgatory, parking.counts
         return [
-            Metric("blumfeld_parked_requests", "Requests that wait", "gauge", lambda: parking.waiting),
+            Metric(
+                "blumfeld_parked_requests",
+                "Requests that wait",
+                "gauge",
+                lambda: parking.waiting + counts.waiting,
+            ),
             Metric(
                 "blumfeld_parked_requests_completed_total",
                 "Requests that were answered after they had waited",
                 "counter",
-                lambda: purgatory.completed_total,
+                lambda: purgatory.completed_total + counts.completed_total,
             ),
             Metric(
                 "blumfeld_parked_requests_expired_total",
                 "Requests whose time to wait was over",
                 "counter",
-                lambda: purgatory.expired_total,
+                lambda: purgatory.expired_total + counts.expired_total,
             ),
             Metric(
                 "blumfeld_hosted_partitions",

@@ -109,6 +109,8 @@ def test_the_brokers_own_limit_counts_too() -> None:
 class Unheard:
     """An ``AppendWaiter`` that nobody asks."""
 
+    commit_wait_ms = None
+
     def appended(self, code: ErrorCode) -> None:
         assert code == ErrorCode.NONE
 

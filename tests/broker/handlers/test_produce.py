@@ -397,7 +397,7 @@ def test_acks_all_waits_for_the_isr_until_its_timeout(broker: BrokerHarness, ver
     broker.runtime.advance(2)
     answer = broker.response(exchange, request, version).responses[0].partition_responses[0]
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert len(broker.broker.parking.purgatory) == 0
+    assert broker.broker.parking.counts.waiting == 0
 
 
 def test_acks_all_is_answered_when_the_isr_has_it(broker: BrokerHarness) -> None:
@@ -410,7 +410,7 @@ def test_acks_all_is_answered_when_the_isr_has_it(broker: BrokerHarness) -> None
     partition.leader.follower_fetched(2, 1, 1)
     broker.runtime.run_turn()
     assert exchange.settled
-    assert len(broker.broker.parking.purgatory) == 0
+    assert broker.broker.parking.counts.waiting == 0
 
 
 def test_who_waits_when_leadership_goes_is_told_and_shown_the_leader(broker: BrokerHarness) -> None:

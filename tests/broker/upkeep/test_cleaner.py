@@ -99,6 +99,8 @@ def contents(broker: BrokerHarness, topic: str = "t") -> list[tuple[bytes | None
 class Nobody:
     """Waits for an append that nobody asked for."""
 
+    commit_wait_ms = None
+
     def appended(self, code: ErrorCode) -> None:
         assert code is ErrorCode.NONE
 

@@ -137,6 +137,8 @@ def test_what_was_aborted_is_in_the_index_at_the_next_checkpoint(broker: BrokerH
 class Nobody:
     """Waits for an append and does not care."""
 
+    commit_wait_ms = None
+
     def appended(self, code: ErrorCode) -> None:
         assert code == ErrorCode.NONE
 

@@ -62,7 +62,7 @@ def objects(broker: EmbeddedBroker) -> Counter[str]:
 def at_rest(broker: EmbeddedBroker) -> bool:
     """Whether no connection is open and no request is parked."""
     node = broker.node
-    return not sum(node.metrics.connections.values()) and not len(cast("Any", node.broker).parking.purgatory)
+    return not sum(node.metrics.connections.values()) and not cast("Any", node.broker).parking.waiting
 
 
 def settles(broker: EmbeddedBroker) -> bool:

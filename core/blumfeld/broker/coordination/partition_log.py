@@ -34,6 +34,8 @@ class _Commit:
 
     __slots__ = ("committed",)
 
+    commit_wait_ms = None
+
     def __init__(self) -> None:
         self.committed: Completion[None] = Completion()
 

@@ -7,10 +7,9 @@ from collections import deque
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.append_rules import RejectedRecords
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, NoAnswer, RequestContext
-from blumfeld.spi.runtime import Phase
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import (
@@ -47,13 +46,12 @@ def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | Non
 class PartitionAppend:
     """Waits for the outcome of one partition's batch. Implements ``AppendWaiter``."""
 
-    __slots__ = ("answer", "done", "partition", "pending")
+    __slots__ = ("answer", "partition", "pending")
 
     def __init__(self, pending: PendingProduce, answer: PartitionProduceResponse) -> None:
         self.pending = pending
         self.answer = answer
         self.partition: Partition | None = None
-        self.done = False
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
         """Fill the partition's answer: its batch was refused before it was placed."""
@@ -67,11 +65,13 @@ class PartitionAppend:
         if error.code not in _WITHOUT_LOG_START:
             self.answer.log_start_offset = partition.log.log_start_offset
 
+    @property
+    def commit_wait_ms(self) -> float | None:
+        """As ``AppendWaiter.commit_wait_ms``."""
+        return self.pending.timeout_ms
+
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``."""
-        if self.done:  # expire() has answered already
-            return
-        self.done = True
         if code or self.partition is None:
             refuse(self.answer, code, None)
         else:
@@ -80,7 +80,10 @@ class PartitionAppend:
 
 
 class PendingProduce:
-    """A request whose batches are placed. Parked only when it isn't answered within its turn (acks=all)."""
+    """A request whose batches are placed. It is answered once each of them has its outcome.
+
+    With acks=all that may be REQUEST_TIMED_OUT: each partition watches the deadlines of its own batches.
+    """
 
     __slots__ = (
         "_placing",
@@ -118,36 +121,14 @@ class PendingProduce:
         self._placing = False
         if not self.open:
             self._answer()
-        elif self.acks == ACKS_ALL:
-            # With one replica the batches are committed later in this turn, so most requests are never parked.
-            self._ports.runtime.at_end_of_turn(Phase.COMPLETE, self._park)
 
     def one_done(self) -> None:
         """Count one outcome, and answer after the last one."""
         self.open -= 1
         if not self.open and not self._placing:
             self._answer()
-            self._ports.parking.wake(self)
-
-    def _park(self) -> None:
-        if not self.completion.done:
-            self._ports.parking.park(self, (self,), self.timeout_ms)
-
-    def try_complete(self) -> bool:
-        """As ``ParkedOperation.try_complete``."""
-        return self.completion.done
-
-    def expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for each batch without an outcome. Such a batch may still be committed later."""
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if not answer.error_code and answer.log_start_offset < 0:
-                    refuse(answer, ErrorCode.REQUEST_TIMED_OUT, None)
-        self._answer()
 
     def _answer(self) -> None:
-        if self.completion.done:
-            return
         if self.acks == 0:
             self._answer_nothing()
             return

@@ -13,7 +13,6 @@ from blumfeld.broker.produce.frame import FrameShape, OneBatch
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch
@@ -140,6 +139,11 @@ class OneWritten:
         self.correlation_id = correlation_id
         self.frame_bytes = frame_bytes
 
+    @property
+    def commit_wait_ms(self) -> float | None:
+        """As ``AppendWaiter.commit_wait_ms``: nothing is waited for but the write."""
+        return None
+
     def placed(self) -> None:
         """Let the connection's next request start: this batch has its offsets, so order is kept."""
         partition = self.target.partition
@@ -171,38 +175,11 @@ class OneWritten:
 
 
 class OneCommitted(OneWritten):
-    """A request with acks=all that waits until its batch is committed. Implements ``ParkedOperation`` for the case that
-    this takes longer than the turn."""
+    """A request with acks=all that waits until its batch is committed."""
 
-    __slots__ = ("done", "parked")
+    __slots__ = ()
 
-    def placed(self) -> None:
-        """As :meth:`OneWritten.placed`. Parking waits for the end of the turn: with one replica the batch is committed
-        by then, and the request is never parked."""
-        self.done = self.parked = False
-        super().placed()
-        self.fast.ports.runtime.at_end_of_turn(Phase.COMPLETE, self.park)
-
-    def appended(self, code: ErrorCode) -> None:
-        """As ``AppendWaiter.appended``. After the request timed out a call has no effect."""
-        if self.done:
-            return
-        self.done = True
-        super().appended(code)
-        if self.parked:
-            self.fast.ports.parking.wake(self)
-
-    def park(self) -> None:
-        """Park the request if its batch was not committed within the turn, until it is or ``timeout_ms`` has passed."""
-        if not self.done:
-            self.parked = True
-            self.fast.ports.parking.park(self, (self,), self.target.one.timeout_ms)
-
-    def try_complete(self) -> bool:
-        """As ``ParkedOperation.try_complete``."""
-        return self.done
-
-    def expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT. The batch may still be committed later."""
-        self.target.partition.tells()
-        self.appended(ErrorCode.REQUEST_TIMED_OUT)
+    @property
+    def commit_wait_ms(self) -> float | None:
+        """As ``AppendWaiter.commit_wait_ms``."""
+        return self.target.one.timeout_ms

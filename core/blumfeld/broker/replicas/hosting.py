@@ -16,9 +16,9 @@ from blumfeld.broker.replicas.places import Places
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.broker.replicas.strays import strays
+from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import Parking
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
@@ -49,7 +49,7 @@ class PartitionManager:
         *,
         node_id: int,
         runtime: Runtime,
-        parking: Parking,
+        counts: WaitCounts,
         events: EventLog,
         cluster: Image,
     ) -> None:
@@ -68,7 +68,7 @@ class PartitionManager:
         self._lasting: LastingStorage | None
         """The same object, if the storage keeps its logs over a restart."""
         self._replication: Replication
-        self._parking = parking
+        self._counts = counts
         self._events = events
         self._cluster = cluster
         self._wanted: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
@@ -307,7 +307,7 @@ class PartitionManager:
             state,
             config,
             self._runtime,
-            self._parking,
+            self._counts,
             self.failed,
             self.refused_writes,
         )

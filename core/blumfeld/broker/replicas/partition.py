@@ -6,17 +6,16 @@ the waiting requests are answered. Everything here runs on the loop's thread, so
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from blumfeld.broker.replicas.append_rules import AppendRules
 from blumfeld.broker.replicas.end_watchers import CHANGED, COMMITTED_END_MOVED, LOG_END_MOVED, EndWatchers
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
-from blumfeld.broker.replicas.waiting_appends import AppendWaiter
+from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
+from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.context import Parking
 from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
@@ -37,13 +36,12 @@ class Partition:
 
     __slots__ = (
         "_advance_due",
+        "_commits",
         "_failed",
-        "_parking",
         "_refused",
         "_refuses",
         "_runtime",
         "_unwritten",
-        "_waiting_commit",
         "_write_due",
         "append_ms",
         "closed",
@@ -73,7 +71,7 @@ class Partition:
         state: ReplicaState,
         config: TopicConfig,
         runtime: Runtime,
-        parking: Parking,
+        counts: WaitCounts,
         failed: Callable[[Partition, OSError], None],
         refused: RefusedWrites,
     ) -> None:
@@ -104,15 +102,13 @@ class Partition:
         self.watchers = EndWatchers(runtime)
         """Parked fetches of this partition."""
         self._runtime = runtime
-        self._parking = parking
         self._failed = failed
         self._refused = refused
         self._refuses = False
         """The last write failed, and ``_refused`` has counted it."""
         self._unwritten: list[tuple[int, int, AppendWaiter]] = []
         """(end offset, acks, waiter) of each append since the last write."""
-        self._waiting_commit: deque[tuple[int, AppendWaiter]] = deque()
-        """(end offset, waiter) of each written acks=all append, in offset order."""
+        self._commits = WaitingAppends(runtime, counts, self.tells)
         self._write_due = False
         self._advance_due = False
 
@@ -266,6 +262,8 @@ class Partition:
             self.log.write(self._written)
         except OSError as error:
             self.fail(error)
+        if self._unwritten:  # the outcome waits for a sync
+            self._commits.limit(waiter for _, acks, waiter in self._unwritten if acks == ACKS_ALL)
 
     def _written(self, outcome: WriteOutcome) -> None:
         if self.closed is not None:
@@ -293,15 +291,15 @@ class Partition:
             end_offset, acks, waiter = waiting
             if end_offset > written_end:
                 if outcome.error is not None:
-                    waiter.appended(_KAFKA_STORAGE_ERROR)
+                    self._commits.tell(waiter, _KAFKA_STORAGE_ERROR)
                 else:  # placed since: this is the outcome of an earlier write that waited for a sync
                     self._unwritten.append(waiting)
             elif acks != ACKS_ALL:
                 waiter.appended(_NONE)
             elif self.leader is None:
-                waiter.appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._commits.tell(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
-                self._waiting_commit.append((end_offset, waiter))
+                self._commits.add(end_offset, waiter)
         if not self._advance_due:
             self._advance_due = True
             self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)
@@ -322,8 +320,12 @@ class Partition:
             self.watchers.wake(LOG_END_MOVED)
         if leader is not None:
             leader.log_end_moved()
-            if self._waiting_commit:
-                self._answer_committed(leader)
+            commits = self._commits
+            if commits.queue:
+                self.tells()
+                commits.answer(leader)
+                if commits.queue:
+                    commits.outlive_the_turn()
 
     def high_watermark_moved(self) -> None:
         """The replication moved the high watermark: answer acks=all requests, wake fetches, call the coordinator.
@@ -332,8 +334,9 @@ class Partition:
         """
         self.state.producers.high_watermark_moved(self.high_watermark)
         leader = self.leader
-        if leader is not None and self._waiting_commit:
-            self._answer_committed(leader)
+        if leader is not None and self._commits.queue:
+            self.tells()
+            self._commits.answer(leader)
         watchers = self.watchers
         if watchers.committed_end:
             watchers.wake(COMMITTED_END_MOVED)
@@ -341,15 +344,6 @@ class Partition:
             watchers.written_bytes.committed()
         if self.on_high_watermark is not None:
             self.on_high_watermark(self)
-
-    def _answer_committed(self, leader: LeaderReplica) -> None:
-        waiting = self._waiting_commit
-        self.tells()
-        while waiting:
-            code = leader.check_committed(waiting[0][0])
-            if code is None:
-                return
-            waiting.popleft()[1].appended(code)
 
     # Leading, following, leaving
 
@@ -422,6 +416,7 @@ class Partition:
         self.closed = code
         self._step_down(code)
         self._fail_waiters(code)
+        self._commits.stop()
         self.watchers.wake(CHANGED)
 
     def _step_down(self, code: ErrorCode) -> None:
@@ -431,16 +426,14 @@ class Partition:
         if self.follower is not None:
             self.follower.stop()
         self.leader = self.follower = None
-        waiting, self._waiting_commit = self._waiting_commit, deque()
         self.tells()
-        for _, waiter in waiting:
-            waiter.appended(code)
+        self._commits.fail(code)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
         waiters, self._unwritten = self._unwritten, []
         self.tells()
         for _, _, waiter in waiters:
-            waiter.appended(code)
+            self._commits.tell(waiter, code)
 
     def _not_leader(self) -> BrokerError:
         return BrokerError(self.closed or ErrorCode.NOT_LEADER_OR_FOLLOWER)

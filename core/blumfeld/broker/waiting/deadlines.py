@@ -17,6 +17,23 @@ EMPTY_QUEUES_MAX = 64
 length each time would leave one behind with each request."""
 
 
+EARLY_MS = 0.001
+"""A timer may come this much before its deadline, because times are rounded. It counts as due then: setting the timer
+again for so short a time may never end."""
+
+
+class WaitCounts:
+    """Numbers of the requests that wait under deadlines, for metrics."""
+
+    __slots__ = ("completed_total", "expired_total", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.completed_total = 0
+        """Requests that were answered after they had waited."""
+        self.expired_total = 0
+
+
 class Deadlines(Generic[T]):
     """Waiting things by deadline. A thing must be hashable, and wait at most once at a time.
 

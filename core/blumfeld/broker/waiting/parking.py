@@ -6,15 +6,11 @@ from collections.abc import Hashable, Sequence
 from math import ceil
 from typing import Protocol
 
-from blumfeld.broker.waiting.deadlines import Deadlines
+from blumfeld.broker.waiting.deadlines import EARLY_MS, Deadlines, WaitCounts
 from blumfeld.broker.waiting.purgatory import Purgatory
 from blumfeld.spi.context import ParkedOperation
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Phase, Runtime, Timer
-
-EARLY_MS = 0.001
-"""A timer may come this much before its deadline, because times are rounded. It counts as due then: setting the timer
-again for so short a time may never end."""
 
 
 class Expires(Protocol):
@@ -34,6 +30,8 @@ class PurgatoryParking:
         self._timer: Timer | None = None
         self._timer_due_ms = 0.0
         self._deadlines: Deadlines[Expires] = Deadlines()
+        self.counts = WaitCounts()
+        """Requests that wait elsewhere: for the commit of their batches."""
         self._stopped = False
         self.purgatory = Purgatory(int(runtime.monotonic_ms()), self._woken, self._defect)
 

@@ -77,6 +77,8 @@ class _Placed:
 
     __slots__ = ("_result", "_told")
 
+    commit_wait_ms = None
+
     def __init__(self, result: WritableTxnMarkerPartitionResult, told: Callable[[], None]) -> None:
         self._result = result
         self._told = told
