@@ -126,7 +126,7 @@ class Controller:
             self.sessions.heard(broker.broker_id, broker.epoch, now_ms, request.current_metadata_offset)
 
     def fence_expired(self, now_ms: float) -> tuple[int, list[Message]] | None:
-        """Returns the first broker whose session has ended with the records that fence it, or ``None``."""
+        """Returns the first broker with an expired session and the records that fence it, or ``None``."""
         for broker_id in self.sessions.expired(now_ms):
             records = fence_expired(self.state, broker_id)
             if records:

@@ -43,7 +43,7 @@ def request_header(frame: memoryview) -> RequestHeader:
         key, version, correlation_id, size = _FIXED.unpack_from(frame)
         flexible_from = _FLEXIBLE_FROM[key]
     except struct.error:
-        raise DecodeError(f"{len(frame)} bytes are no request header") from None
+        raise DecodeError(f"{len(frame)} bytes are not a request header") from None
     except KeyError:
         raise DecodeError(f"no API has the key {key}") from None
     pos = 10
@@ -94,7 +94,7 @@ def response_body_offset(frame: memoryview, key: int, version: int) -> tuple[int
     try:
         (correlation_id,) = _RESPONSE_V0.unpack_from(frame)
     except struct.error:
-        raise DecodeError(f"{len(frame)} bytes are no response header") from None
+        raise DecodeError(f"{len(frame)} bytes are not a response header") from None
     if response_is_flexible(key, version):
         return correlation_id, skip_tags(frame, 4, len(frame))
     return correlation_id, 4

@@ -67,7 +67,7 @@ def uuid_bytes(text: str) -> bytes:
     :raises ValueError: not 22 characters of URL-safe base64
     """
     if len(text) != 22:
-        raise ValueError(f"{text!r} is no uuid: it must have 22 characters")
+        raise ValueError(f"{text!r} is not a uuid: it must have 22 characters")
     return b64decode(text + "==", altchars=b"-_", validate=True)
 
 

@@ -43,7 +43,7 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class _Placed(msgspec.Struct, frozen=True, gc=False):
-    """What is needed to undo one placed batch."""
+    """Data to undo one placed batch."""
 
     base_offset: int
     before: ProducerEntry | None

@@ -65,7 +65,7 @@ class WalkEnd(msgspec.Struct, frozen=True):
     next_offset: int
     """Last offset of the last whole batch, + 1; the base offset if there is none."""
     problem: str | None
-    """What is wrong at ``position``; ``None`` at the end of a sound segment."""
+    """The fault at ``position``; ``None`` at the end of a sound segment."""
 
 
 class RecoveredSegment(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """What retention must do now."""
+    """The present work of retention: the segments that go, and whether to roll first."""
 
     end_offset: int
     """All segments that end at or below it go: the argument of ``PartitionLog.drop_segments``, and the new log

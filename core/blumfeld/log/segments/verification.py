@@ -67,7 +67,7 @@ class SegmentBytes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentSummary(msgspec.Struct, kw_only=True):
-    """What verification found in a segment."""
+    """Findings and figures of one verified segment."""
 
     base_offset: int
     batches: int = 0

@@ -85,10 +85,10 @@ def _unwrap(wrapper: _Message, decompressed_bytes_max: int) -> Iterator[Record]:
         # The wrapper was complete, so its sender cut off the content: the client's fault, not a torn read.
         raise InvalidRecord(f"in a wrapper message: {error.message}") from None
     if not inner:
-        raise InvalidRecord("a wrapper message that holds nothing")
+        raise InvalidRecord("a wrapper message is empty")
     for message in inner:
         if message.attributes & CODEC_MASK or message.magic != wrapper.magic:
-            raise InvalidRecord("a wrapper message that holds another, or one of another format")
+            raise InvalidRecord("a wrapper message holds another wrapper, or a message of another format")
     # Old clients left the inner offsets of format 1 absolute. The wrapper then has the last one's offset too,
     # so the shift is 0.
     shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0

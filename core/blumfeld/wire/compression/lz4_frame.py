@@ -87,7 +87,9 @@ def check_header(view: memoryview) -> int:
     if flags & _VERSION_MASK != _VERSION_1 or flags & _RESERVED_FLG or block & _RESERVED_BD:
         raise InvalidRecord(f"an lz4 frame with descriptor {flags:#04x} {block:#04x}")
     if not flags & _INDEPENDENT_BIT:
-        raise InvalidRecord("an lz4 frame whose blocks depend on each other")
+        raise InvalidRecord(
+            "the blocks of an lz4 frame depend on each other: only independent blocks are allowed"
+        )
     if block >> 4 < 4:
         raise InvalidRecord(f"an lz4 frame with block size code {block >> 4}")
     return 7 + (8 if flags & _CONTENT_SIZE_BIT else 0)
