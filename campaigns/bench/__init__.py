@@ -1,1 +1,1 @@
-"""Measurements that no verb of ``blumfeld bench`` needs: parts of the broker alone, and the bench itself."""
+"""Benches that no verb of ``blumfeld bench`` needs: parts of the broker alone, and checks of the bench itself."""

@@ -1,9 +1,9 @@
-"""What members feel of assignments: times of heartbeats while a large group is assigned anew, beside a quiet while.
+"""The effect of assignments on members: heartbeat times while a large group is reassigned, beside a quiet period.
 
-``python -m campaigns assignment --members 1000 --partitions 10000``. A broker in a process of its own; virtual
-members of one KIP-848 group, and a bystander, a member of another group that sends a heartbeat every few
-milliseconds. One round: a quiet while; then a while in which members leave and others join, so that one assignment
-follows the other. Times count from when a heartbeat was due, so a late one makes those behind it late.
+``python -m campaigns assignment --members 1000 --partitions 10000``. A broker runs in a process of its own. Its
+clients are virtual members of one KIP-848 group, and a bystander: a member of another group that sends a heartbeat
+every few milliseconds. A round is a quiet period, then a period in which members leave and others join, so that
+assignments follow one another. Times count from when a heartbeat was due, so a late one delays those behind it.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ QUIET, MEANWHILE = "quiet", "meanwhile"
 
 @attrs.define
 class Phase:
-    """Times of heartbeats, ns, by who sent them."""
+    """Heartbeat times in ns, by sender."""
 
     members: list[int] = attrs.field(factory=list)
     bystander: list[int] = attrs.field(factory=list)
     seconds: float = 0.0
     cpu_s: float = 0.0
     epochs: int = 0
-    """How far the epoch of its members went: each change is one; an assignment may serve several."""
+    """Increase of the group's epoch. Each change of members adds one; an assignment may serve several."""
 
 
 class Beating(Member):
-    """A member that says at once what it owns, when it is told, and notes how long each answer took."""
+    """A member that reports its partitions at once after each assignment, and records the time of each answer."""
 
     def __init__(self, group: Group, index: int, topics: Sequence[str], every_ns: int = 0) -> None:
-        """``every_ns``: its own interval, in place of the one that the server returns."""
+        """Make a member; ``every_ns`` replaces the heartbeat interval that the server returns, unless it is 0."""
         super().__init__(group, index)
         self.times_ns: list[int] = []
-        """Where they go; whoever measures gives it another list."""
+        """List of the recorded times; each phase sets its own."""
         self.owned: dict[bytes, list[int]] = {}
         self._topics = list(topics)
         self._every_ns = every_ns
@@ -74,11 +74,11 @@ class Beating(Member):
 
     @property
     def count(self) -> int:
-        """Partitions that it owns."""
+        """Number of partitions that it owns."""
         return sum(map(len, self.owned.values()))
 
     def begin(self, now_ns: int) -> bytes:
-        """Epoch 0, with all that the group must know."""
+        """Return the first heartbeat: epoch 0, with all fields that the group must know."""
         self._sent_ns = now_ns
         self.wake_ns = FAR_NS
         return self._heartbeat(
@@ -89,7 +89,7 @@ class Beating(Member):
         )
 
     def due(self, now_ns: int) -> bytes:
-        """One that says that nothing changed."""
+        """Return a heartbeat without changes."""
         if not self._beat:
             return self.begin(now_ns)
         self._sent_ns, self.wake_ns = self.wake_ns, FAR_NS
@@ -120,7 +120,7 @@ class Beating(Member):
         return None
 
     def leave(self) -> bytes:
-        """Epoch -1."""
+        """Return the last heartbeat: epoch -1."""
         return self._heartbeat(-1)
 
     def _heartbeat(self, epoch: int, **said: object) -> bytes:
@@ -160,7 +160,7 @@ class Scene:
         )
 
     def join(self, count: int) -> None:
-        """New members, now."""
+        """Let ``count`` new members join."""
         for sock in self._crowd.connect(count):
             member = Beating(self._group, self._index, self._topics)
             member.times_ns = self._phase.members
@@ -169,13 +169,13 @@ class Scene:
             self._crowd.join(member, sock)
 
     def leave(self, count: int) -> None:
-        """The oldest go."""
+        """Let the ``count`` oldest members leave."""
         gone, self.members = self.members[:count], self.members[count:]
         for member in gone:
             self._crowd.leave(member)
 
     def await_stable(self, partitions: int) -> float:
-        """Until all is owned, evenly; how long that took, s.
+        """Wait until all partitions are owned evenly; return the seconds it took.
 
         :raises DriverError: it took longer than five minutes
         """
@@ -191,7 +191,7 @@ class Scene:
         return (monotonic_ns() - began_ns) / SECOND_NS
 
     def measure(self, phase: Phase, seconds: float, every_s: float = 0, change: int = 0) -> None:
-        """Add to a phase; ``change`` members leave and as many join every ``every_s``, unless that is 0."""
+        """Add times to a phase. Every ``every_s``, unless that is 0, ``change`` members leave and as many join."""
         self._phase = phase
         for member in self.members:
             member.times_ns = phase.members
@@ -213,7 +213,7 @@ class Scene:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run it and print a table."""
+    """Run all rounds and print a table."""
     parser = argparse.ArgumentParser(prog="python -m campaigns assignment", description=__doc__)
     parser.add_argument("--members", type=int, default=1000, help="of the large group (default 1000)")
     parser.add_argument("--partitions", type=int, default=10_000, help="of all topics (default 10000)")
@@ -293,7 +293,7 @@ def _run(broker: BrokerProcess, asked: argparse.Namespace) -> None:
 
 
 def show(phases: dict[str, Phase], console: Console) -> None:
-    """Print what was measured."""
+    """Print the measured times."""
     table = Table(title="times of heartbeats, ms")
     for column in ("", "of", "heartbeats", "p50", "p99", "p99.9", "highest", "epochs", "broker CPU"):
         table.add_column(column, justify="left" if column in ("", "of") else "right")
@@ -306,7 +306,7 @@ def show(phases: dict[str, Phase], console: Console) -> None:
 
 
 def percentile(times_ns: Sequence[int], share: float) -> int:
-    """Of all times; ``share`` from 0 to 1. 0 of none."""
+    """Return a percentile of the times; ``share`` is from 0 to 1. Without times it is 0."""
     ordered = sorted(times_ns)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
 

@@ -1,8 +1,8 @@
-"""Where the interpreter's work for one request goes: bytecodes and calls by Python function.
+"""Count bytecodes and calls by Python function for one request.
 
-``python -m campaigns bytecodes [--load tail]``. Callgrind sees one function for all of Python; this counts
-the bytecodes that each function executes for a request, exactly, by tracing the broker while it serves in lock-step.
-A bytecode is some 25 instructions of the interpreter; what it calls in C comes on top (see ``bench.instructions``).
+``python -m campaigns bytecodes [--load tail]``. Callgrind sees one function for all of Python. This campaign traces
+the broker while it serves in lock-step, and counts the bytecodes of each function exactly. A bytecode is about 25
+instructions of the interpreter; the C functions that it calls come on top (see ``campaigns.bench.instructions``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Share:
 
 
 class Tracer:
-    """Counts bytecodes and calls by function, from one signal to the next; then writes them."""
+    """Counts bytecodes and calls by function between two signals, then writes them to a file."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -50,13 +50,13 @@ class Tracer:
         self._bytecodes: Counter[CodeType] = Counter()
 
     def toggle(self, number: int, frame: FrameType | None) -> None:
-        """A signal handler."""
+        """Start or stop counting; a signal handler."""
         if sys.gettrace() is not None:
             sys.settrace(None)
             self._write()
             return
         sys.settrace(self._trace)
-        while frame is not None:  # those that run already: the loop
+        while frame is not None:  # functions that run already, such as the loop
             frame.f_trace, frame.f_trace_opcodes = self._trace, True
             frame = frame.f_back
 
@@ -79,7 +79,7 @@ class Tracer:
 
 
 def main() -> None:
-    """Parse arguments, count, print the table; in the traced process: be the broker."""
+    """Parse arguments, count, print the table. In the traced process: run the broker."""
     if sys.argv[1:2] == ["--serve"]:
         _serve(Path(sys.argv[2]), sys.argv[3:])
         return
@@ -106,7 +106,7 @@ def _serve(out: Path, arguments: Sequence[str]) -> None:
 def measure(
     make: MakeLoad, overrides: Sequence[str], connections: int, requests: int, folder: Path
 ) -> list[Share]:
-    """Per request, the most bytecodes first."""
+    """Return each function's part in a request, the most bytecodes first."""
     ours = this_build(None, overrides)
     out = folder / "shares"
     run = ours.command[ours.command.index("run") :]
@@ -135,7 +135,7 @@ def measure(
 
 
 def table(shares: Sequence[Share], connections: int) -> Table:
-    """All but what rounds to nothing."""
+    """Return a table of all functions whose part doesn't round to nothing."""
     total = sum(share.bytecodes for share in shares)
     title = f"Bytecodes of one request at {connections} connections: {total:,.0f}"
     shown = Table(title=title, title_justify="left")

@@ -26,7 +26,7 @@ from campaigns.bench.rivals import Rival, Running, composition, floor, kafka, th
 
 TOPIC = "t"
 WIDTH = 120
-"""Columns of the table where no terminal says otherwise."""
+"""Width of the table where there is no terminal."""
 SMALL_BYTES = 100
 BIG_BYTES = 1_000_000
 BIG_CONNECTIONS = 4
@@ -47,7 +47,7 @@ class Sample:
 
 @attrs.frozen
 class Load:
-    """Connections, and bytes of the one record in each request."""
+    """Number of connections, and size of the one record in each request."""
 
     connections: int
     size_bytes: int
@@ -118,7 +118,9 @@ def _measure(
     rounds: int,
     seconds: float,
 ) -> Samples:
-    """Start all, warm each, then rounds: every load on every rival in turn, the order turned around each round."""
+    """Start and warm all rivals, then run the rounds: every load on every rival in turn, in reverse order every other
+    round.
+    """
     samples: Samples = {(rival.name, load): [] for rival in rivals for load in loads}
     running: list[Running] = []
     try:
@@ -145,7 +147,7 @@ def _measure(
 
 
 def _create_topic(port: int) -> None:
-    """Make the topic, and return when it takes records: the load generator does not retry."""
+    """Create the topic, and return when it takes records: the load generator does not retry."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 

@@ -1,14 +1,15 @@
 """The wire codec beside kio's and kafka-python's, in one process.
 
 ``python -m campaigns codec [--rounds 10] [--only Metadata] [--instructions 20] [--out FILE]``. Before anything is
-timed, each rival has made the same bytes of the same message (:mod:`campaigns.bench.codec_rivals`).
+timed, each rival has encoded the same message to the same bytes (:mod:`campaigns.bench.codec_rivals`).
 
-A round times all of them, one after the other, and then again in the opposite order; a time is the least of several
-stretches of CPU time, so that a neighbour who takes the core away is not counted. Garbage collection stands still, as
-in ``timeit``: that favours those whose objects it would have to look at, and ours it needn't. A ratio is of the
-rounds' ratios; its interval is :mod:`blumfeld.bench.statistics.intervals`'s.
+A round times all codecs one after the other, then again in reverse order. A time is the least of several stretches of
+CPU time, so that it excludes interruptions by other processes. Garbage collection is off, as in ``timeit``. That
+favours codecs whose objects the collector would have to visit; it need not visit ours. A ratio is taken over the
+rounds' ratios; its interval is that of :mod:`blumfeld.bench.statistics.intervals`.
 
-``--instructions N`` has callgrind count, in a process of its own: (I(2N) - I(N)) / N, which no neighbour changes.
+``--instructions N`` has callgrind count in a process of its own: (I(2N) - I(N)) / N, which other processes don't
+affect.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from campaigns.bench.codec_messages import cases
 from campaigns.bench.codec_rivals import Contestant, contestants
 
 STRETCH_S = 0.005
-"""Long enough for a clock of CPU time, short enough to fall between two interruptions."""
+"""Length of a timed stretch: long enough for the CPU clock, short enough to fall between two interruptions."""
 STRETCHES = 4
 DIRECTIONS = ("encode", "decode")
 COUNTED_US = 1000.0
-"""So long at least is what callgrind counts, so that the interpreter's adapting to it does not show."""
+"""Least work that callgrind counts, so that the interpreter's adaptive specialisation does not show."""
 WIDTH = 120
 
 
 @attrs.frozen
 class Beside:
-    """One rival's time for one message in one direction, and what ours is to it."""
+    """One rival's time for one message in one direction, and its ratio to ours."""
 
     name: str
     median_us: float
     faster: float
     """How many times faster ours is."""
     interval: tuple[float, float]
-    """95 %."""
+    """The 95 % interval."""
     instructions: float | None = None
 
 
@@ -126,14 +127,14 @@ def measure(name: str, direction: str, ours: Contestant, rivals: Sequence[Contes
 
 
 def _repeats(call: Callable[[], object]) -> int:
-    """How many calls fill a stretch; the first, which may compile, is not timed."""
+    """Return the number of calls that fill a stretch; the first call, which may compile, is not timed."""
     call()
     once = min(stretch(call, 1) for _ in range(3))
     return max(1, round(STRETCH_S / max(once, 1e-7)))
 
 
 def stretch(call: Callable[[], object], repeats: int) -> float:
-    """CPU seconds of one call: the least of some stretches of ``repeats`` calls each."""
+    """Return the CPU seconds of one call: the least of several stretches of ``repeats`` calls each."""
     best = float("inf")
     for _ in range(STRETCHES):
         before = time.process_time()
@@ -152,7 +153,7 @@ def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside
 
 
 def counted(row: Row, count: Count, times: int) -> Row:
-    """The row, with instructions."""
+    """Return the row with instructions added."""
 
     def of(name: str, median_us: float) -> float:
         return count(name, row.case, row.direction, max(times, round(COUNTED_US / median_us)))
@@ -162,7 +163,7 @@ def counted(row: Row, count: Count, times: int) -> Row:
 
 
 def table(rows: Sequence[Row], rounds: int) -> Table:
-    """A row for each message and direction; for each rival its time and how many times faster ours is."""
+    """Return a row for each message and direction: each codec's time, and how many times faster ours is."""
     shown = Table(
         title=f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)",
         title_justify="left",

@@ -1,7 +1,7 @@
-"""Instructions of one encode or decode, by callgrind: (I(2N) - I(N)) / N, which no neighbour on the machine changes.
+"""Count the instructions of one encode or decode by callgrind: (I(2N) - I(N)) / N, which other processes don't affect.
 
-``python -m campaigns.bench.codec_counted`` is the process that is counted: it answers each line
-``NAME TAB DIRECTION TAB TIMES TAB CASE`` when it has done that so many times. Counting is off until all is imported.
+``python -m campaigns.bench.codec_counted`` is the counted process. It reads lines ``NAME TAB DIRECTION TAB TIMES TAB
+CASE``, and answers each one after that many calls. Counting is off until all modules are imported.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from campaigns.bench.codec_rivals import Contestant, contestants
 from campaigns.bench.counted import CALLGRIND_LATER, Counted
 
 Count = Callable[[str, str, str, int], float]
-"""Of codec, case, direction, and N: instructions of one call."""
+"""Function of codec, case, direction and N that returns the instructions of one call."""
 STOP_TIMEOUT_S = 60.0
 WARM_UP_CALLS = 200
-"""The interpreter specialises bytecode in the first few dozen."""
+"""Calls before counting: the interpreter specialises bytecode in the first few dozen."""
 
 
 def serve() -> None:
-    """Do as each line of standard input says, until it ends."""
+    """Execute each line of standard input until it ends."""
     chosen = {case.name: case for case in cases()}
 
     @cache
@@ -48,7 +48,7 @@ def serve() -> None:
 
 @contextmanager
 def counting() -> Iterator[Count]:
-    """What counts, in one process that lives as long as this.
+    """Yield a function that counts, in one process that lives as long as the block.
 
     :raises FileNotFoundError: valgrind is not installed
     """

@@ -1,4 +1,4 @@
-"""The messages that the codecs are compared on: what a cluster of three brokers says every day. Pure."""
+"""The messages that the codecs are compared on: everyday traffic of a cluster of three brokers. Pure."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from blumfeld.wire.schema import Message
 
 TOPICS = 10
 BATCH = bytes(range(256)) * 4
-"""No codec looks into it."""
+"""Content of a batch; no codec parses it."""
 TOPIC_IDS_FROM = 13
-"""Fetch names topics by id from this version on."""
+"""First version in which Fetch names topics by id."""
 
 
 @attrs.frozen
@@ -48,13 +48,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As the table says it: the message, its version, and how large it is."""
+        """Name in the table: the message, its version and its size."""
         size = f", {self.about}" if self.about else ""
         return f"{type(self.message).__name__} v{self.version}{size}"
 
 
 def cases() -> list[Case]:
-    """All that are compared, in the order of the table."""
+    """Return all compared cases, in the order of the table."""
     batch = "a batch of 1 KiB"
     found = [Case(metadata_response(1000), 12, "1,000 partitions")]
     found += [Case(request_header(), 2), Case(ResponseHeader(correlation_id=7), 1)]
@@ -67,7 +67,7 @@ def cases() -> list[Case]:
 
 
 def metadata_response(partitions: int) -> MetadataResponse:
-    """Ten topics on three brokers in three racks, each partition on all three and in sync."""
+    """Return ten topics on three brokers in three racks, each partition on all three and in sync."""
     brokers = [
         MetadataResponseBroker(node_id=n, host=f"broker-{n}.example.org", port=9092, rack=f"rack-{n}")
         for n in (1, 2, 3)
@@ -88,7 +88,7 @@ def metadata_response(partitions: int) -> MetadataResponse:
 
 
 def replicated(index: int) -> MetadataResponsePartition:
-    """The leader moves on with each partition."""
+    """Return a partition; the leader moves on with each index."""
     nodes = [1 + (index + step) % 3 for step in range(3)]
     return MetadataResponsePartition(
         partition_index=index,
@@ -100,12 +100,12 @@ def replicated(index: int) -> MetadataResponsePartition:
 
 
 def request_header() -> RequestHeader:
-    """Of a Produce request."""
+    """Return the header of a Produce request."""
     return RequestHeader(request_api_key=0, request_api_version=9, correlation_id=7, client_id="market-feed")
 
 
 def produce_request() -> ProduceRequest:
-    """One topic, one partition."""
+    """Return a request with one topic and one partition."""
     partition = PartitionProduceData(index=3, records=BATCH)
     return ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name="orders", partition_data=[partition])]
@@ -113,13 +113,13 @@ def produce_request() -> ProduceRequest:
 
 
 def produce_response() -> ProduceResponse:
-    """Its answer."""
+    """Return the answer to :func:`produce_request`."""
     partition = PartitionProduceResponse(index=3, base_offset=123_456, log_start_offset=0)
     return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[partition])])
 
 
 def fetch_request(version: int, partitions: int) -> FetchRequest:
-    """Ten topics, the first request of a session."""
+    """Return the first request of a session, with ten topics."""
     asked = [
         FetchPartition(
             partition=index, current_leader_epoch=7, fetch_offset=1000 + index, partition_max_bytes=1 << 20
@@ -139,7 +139,7 @@ def fetch_request(version: int, partitions: int) -> FetchRequest:
 
 
 def fetch_response(version: int, partitions: int) -> FetchResponse:
-    """A batch for each partition; one topic where there is but one, else ten."""
+    """Return a batch for each partition; one topic for one partition, else ten topics."""
     topics = min(TOPICS, partitions)
     answered: Callable[[int], PartitionData] = lambda index: PartitionData(  # noqa: E731
         partition_index=index,
@@ -163,5 +163,5 @@ def fetch_response(version: int, partitions: int) -> FetchResponse:
 
 
 def topic_id(number: int) -> bytes:
-    """A random uuid looks like this: not zero, and version 4."""
+    """Return an id that looks like a random UUID: not zero, and version 4."""
     return bytes.fromhex(f"6f1d{number:04x}8a774c2e9b1f0a55d3c9e801")

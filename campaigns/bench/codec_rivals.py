@@ -1,8 +1,8 @@
 """One message in three codecs: ours, kio's and kafka-python's.
 
-A rival is given our bytes, decodes them, and must encode what it found to the same bytes; then both have the same
-message, and each in the objects that it works with. What it takes to reach its codec is looked up before, so that
-what is timed is the call that its users make.
+A rival decodes our bytes, and must encode the decoded message to the same bytes. Then all codecs hold the same
+message in their own objects. Look-ups that lead to a codec are done before the timing, so that only the call is timed
+that an application makes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KAFKA_PYTHON_MODULES = {
 
 
 class IncomparableError(ValueError):
-    """The codec has no such message or version, or other bytes for it."""
+    """The codec has no such message or version, or encodes it to other bytes."""
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class Contestant:
 
 
 def contestants(case: Case) -> tuple[Contestant, list[Contestant], list[str]]:
-    """Ours, those that have the same bytes, and why the others are not there.
+    """Return ours, the rivals that produce the same bytes, and the reasons why others are missing.
 
     kafka-python has protocol classes of this kind from 3.0 on.
     """
@@ -104,7 +104,7 @@ def _kafka_python(case: Case, data: bytes) -> Contestant:
     if not 0 <= version <= theirs.max_version:
         raise IncomparableError(f"kafka-python ends at v{theirs.max_version}")
     message = theirs.decode(data, version=version)
-    message._header = None  # A decoded message lacks it, and encoding asks for it.
+    message._header = None  # a decoded message lacks it, and encoding needs it
     _same("kafka-python", message.encode(version=version), data)
     return Contestant(
         "kafka-python", lambda: message.encode(version=version), lambda: theirs.decode(data, version=version)

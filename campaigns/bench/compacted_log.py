@@ -1,4 +1,4 @@
-"""A compacted topic as two cleaners find it: written once, copied for each round, read off the disk afterwards."""
+"""A compacted topic for two cleaners: written once, copied for each round, read from the disk afterwards."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PRODUCE_TIMEOUT_S = 300.0
 
 @attrs.frozen
 class Shape:
-    """What the topic holds."""
+    """Content of the topic."""
 
     name: str
     records: int
     keys: int
     value_bytes: int
     codec: str = "none"
-    """As librdkafka names it."""
+    """Compression, by librdkafka's name."""
     segment_bytes: int = 64 * MIB
     batch_bytes: int = 16_384
 
@@ -45,7 +45,7 @@ SHAPES = (
 
 
 def broker_command(cleaner: bool, settings: Sequence[str] = ()) -> list[str]:
-    """This build on ``{folder}/data``, with or without its cleaner."""
+    """Return the command of this build on ``{folder}/data``, with or without its cleaner."""
     command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
     for setting in (f'"log.cleaner.enable"={str(cleaner).lower()}', *settings):
@@ -54,9 +54,9 @@ def broker_command(cleaner: bool, settings: Sequence[str] = ()) -> list[str]:
 
 
 def write(shape: Shape, folder: Path) -> Path:
-    """Write the topic, which no cleaner takes up until :func:`release`, and stop cleanly; the data directory.
+    """Write the topic and stop cleanly; return the data directory. No cleaner takes the topic up until :func:`release`.
 
-    :raises DriverError: the broker refused something
+    :raises DriverError: the broker refused a request
     """
     server = start_server("writer", broker_command(cleaner=False), folder)
     try:
@@ -76,7 +76,7 @@ def write(shape: Shape, folder: Path) -> Path:
 
 
 def _produce(shape: Shape, port: int) -> None:
-    """Keys in random order, values that don't compress to nothing, every twentieth a tombstone."""
+    """Write keys in random order with poorly compressible values; every twentieth record is a tombstone."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -92,7 +92,7 @@ def _produce(shape: Shape, port: int) -> None:
     luck = random.Random(shape.records)
     filler = luck.randbytes(64 * 1024)
     if shape.codec != "none":
-        filler = filler.hex().encode()  # half of it falls out again
+        filler = filler.hex().encode()  # hex digits compress to about half
     refused: list[str] = []
 
     def told(error: object, _message: object) -> None:
@@ -116,27 +116,27 @@ def _produce(shape: Shape, port: int) -> None:
 
 
 def release(port: int) -> None:
-    """Let the cleaner of a server take the topic up with its next look.
+    """Let a server's cleaner take the topic up at its next check.
 
-    :raises DriverError: refused
+    :raises DriverError: the server refused
     """
     with WireClient("127.0.0.1", port) as client:
         client.set_topic_config(TOPIC, "min.cleanable.dirty.ratio", "0.01")
 
 
 def _stop(server: Server) -> None:
-    """As ``Server.stop``, but the data stays."""
+    """Stop as ``Server.stop`` does, but keep the data."""
     server.process.terminate()
     server.process.wait(60)
 
 
 def log_files(data: Path) -> list[Path]:
-    """Segments of the topic's partition, oldest first."""
+    """Return the segments of the topic's partition, oldest first."""
     return sorted((data / f"{TOPIC}-0").glob("*.log"))
 
 
 def cleaned_end_offset(data: Path) -> int:
-    """What the cleaner checkpoint says of the partition; 0 if nothing yet."""
+    """Return the partition's offset in the cleaner checkpoint; 0 if there is none yet."""
     try:
         lines = (data / "cleaner-offset-checkpoint").read_text().splitlines()
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def cleaned_end_offset(data: Path) -> int:
 
 
 def survivors(data: Path) -> tuple[int, str]:
-    """(records in the partition, a digest of each one's offset, key and value in order)."""
+    """Return the number of the partition's records, and a digest of each one's offset, key and value in order."""
     digest, count = hashlib.sha256(), 0
     for file in log_files(data):
         for batch in split_batches(memoryview(file.read_bytes())):

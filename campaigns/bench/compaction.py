@@ -1,10 +1,10 @@
 """Log compaction beside Apache Kafka's cleaner, on copies of the same log, interleaved.
 
-``python -m campaigns compaction --peer kafka-peer``. One round: a fresh copy of the directory, a server
-with its cleaner on, which is let at the log once the server is at rest, until its own
-``cleaner-offset-checkpoint`` says that the log is clean. What both count is the log's bytes by the time that
-the cleaner says it took, and the CPU time and memory of all the server's processes meanwhile. The records
-that are left are read off the disk and must be the same.
+``python -m campaigns compaction --peer kafka-peer``. In a round a server with an idle cleaner starts on a fresh copy
+of the directory. Once it is at rest the log is released, and the round ends when the server's
+``cleaner-offset-checkpoint`` says that the log is clean. The figures are the log's bytes divided by the time that the
+cleaner reports, and the CPU time and memory of all the server's processes. The remaining records are read from the
+disk; both servers must keep the same ones.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from campaigns.bench.compacted_log import (
 CLEAN_TIMEOUT_S = 600.0
 POLL_S = 0.05
 SETTLE_S = 4.0
-"""From the start until the cleaner is let at the log; the resident set is at rest then."""
+"""Time from the start until the log is released to the cleaner; by then the resident set is stable."""
 BACKOFF_MS = 500
 _KAFKA_SECONDS = re.compile(r"cleaned[- ]?\d*-?.*?MB of log processed in ([\d,.]+) seconds", re.DOTALL)
 _OUR_SECONDS = re.compile(r"log cleaned.*?seconds[\"=: ]+([\d.]+)")
 
 
 class BenchError(RuntimeError):
-    """A cleaner never came to its end, or kept other records than its rival."""
+    """A cleaner did not finish, or kept other records than its rival."""
 
 
 @attrs.frozen
 class Cleaner:
-    """One server with its cleaner on."""
+    """A server with its cleaner on."""
 
     name: str
     command: Sequence[str]
     data: str
-    """Where its log directory is, below a round's folder."""
+    """Path of its log directory, below a round's folder."""
     seconds: Callable[[str], float | None]
-    """How long a round took, from what the server printed."""
+    """Function that finds the duration of a cleaning in the server's output."""
 
 
 @attrs.frozen
@@ -69,9 +69,9 @@ class Sample:
     seconds: float
     cpu_s: float
     rest_bytes: int
-    """Resident set of all its processes before the round."""
+    """Resident set of all its processes before cleaning."""
     peak_bytes: int
-    """The highest during it."""
+    """Highest resident set during cleaning."""
     records: int
     digest: str
 
@@ -82,13 +82,13 @@ class Sample:
 
 
 def ours() -> Cleaner:
-    """This build."""
+    """Return this build."""
     settings = (f'"log.cleaner.backoff.ms"={BACKOFF_MS}',)
     return Cleaner("blumfeld", broker_command(True, settings), "data", _seconds(_OUR_SECONDS))
 
 
 def kafka(peer: Path) -> Cleaner:
-    """Apache Kafka by its start script, which keeps its log below ``data/data``."""
+    """Return Apache Kafka by its start script, which keeps its log below ``data/data``."""
     command = [str(peer), "start", "{folder}/data", "{port}", f"log.cleaner.backoff.ms={BACKOFF_MS}"]
     return Cleaner("kafka", command, "data/data", _seconds(_KAFKA_SECONDS))
 
@@ -102,9 +102,9 @@ def _seconds(pattern: re.Pattern[str]) -> Callable[[str], float | None]:
 
 
 def measure(cleaner: Cleaner, data: Path, folder: Path) -> Sample:
-    """One round on a copy of ``data``.
+    """Run one round on a copy of ``data``.
 
-    :raises BenchError: it did not come to its end
+    :raises BenchError: the cleaner did not finish
     """
     copy = folder / cleaner.data
     wrapped = ["sh", "-c", f'mkdir -p "{copy.parent}" && cp -r "{data}" "{copy}" && exec "$@"', "-"]
@@ -127,7 +127,7 @@ def measure(cleaner: Cleaner, data: Path, folder: Path) -> Sample:
 
 
 def _await_clean(cleaner: Cleaner, server: Server, copy: Path) -> int:
-    """Until the checkpoint has the log; the highest resident set meanwhile."""
+    """Wait until the checkpoint has the log; return the highest resident set meanwhile."""
     peak, deadline = 0, time.monotonic() + CLEAN_TIMEOUT_S
     while not cleaned_end_offset(copy):
         peak = max(peak, server.totals().rss_max_bytes)
@@ -137,14 +137,15 @@ def _await_clean(cleaner: Cleaner, server: Server, copy: Path) -> int:
             )
         time.sleep(POLL_S)
     peak = max(peak, server.totals().rss_max_bytes)
-    time.sleep(SETTLE_S)  # Kafka prints what it did after the checkpoint; both remove the old segments
+    # Kafka prints its figures after the checkpoint; both servers remove old segments after it.
+    time.sleep(SETTLE_S)
     return peak
 
 
 def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, list[Sample]]:
-    """All rounds of one shape, by cleaner.
+    """Run all rounds of one shape; return samples by cleaner.
 
-    :raises BenchError: it fits into one segment, or the cleaners keep different records
+    :raises BenchError: the log fits into one segment, or the cleaners keep different records
     """
     with tempfile.TemporaryDirectory(prefix="blumfeld-compaction-") as folder:
         data = write(shape, Path(folder) / "written")
@@ -163,7 +164,7 @@ def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, lis
 
 
 def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
-    """A row for each shape and cleaner: medians, and what ours is of the last one's."""
+    """Return a row for each shape and cleaner: medians, and our ratio to the last cleaner."""
     out = Table(title=f"Compaction, medians of {rounds} interleaved rounds", title_justify="left")
     for column in (
         "log",

@@ -15,7 +15,7 @@ from pathlib import Path
 from blumfeld.bench.plan.workload import shipped
 
 VERSIONS = ("4.3.1", "4.4.0")
-"""Releases of Apache Kafka that this build stands beside."""
+"""Releases of Apache Kafka that this build is compared with."""
 WARM_UP_S = 25
 """Seconds of load before Kafka is measured: its JIT has compiled the path of a request by then."""
 

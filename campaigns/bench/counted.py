@@ -1,8 +1,8 @@
-"""A server whose work is counted: instructions by valgrind's callgrind, system calls by strace.
+"""Servers whose work is counted: instructions by valgrind's callgrind, system calls by strace.
 
-Neither looks at time, so that the figures hold on a busy machine. Both are told from outside when to begin and to end,
-and interrupt a system call of the server for that. A bare server, which may take that for its end, is counted from its
-start to its end instead.
+Neither counts time, so the figures hold on a busy machine. A broker is counted between two signals from outside,
+which interrupt one of its system calls. A bare server may take such an interruption for its end, so it is counted
+from its start to its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import attrs
 from blumfeld.bench.running.system_calls import calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
-"""Counts from the start; files lie in the server's folder."""
+"""Counts from the start; the files lie in the server's folder."""
 CALLGRIND_LATER = (*CALLGRIND, "--instr-atstart=no")
 """Counts from :meth:`Counted.switch_on`."""
 STRACE = ("strace", "-c", "-f")
@@ -43,27 +43,31 @@ class Server:
 
     name: str
     command: Sequence[str]
-    """``{port}`` and ``{folder}`` stand for what a run gives it."""
+    """Start command; ``{port}`` and ``{folder}`` in it are filled in for a run."""
     bare: bool
-    """It has its topic from the start, may answer nothing but Produce, and may not survive an interrupted call."""
+    """The server has its topic from the start, may answer nothing but Produce, and may not survive an interrupted
+    call.
+    """
 
 
 @attrs.define
 class Counted:
-    """A :class:`Server` that runs, under one of the tools or to be attached to."""
+    """A running :class:`Server`, under one of the tools or ready for one to attach."""
 
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
     dumps: int = 0
-    """Profiles that callgrind has written so far."""
+    """Number of profiles that callgrind has written so far."""
 
     def switch_on(self) -> None:
-        """Under callgrind: count from now on. Until then the server ran at a quarter of its speed, not a fiftieth."""
+        """Start counting under callgrind. Until then the server runs at a quarter of its speed, from then on at a
+        fiftieth.
+        """
         self._monitor("instrumentation on")
 
     def instructions(self, work: Callable[[], None]) -> int:
-        """What the process executes while ``work`` runs."""
+        """Return the instructions that the process executes while ``work`` runs."""
         self._monitor("zero")
         work()
         self._monitor("dump")
@@ -72,7 +76,7 @@ class Counted:
 
     @property
     def profile(self) -> Path:
-        """The last dump, or what is written at the end if there was none: for ``callgrind_annotate``."""
+        """Path of the last dump or, without one, of the file written at the end; input of ``callgrind_annotate``."""
         return self.folder / (f"callgrind.out.{self.dumps}" if self.dumps else "callgrind.out")
 
     def _monitor(self, command: str) -> None:
@@ -80,13 +84,13 @@ class Counted:
         subprocess.run(vgdb, check=True, capture_output=True, timeout=READY_TIMEOUT_S)
 
     def system_calls(self, work: Callable[[], None]) -> dict[str, int]:
-        """Calls by name, of all threads, while ``work`` runs."""
+        """Return the calls of all threads by name while ``work`` runs."""
         out = self.folder / "strace.txt"
         tracer = subprocess.Popen(
             [*STRACE, "-o", str(out), "-p", str(self.process.pid)], stderr=subprocess.PIPE
         )
         assert tracer.stderr is not None
-        tracer.stderr.readline()  # "attached"
+        tracer.stderr.readline()  # strace has attached
         try:
             work()
         finally:
@@ -95,11 +99,10 @@ class Counted:
         return calls_by_name(out)
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after 20 s."""
+        """End the process: SIGTERM, then SIGKILL after 20 s."""
         self.process.terminate()
-        with contextlib.suppress(
-            OSError
-        ):  # under valgrind a ring's server sees a signal only when a call returns
+        # Under valgrind a server on a ring sees a signal only when a system call returns.
+        with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
         try:
             self.process.wait(20)
@@ -109,13 +112,13 @@ class Counted:
 
 
 def start(server: Server, folder: Path, under: Sequence[str] = ()) -> Counted:
-    """Start with fresh data below ``folder``, and return when it listens and has settled.
+    """Start a server with fresh data below ``folder``; return when it listens and has settled.
 
-    It shares one core with this process and never preempts it: what is sent in one go arrives in one turn.
+    It shares one core with this process and never preempts it: requests that are sent in one go arrive in one turn.
 
     :param under: a command to put before the server's: :data:`CALLGRIND` or :data:`STRACE` with options
     :raises MissingToolError: valgrind or strace isn't installed
-    :raises RuntimeError: it did not start; the message ends with what it printed
+    :raises RuntimeError: the server did not start; the message ends with its output
     """
     for tool in ("valgrind", "vgdb", "strace"):
         if shutil.which(tool) is None:
@@ -123,7 +126,7 @@ def start(server: Server, folder: Path, under: Sequence[str] = ()) -> Counted:
     folder.mkdir(parents=True)
     port = _free_port()
     command = [*under, *(part.format(port=port, folder=folder) for part in server.command)]
-    # The server runs in its own folder, and `-m` must find the modules there that it finds in ours.
+    # The server runs in its own folder; `-m` must find the same modules there.
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": path}
     with (folder / "log").open("wb") as log:
@@ -140,7 +143,7 @@ def start(server: Server, folder: Path, under: Sequence[str] = ()) -> Counted:
 
 
 def whole_instructions(server: Server, folder: Path, work: Callable[[int], None]) -> int:
-    """What the process executes from its start to its end, with ``work(port)`` between."""
+    """Return the instructions from the server's start to its end, with ``work(port)`` between."""
     running = start(server, folder, CALLGRIND)
     try:
         work(running.port)
@@ -150,7 +153,7 @@ def whole_instructions(server: Server, folder: Path, work: Callable[[int], None]
 
 
 def whole_system_calls(server: Server, folder: Path, work: Callable[[int], None]) -> dict[str, int]:
-    """Calls by name from its start to its end, with ``work(port)`` between."""
+    """Return the calls by name from the server's start to its end, with ``work(port)`` between."""
     out = folder / "strace.txt"
     running = start(server, folder, [*STRACE, "-D", "-o", str(out)])
     try:
@@ -158,13 +161,15 @@ def whole_system_calls(server: Server, folder: Path, work: Callable[[int], None]
     finally:
         running.stop()
     end = time.monotonic() + 20
-    while not (calls := calls_by_name(out)) and time.monotonic() < end:  # strace outlives the server a little
+    while (
+        not (calls := calls_by_name(out)) and time.monotonic() < end
+    ):  # strace ends a little later than the server
         time.sleep(0.05)
     return calls
 
 
 def total_instructions(profile: Path) -> int:
-    """Of all threads in a file of callgrind's."""
+    """Return the sum over all threads in a callgrind profile."""
     return sum(int(total) for total in _TOTALS.findall(profile.read_text()))
 
 

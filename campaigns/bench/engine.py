@@ -2,10 +2,10 @@
 
 ``python -m campaigns engine [--rounds 10] [--only append] [--storage storage_local] [--json] [--out FILE]``.
 
-A round times both, one after the other and then again in the opposite order, on fresh files each time; the lesser time
-of the two counts. Appends and reads are CPU time, the kernel's part included, so that a neighbour who takes the core
-away is not counted (nor is what the kernel writes back later); what waits for a device is wall time. The ratio is that
-of the rates, 1 where the engine costs nothing; its interval is :mod:`blumfeld.bench.statistics.intervals`'s.
+A round times both one after the other, then again in reverse order, on fresh files each time; the lesser of two times
+counts. Appends and reads count CPU time, the kernel's part included, so that other processes don't matter; later
+write-back by the kernel is not included. Shapes that wait for a device count wall time. The ratio is that of the
+rates: 1 if the engine cost nothing. Its interval is that of :mod:`blumfeld.bench.statistics.intervals`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from blumfeld.bench.statistics.intervals import paired
 from campaigns.bench.engine_contestants import SHAPES, Bare, Contestant, Engine, Shape
 
 STRETCH_S = 0.05
-"""Of the bare loop: long beside the clock's ticks, short beside a neighbour's time slice."""
+"""Length of the bare loop's stretch: long beside the clock's ticks, short beside a time slice."""
 STRETCH_BYTES_MAX = 96 << 20
-"""Of dirty pages: beyond, the kernel may make the writer wait for the device."""
+"""Most dirty bytes of a stretch: beyond them the kernel may make the writer wait for the device."""
 WARM_UP_TURNS = 50
 WIDTH = 120
 
@@ -46,18 +46,18 @@ class Row:
     shape: Shape
     storage: str
     turns: int
-    """In a stretch."""
+    """Turns in a stretch."""
     ours_us: float
-    """A turn, median of rounds."""
+    """Time of a turn, median of rounds."""
     bare_us: float
     ratio: float
-    """Our rate as a part of the bare loop's."""
+    """Our rate divided by the bare loop's."""
     interval: tuple[float, float]
-    """95 %."""
+    """The 95 % interval."""
 
     @property
     def megabytes_per_s(self) -> float:
-        """Of ours."""
+        """Our rate in megabytes a second."""
         return self.shape.turn_bytes / self.ours_us
 
 
@@ -95,7 +95,7 @@ def measure(shape: Shape, folder: Path, storage: str, rounds: int, stretch_s: fl
     clock = time.perf_counter if shape.kind == "sync" else time.process_time
     engine, bare = Engine(shape, folder, storage), Bare(shape, folder)
     try:
-        for one in (engine, bare):  # the interpreter specialises bytecode in the first few dozen
+        for one in (engine, bare):  # the interpreter specialises bytecode in the first few dozen calls
             stretch(one, WARM_UP_TURNS if shape.kind == "append" else 3, clock)
         turns = _turns(shape, stretch(bare, 3, clock), stretch_s)
         ours: list[float] = []
@@ -115,7 +115,7 @@ def _turns(shape: Shape, turn_s: float, stretch_s: float) -> int:
 
 
 def stretch(contestant: Contestant, turns: int, clock: Callable[[], float]) -> float:
-    """Seconds of one turn, of so many in fresh files."""
+    """Return the seconds of one turn, from ``turns`` turns on fresh files."""
     with contestant.working() as work:
         gc.collect()
         gc.disable()
@@ -128,7 +128,7 @@ def stretch(contestant: Contestant, turns: int, clock: Callable[[], float]) -> f
 
 
 def row(shape: Shape, storage: str, turns: int, ours: Sequence[float], theirs: Sequence[float]) -> Row:
-    """What rounds say."""
+    """Return the result of all rounds."""
     ours_us, bare_us = statistics.median(ours) * 1e6, statistics.median(theirs) * 1e6
     found = paired(ours, theirs)
     ratio, interval = (bare_us / ours_us, (0.0, float("inf")))
@@ -138,7 +138,7 @@ def row(shape: Shape, storage: str, turns: int, ours: Sequence[float], theirs: S
 
 
 def table(rows: Sequence[Row], rounds: int) -> Table:
-    """A row for each shape."""
+    """Return a row for each shape."""
     shown = Table(
         title=f"The engine beside a bare loop, medians of {rounds} rounds; synced: wall time, others: CPU time",
         title_justify="left",

@@ -1,7 +1,7 @@
-"""A log storage and a bare loop that do the same with the same bytes: append, read, append and sync.
+"""A log storage, and a bare loop that does the same with the same bytes: append, read, append and sync.
 
-The bare loop is what nobody can do without: one ``pwritev`` for each partition and turn, one ``sendfile`` for each
-region, one ``fdatasync`` for each file. It keeps no offsets, no index, and knows no error but the exception.
+The bare loop does the least that any storage must: one ``pwritev`` for each partition and turn, one ``sendfile`` for
+each region, one ``fdatasync`` for each file. It keeps no offsets and no index, and handles no errors.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ T = TypeVar("T")
 
 REGION_BYTES = 1 << 20
 KEPT_BYTES = 64 << 20
-"""Of the log that is read, in segments of a quarter of it."""
+"""Size of the log that is read; its segments are a quarter of it."""
 SOCKET_BYTES = 4 << 20
 TIME_MS = 1_700_000_000_000
 
 Turns = Callable[[int], None]
-"""Does so many turns of work."""
+"""Function that does this many turns of work."""
 
 
 @attrs.frozen
 class Shape:
-    """What one turn is."""
+    """The work of one turn."""
 
     name: str
     kind: Literal["append", "read", "sync"]
     batch_bytes: int
     batches: int = 1
-    """To each partition, in one turn."""
+    """Batches for each partition in one turn."""
     partitions: int = 1
     sync_each: bool = False
-    """The bare loop writes and syncs each batch on its own, as who knows nothing of the others."""
+    """The bare loop writes and syncs each batch on its own, as a writer would that knows nothing of the others."""
     sink: Literal["socket", "null"] = "socket"
 
     @property
@@ -72,20 +72,22 @@ SHAPES = (
 
 
 class Contestant(Protocol):
-    """Who does a shape's work."""
+    """A contestant that does a shape's work."""
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """Name in the table."""
         ...
 
     def working(self) -> Any:
-        """A context: all is open, nothing is written yet (or, to be read, all is); what it gives does the turns."""
+        """Return a context in which all files are open, and full if they are to be read; it yields the function that
+        does turns.
+        """
         ...
 
 
 def batch_of(size_bytes: int) -> bytearray:
-    """One record in a batch of just so many bytes."""
+    """Return one record in a batch of exactly this size."""
     value_bytes = size_bytes - 80
     while True:
         data = build_batch([Record(None, b"v" * value_bytes, timestamp=TIME_MS)])
@@ -105,7 +107,7 @@ class Bare:
 
     @contextmanager
     def working(self) -> Iterator[Turns]:
-        """Files that are open."""
+        """Open the files and yield the function that does turns."""
         paths = [self._folder / f"bare-{number}" for number in range(self._shape.partitions)]
         files = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644) for path in paths]
         try:
@@ -146,7 +148,7 @@ class Bare:
 
 @contextmanager
 def sink(shape: Shape) -> Iterator[Callable[[int, int, int], None]]:
-    """Where regions go, by ``sendfile``: ``send(descriptor, position, size)``. A socket is drained at once."""
+    """Yield ``send(descriptor, position, size)``, the target of ``sendfile``. A socket is drained at once."""
     if shape.sink == "null":
         null = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -186,12 +188,12 @@ class Engine:
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
-        """Give the loop back."""
+        """Close the loop."""
         self._loop.close()
 
     @contextmanager
     def working(self) -> Iterator[Turns]:
-        """Logs that are open, in a directory of their own."""
+        """Open logs in a directory of their own and yield the function that does turns."""
         self._runs += 1
         runtime = AsyncioRuntime(_defect, loop=self._loop)
         storage = self._storage(runtime, self._folder / f"engine-{self._runs}")
@@ -203,7 +205,7 @@ class Engine:
             if self._shape.kind == "read":
                 self._fill(logs[0])
                 with sink(self._shape) as send:
-                    self._read(logs[0], send, KEPT_BYTES // REGION_BYTES)  # all is open and looked up once
+                    self._read(logs[0], send, KEPT_BYTES // REGION_BYTES)  # open and look up everything once
                     yield lambda turns: self._read(logs[0], send, turns)
             elif self._shape.kind == "sync":
                 yield lambda turns: self._run(self._write_and_wait(logs, turns))
@@ -211,7 +213,7 @@ class Engine:
                 yield lambda turns: self._write(logs, turns)
         finally:
             for number in range(self._shape.partitions):
-                storage.delete_log(TopicPartition("t", number))  # nothing of it is worth a sync
+                storage.delete_log(TopicPartition("t", number))  # deleted data is not worth a sync
             self._run(storage.stop(-1))
             self._run(runtime.close())
 
@@ -282,7 +284,7 @@ class Engine:
             if not isinstance(found, LogRead):
                 found = self._run(_awaited(found))
             for part in found.parts:
-                region = cast(FileRegion, part)  # a MiB is never copied
+                region = cast(FileRegion, part)  # a storage hands out a MiB as a region, never as a copy
                 send(region.fileno(), region.position, region.size_bytes)
                 region.release()
             offset = (offset + step) % end_offset
@@ -304,14 +306,14 @@ def _defect(where: str, error: BaseException) -> None:
 
 class _Listener:
     def rolled(self, base_offset: int) -> None:
-        """No producers."""
+        """Ignore the roll: there are no producers."""
 
     def recovered(self, batch: RecordBatch) -> None:
-        """Nothing is recovered."""
+        """Ignore the batch: the logs are new."""
 
 
 class _Silent:
     def debug(self, event: str, **values: Any) -> None:
-        """Nobody listens."""
+        """Drop the event."""
 
     info = warning = error = debug

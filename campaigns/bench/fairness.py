@@ -41,10 +41,10 @@ KAFKA_WARM_UP_S = 20.0
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
 TOOL_TOPIC = "tool"
 TOOL_WARM_UP_S = 4
-"""The tool's first seconds are those of a cold JVM. It leaves them out of its second line."""
+"""Warm-up of the tool, whose first seconds are those of a cold JVM. Its second line of figures leaves them out."""
 TOOL_MEASURED_S = 6
 TOOL_RECORD_BYTES = 132
-"""Half-way between the least and the most of ``ticks``: the tool sends one size."""
+"""Record size of the tool, which sends one size only: half-way between the least and the most of ``ticks``."""
 TOOL_TIMEOUT_S = 90.0
 TOOL_LINE = re.compile(
     r"([\d.]+) ms avg latency, [\d.]+ ms max latency, (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th"
@@ -65,10 +65,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     p50_us: float
     p99_us: float
     late_us_p99: float
-    """How late our driver sent for want of a core."""
+    """p99 delay with which our driver sent for want of a core."""
     tool_p50_ms: float
     tool_p99_ms: float
-    """In whole milliseconds, as the tool prints them."""
+    """p99 in whole milliseconds, as the tool prints it."""
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Fairness(msgspec.Struct, frozen=True, kw_only=True):
 
 @attrs.frozen
 class Plan:
-    """What a run was asked for."""
+    """Options of a run."""
 
     specs: Sequence[VariantSpec]
     workload: Workload
@@ -92,7 +92,9 @@ class Plan:
 
 
 def measured(plan: Plan, folder: Path, say: Console) -> Iterator[Sample]:
-    """Every sample, as soon as it is there. A server or a tool that fails costs its own samples, and is named."""
+    """Yield each sample as soon as it is measured. A server or a tool that fails loses its own samples, and is
+    named.
+    """
     for nth in range(plan.rounds):
         for pinned in (False, True):
             specs = plan.specs if nth % 2 == 0 else tuple(reversed(plan.specs))
@@ -145,9 +147,9 @@ def _warm(plan: Plan, spec: VariantSpec, place: Place, nth: int) -> None:
 
 
 def _tool(plan: Plan, port: int, first: bool) -> tuple[float, float]:
-    """(p50, p99) in ms that ProducerPerformance prints, without its warm-up; records go out alone (linger 0).
+    """Run ProducerPerformance; return its p50 and p99 in ms without its warm-up. Each record is sent alone (linger 0).
 
-    :raises ServerError: it failed, or printed something else
+    :raises ServerError: the tool failed, or printed something else
     """
     assert plan.step.produce is not None
     rate = int(plan.step.produce.rate_per_s)
@@ -165,11 +167,11 @@ def _tool(plan: Plan, port: int, first: bool) -> tuple[float, float]:
 
 
 def _unseen(progress: object) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 def table_of(fairness: Fairness) -> Table:
-    """Medians of rounds. A ratio is that server's p99 over the first server's in the same setting."""
+    """Return medians of rounds. A ratio is a server's p99 divided by the first server's in the same setting."""
     table = Table(title=f"{fairness.workload}, {fairness.step}: medians of rounds", title_justify="left")
     for title in ("setting", "server"):
         table.add_column(title)
@@ -212,7 +214,7 @@ def table_of(fairness: Fairness) -> Table:
 
 
 def setting_words(*, pinned: bool, first: bool) -> str:
-    """A setting in words; the fair one is what ``blumfeld bench`` does unless it is told otherwise."""
+    """Return a setting in words; ``blumfeld bench`` uses the fair one by default."""
     words = ["driver first (SCHED_RR)" if first else "nobody first", "own cores" if pinned else "all cores"]
     return ", ".join(words) + ("" if pinned or first else " (the default)")
 

@@ -1,9 +1,9 @@
-"""How long a node that died takes until it answers for all groups again, and what their offsets take in memory.
+"""Time until a node that ended answers for all groups again, and the memory that their offsets take.
 
-``python -m campaigns group-load --peer kafka-peer --groups 10000 --offsets 100``. Every server gets the same
-commits through its own door, and is started on copies of what three ends left: ``empty``, without groups; ``clean``,
-a SIGTERM; ``killed``, a SIGKILL. What ``clean`` takes longer than ``empty`` is replay of the groups; what ``killed``
-takes longer than ``clean`` is recovery of the logs.
+``python -m campaigns group-load --peer kafka-peer --groups 10000 --offsets 100``. Every server gets the same commits
+over the wire, and is then started on copies of three data directories: ``empty``, without groups; ``clean``, after a
+SIGTERM; ``killed``, after a SIGKILL. The extra time of ``clean`` over ``empty`` is the replay of the groups. The
+extra time of ``killed`` over ``clean`` is the recovery of the logs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from campaigns.bench.rivals import Rival, kafka, this_build
 KINDS = ("empty", "clean", "killed")
 STOP_TIMEOUT_S = 60.0
 QUIET_S = 1.0
-"""From the last answer to the look at the resident set."""
+"""Pause between the last answer and the reading of the resident set."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,17 +39,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     kind: str
     answers_s: float
-    """From the start of its process to the first ApiVersions answer."""
+    """Time from the start of its process to the first ApiVersions answer."""
     loaded_s: float
-    """To the last first answer of an OffsetFetch, over a group of every partition."""
+    """Time until a group of every partition has had its first OffsetFetch answered."""
     rss_bytes: int
-    """A second later."""
+    """Resident set one second later."""
     rss_peak_bytes: int
     cpu_s: float
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a run."""
+    """A whole run."""
 
     machine: Machine
     groups: int
@@ -58,7 +58,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contender:
-    """One rival, with the directories that its ends left."""
+    """One rival, with its data directories."""
 
     def __init__(self, rival: Rival, folder: Path, shape: Shape) -> None:
         self.rival = rival
@@ -69,7 +69,7 @@ class Contender:
         self._asked: list[int] = []
 
     def prepare(self) -> float:
-        """Leave a directory of each kind; how many seconds the commits took."""
+        """Make a directory of each kind; return the seconds that the commits took."""
         empty = Shape(0, self._shape.offsets)
         server = self._start(self._folder / "empty")
         partitions = fill(server.port, empty)
@@ -87,7 +87,7 @@ class Contender:
         return took_s
 
     def measure(self, kind: str) -> Start:
-        """Start it on a copy of what that end left; kill it when all its shards have answered."""
+        """Start the server on a copy of that kind's directory; kill it when all its shards have answered."""
         work = self._folder / "work"
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(self._folder / kind, work)
@@ -118,7 +118,7 @@ class Contender:
 
 
 def _end(server: Server, number: signal.Signals) -> None:
-    """Send the signal to all of it, and wait until it is gone."""
+    """Send the signal to all processes of the server, and wait until they are gone."""
     os.killpg(server.process.pid, number)
     server.process.wait(STOP_TIMEOUT_S)
 
@@ -146,7 +146,7 @@ def run(rivals: list[Rival], folder: Path, shape: Shape, rounds: int, told: Cons
 
 
 def table(result: Result) -> Table:
-    """Medians; ratios to the last server."""
+    """Return medians, and ratios to the last server."""
     count = result.groups * result.offsets
     title = f"Start with {result.groups} groups × {result.offsets} offsets = {count}"
     found = Table(title=title, title_justify="left")

@@ -1,10 +1,10 @@
 """Instructions and system calls of one produce request, ours beside the bare servers'.
 
-``python -m campaigns instructions --floor floor_epoll.py [--floor floor_ring.py] [--manifest M] [--set K=V]``.
-For each server and number of connections N, then 2N requests in lock-step; (I(2N) - I(N)) / N is the cost of a
-request with its share of the turn, without what start-up and the count itself cost. System calls likewise, in a second
-server under strace. Counts, unlike times, hold on a busy machine; but an instruction isn't a nanosecond, and what the
-kernel does for a system call isn't counted.
+``python -m campaigns instructions --floor floor_epoll.py [--floor floor_ring.py] [--manifest M] [--set K=V]``. For
+each server and number of connections N, then 2N requests are sent in lock-step. (I(2N) - I(N)) / N is the cost of a
+request with its share of the turn, without the costs of start-up and of counting. System calls are counted likewise,
+on a second server under strace. Counts, unlike times, hold on a busy machine. But instructions differ in time, and
+the kernel's work for a system call isn't counted.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ COMMAND = "blumfeld.cli.main"
 RING_IN_BITES = "campaigns.bench.ring_in_bites"
 WARM_UP_REQUESTS = 512
 MakeLoad = Callable[[int, int], Load]
-"""(port, connections)."""
+"""Constructor of a load: takes the port and the number of connections."""
 LOADS: dict[str, MakeLoad] = {"produce": Produce, "tail": Tail, "catch-up": CatchUp}
 WIDTH = 120
 
 
 @attrs.frozen
 class Cost:
-    """Of one request, with its share of the turn."""
+    """Cost of one request, with its share of the turn."""
 
     server: str
     connections: int
     instructions: float
     system_calls: dict[str, float]
-    """By name, per request, most frequent first; below 0.005 left out."""
+    """System calls for each request by name, most frequent first; below 0.005 left out."""
 
     @property
     def calls(self) -> float:
-        """All of them."""
+        """Sum of all system calls."""
         return sum(self.system_calls.values())
 
 
@@ -101,7 +101,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Server:
-    """The broker of this checkout, as `blumfeld run` starts it."""
+    """Return the broker of this checkout, as `blumfeld run` starts it."""
     command = [sys.executable, "-m", COMMAND, "run"]
     command += [str(manifest.resolve())] if manifest else []
     command += [part for value in overrides for part in ("--set", value)]
@@ -111,14 +111,16 @@ def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> S
 
 
 def bare(script: Path) -> Server:
-    """A floor: frames cut, CRC checked, batch written, answer sent."""
+    """Return a bare server: it cuts frames, checks the CRC, writes the batch and answers."""
     return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
 
 
 def measure(
     server: Server, connections: Sequence[int], requests: int, folder: Path, make: MakeLoad = Produce
 ) -> list[Cost]:
-    """Both passes over one server. Bare ones take :class:`~campaigns.bench.lockstep.Produce` only."""
+    """Count instructions and system calls of one server. Bare ones take :class:`~campaigns.bench.lockstep.Produce`
+    only.
+    """
     counts = [(count, whole_turns(requests, count)) for count in connections]
     found = _whole_passes(server, counts, folder) if server.bare else _passes(make, server, counts, folder)
     return [
@@ -128,18 +130,18 @@ def measure(
 
 
 def whole_turns(requests: int, connections: int) -> int:
-    """``requests``, rounded up so that each connection has the same number."""
+    """Return ``requests``, rounded up so that each connection has the same number."""
     return -(-requests // connections) * connections
 
 
 Counts = Sequence[tuple[int, int]]
-"""(connections, N)."""
+"""Pairs of connections and N."""
 Found = Iterable[tuple[float, dict[str, float]]]
-"""For each of these: instructions and system calls of one request."""
+"""Instructions and system calls of one request, for each pair."""
 
 
 def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
-    """One process for each tool, which is switched on and off."""
+    """Count with one process for each tool; the tool is switched on and off."""
     with running_server(_in_bites(server), folder / "valgrind", CALLGRIND_LATER) as running:
         running.switch_on()
         instructions = [difference(make, running, running.instructions, count, n) for count, n in counts]
@@ -150,7 +152,7 @@ def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Fou
 
 
 def _in_bites(server: Server) -> Server:
-    """What valgrind can run: of a build on io_uring, one that doesn't wait in the ring."""
+    """Return a server that valgrind can run: a build on io_uring gets a loop that doesn't wait in the ring."""
     if not any("net_uring" in part for part in server.command):
         return server
     command = [RING_IN_BITES if part == COMMAND else part for part in server.command]
@@ -159,7 +161,7 @@ def _in_bites(server: Server) -> Server:
 
 @contextmanager
 def running_server(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
-    """This build with its topic, stopped at the end."""
+    """Run this build with its topic while the block lasts."""
     running = start(server, folder, under)
     try:
         make_topic(running.port)
@@ -171,13 +173,13 @@ def running_server(server: Server, folder: Path, under: Sequence[str] = ()) -> I
 def difference(
     make: MakeLoad, running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
 ) -> tuple[T, T]:
-    """What N requests cost, and 2N."""
+    """Return the cost of N requests, and of 2N."""
     with _warm(make, running.port, connections) as run:
         return count(lambda: run(n)), count(lambda: run(2 * n))
 
 
 def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
-    """A process for each count, from its start to its end."""
+    """Count with a process for each count, from its start to its end."""
 
     def work(connections: int, requests: int, port: int) -> None:
         with _warm(Produce, port, connections) as run:
@@ -195,7 +197,7 @@ def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
 
 @contextmanager
 def _warm(make: MakeLoad, port: int, connections: int) -> Iterator[Callable[[int], None]]:
-    """Connections that have sent a little; what sends that many requests more."""
+    """Open connections and send a little; yield a function that sends that many requests more."""
     load = make(port, connections)
     try:
         load.run(whole_turns(min(WARM_UP_REQUESTS, 32 * connections), connections))
@@ -205,7 +207,7 @@ def _warm(make: MakeLoad, port: int, connections: int) -> Iterator[Callable[[int
 
 
 def per_request(once: dict[str, int], twice: dict[str, int], n: int) -> dict[str, float]:
-    """(C(2N) - C(N)) / N by name, most frequent first, without what rounds to nothing."""
+    """Return (C(2N) - C(N)) / N by name, most frequent first, without those that round to nothing."""
     rates = {name: round((count - once.get(name, 0)) / n, 3) for name, count in twice.items()}
     return dict(
         sorted(((k, v) for k, v in rates.items() if v >= 0.005), key=lambda item: (-item[1], item[0]))
@@ -213,7 +215,9 @@ def per_request(once: dict[str, int], twice: dict[str, int], n: int) -> dict[str
 
 
 def table(costs: Sequence[Cost], requests: int, load: str = "produce") -> Table:
-    """A row for each number of connections and server; the ratio is the first server's to this row's."""
+    """Return a row for each number of connections and server; a ratio is the first server's cost divided by this
+    row's.
+    """
     shown = Table(
         title=f"One request of {load}, by (I(2N) - I(N)) / N with N = {requests}", title_justify="left"
     )

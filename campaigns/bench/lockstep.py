@@ -1,8 +1,8 @@
 """Requests in lock-step: every connection sends, then every answer is read. So a server's turns are the same each time.
 
-That is no load that anybody has, and no time is taken: it is for counting what a server does for one request
-(:mod:`campaigns.bench.instructions`). The produce requests are those of the load generator beside the floors: Produce
-v7, acks=1, one record, topic ``t``, partition 0. Fetches are version 12, in a session, of the same partition.
+This is no realistic load and takes no times. It serves to count a server's work for one request
+(:mod:`campaigns.bench.instructions`). The produce requests equal those of the load generator beside the bare servers:
+Produce v7, acks=1, one record, topic ``t``, partition 0. Fetches are version 12, in a session, of the same partition.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ RECORD_BYTES = 100
 CATCH_UP_RECORD_BYTES = 10_000
 CATCH_UP_RECORDS = 2_000
 FETCH_BYTES_MAX = 1 << 20
-"""Of a partition, in one answer: a consumer's default."""
+"""Bytes of a partition in one answer: a consumer's default."""
 WAIT_MS = 30_000
 TIMEOUT_S = 300.0
-"""For one answer: under valgrind a server is fifty times slower, and the machine may be busy."""
+"""Wait for one answer: under valgrind a server is fifty times slower, and the machine may be busy."""
 
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 _CLIENT_ID = b"test"
 _ERROR_AND_OFFSET = struct.Struct(">hq")
 _PRODUCE_ERROR_AT = 4 + 4 + 2 + len(TOPIC) + 4 + 4
-"""Of a Produce v7 answer with one topic and partition, behind its size."""
+"""Place of the error in a Produce v7 answer with one topic and partition, after its size."""
 _TOPIC_EXISTS = 36
 _FETCH_VERSION = 12
 _FETCH_BODY_AT = 4 + 1
-"""Of an answer with a flexible header, behind its size."""
+"""Place of the body in an answer with a flexible header, after its size."""
 
 
 class Load(Protocol):
@@ -48,9 +48,9 @@ class Load(Protocol):
     """
 
     def run(self, count: int) -> None:
-        """``count`` requests over all connections, a multiple of their number.
+        """Send ``count`` requests over all connections; ``count`` is a multiple of their number.
 
-        :raises RuntimeError: an answer with an error code
+        :raises RuntimeError: an answer has an error code
         """
         ...
 
@@ -67,7 +67,7 @@ class Produce:
         self._request = produce_request()
 
     def run(self, count: int) -> None:
-        """As :meth:`Load.run`."""
+        """See :meth:`Load.run`."""
         for _ in range(count // len(self._sockets)):
             for sock in self._sockets:
                 sock.sendall(self._request)
@@ -90,7 +90,7 @@ class Reader:
         self._socket = connect(port)
 
     def send(self) -> None:
-        """Ask for what is behind the offset."""
+        """Request the records from the present offset on."""
         partition = FetchPartition(partition=0, fetch_offset=self.offset, partition_max_bytes=FETCH_BYTES_MAX)
         request = FetchRequest(
             max_wait_ms=WAIT_MS,
@@ -103,7 +103,7 @@ class Reader:
         self._socket.sendall(framed(1, _FETCH_VERSION, b"\0" + encode(request, _FETCH_VERSION)))
 
     def receive(self) -> int:
-        """Take the answer, and be behind its last batch; bytes of records."""
+        """Take the answer and move past its last batch; return the bytes of records."""
         answer = decode(FetchResponse, receive(self._socket), _FETCH_VERSION, _FETCH_BODY_AT)
         if answer.error_code or answer.responses[0].partitions[0].error_code:
             raise RuntimeError(f"fetch was answered with an error: {answer}")
@@ -124,7 +124,7 @@ class Reader:
 
 
 class Tail:
-    """A :class:`Load` of consumers at the end of a log: they wait, one record is produced, all get it.
+    """A :class:`Load` of consumers at the end of a log: they wait, one record is produced, and all receive it.
 
     A request is one fetch, with its share of the one produce request.
     """
@@ -140,7 +140,7 @@ class Tail:
         return produced_offset(receive(self._producer))
 
     def run(self, count: int) -> None:
-        """As :meth:`Load.run`."""
+        """See :meth:`Load.run`."""
         for _ in range(count // len(self._readers)):
             for reader in self._readers:
                 reader.send()
@@ -157,7 +157,7 @@ class Tail:
 
 
 class CatchUp:
-    """A :class:`Load` of consumers that read 20 MB from their beginning, again and again, as fast as they are given."""
+    """A :class:`Load` of consumers that read 20 MB from the beginning, again and again, as fast as they get it."""
 
     def __init__(self, port: int, connections: int) -> None:
         producer, request = connect(port), produce_request(CATCH_UP_RECORD_BYTES)
@@ -170,7 +170,7 @@ class CatchUp:
         self._readers = [Reader(port, self._first, min_bytes=1) for _ in range(connections)]
 
     def run(self, count: int) -> None:
-        """As :meth:`Load.run`."""
+        """See :meth:`Load.run`."""
         for _ in range(count // len(self._readers)):
             for reader in self._readers:
                 reader.send()
@@ -186,13 +186,13 @@ class CatchUp:
 
 
 def framed(key: int, version: int, body: bytes) -> bytes:
-    """A request with its size and its header, whose tags, if it has some, are in the body."""
+    """Return a request with its size and header; the header's tags, if the version has them, are part of ``body``."""
     head = _HEADER.pack(key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
     return _SIZE.pack(len(head) + len(body)) + head + body
 
 
 def produce_request(size_bytes: int = RECORD_BYTES) -> bytes:
-    """Produce v7 of one record without a key, its value of ``size_bytes``."""
+    """Return a Produce v7 of one record without a key, with a value of ``size_bytes``."""
     record = Record(offset=0, timestamp=time.time_ns() // 1_000_000, key=None, value=os.urandom(size_bytes))
     batch = build_batch([record])
     start = struct.pack(">hhii", -1, 1, 1000, 1) + struct.pack(">h", len(TOPIC)) + TOPIC
@@ -200,9 +200,9 @@ def produce_request(size_bytes: int = RECORD_BYTES) -> bytes:
 
 
 def produced_offset(answer: bytes) -> int:
-    """The base offset in a Produce v7 answer with one partition.
+    """Return the base offset in a Produce v7 answer with one partition.
 
-    :raises RuntimeError: it has an error code
+    :raises RuntimeError: the answer has an error code
     """
     code, offset = _ERROR_AND_OFFSET.unpack_from(answer, _PRODUCE_ERROR_AT)
     if code:
@@ -211,14 +211,14 @@ def produced_offset(answer: bytes) -> int:
 
 
 def connect(port: int) -> socket.socket:
-    """To a server on loopback."""
+    """Connect to a server on loopback."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
 def receive(sock: socket.socket) -> bytes:
-    """One answer, without its size."""
+    """Return one answer, without its size."""
     data = bytearray(sock.recv(65536))
     while len(data) < 4 or len(data) < 4 + _SIZE.unpack_from(data)[0]:
         more = sock.recv(1 << 20)
@@ -229,9 +229,9 @@ def receive(sock: socket.socket) -> bytes:
 
 
 def make_topic(port: int) -> None:
-    """CreateTopics v2, then records until they are taken: a leader needs a moment.
+    """Create the topic by CreateTopics v2, then send records until they are taken: a leader needs a moment.
 
-    :raises RuntimeError: it can't be made
+    :raises RuntimeError: the topic can't be created
     """
     sock = connect(port)
     body = struct.pack(">ih", 1, len(TOPIC)) + TOPIC + struct.pack(">ihiiib", PARTITIONS, 1, 0, 0, 10_000, 0)

@@ -1,4 +1,4 @@
-"""What a rebalance costs: eager, cooperative and KIP-848, this build beside Apache Kafka; then the report.
+"""The cost of a rebalance: eager, cooperative and KIP-848, this build beside Apache Kafka, with a report.
 
 ``python -m campaigns rebalance [--quick] [options of blumfeld bench rebalance]``.
 """
@@ -17,7 +17,7 @@ WARM_UP_S = 10
 
 
 def variants(peer: Path) -> list[str]:
-    """Return what ``blumfeld bench rebalance`` is given: Kafka and this build."""
+    """Return the variants for ``blumfeld bench rebalance``: Kafka and this build."""
     start = f"{shlex.quote(str(peer))} start {{folder}}/data {{port}} {{settings}}"
     theirs = f"kafka://127.0.0.1:0 --start {shlex.quote(start)} --warm-up {WARM_UP_S} --label kafka"
     return [theirs, "default --label blumfeld"]

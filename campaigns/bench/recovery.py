@@ -1,7 +1,7 @@
 """Start after a kill and after a clean stop on a full data directory: time until all partitions serve, peak memory.
 
-``python -m campaigns recovery --peer kafka-peer --size-mb 10000 --partitions 1000``. Every server is filled with
-the same batches through its own door, killed with SIGKILL, and started on copies of what it left; rivals interleaved.
+``python -m campaigns recovery --peer kafka-peer --size-mb 10000 --partitions 1000``. Every server is filled with the
+same batches over the wire, killed with SIGKILL, and started on copies of its data directory; rivals interleaved.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     kind: str
-    """Which stop was before it: ``killed`` or ``clean``."""
+    """Kind of the stop before it: ``killed`` or ``clean``."""
     ready_s: float
-    """From the start of its process until every partition has a leader that tells the end that was written."""
+    """Time from the start of its process until every partition has a leader that reports the end offset that was
+    written.
+    """
     answers_s: float
-    """Until the first ApiVersions answer."""
+    """Time until the first ApiVersions answer."""
     rss_peak_bytes: int
     cpu_s: float
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a run."""
+    """A whole run."""
 
     machine: Machine
     size_bytes: int
@@ -57,7 +59,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contender:
-    """One rival, with the directories that its stops left."""
+    """One rival, with its data directories."""
 
     def __init__(self, rival: Rival, folder: Path, shape: Shape) -> None:
         self.rival = rival
@@ -67,7 +69,7 @@ class Contender:
         self._count = 0
 
     def prepare(self) -> None:
-        """Fill it, kill it, keep that; recover it, stop it cleanly, keep that too."""
+        """Fill the server, kill it and keep that directory; recover it, stop it cleanly and keep that directory too."""
         server = self._start(self._folder / "work")
         fill(server.port, self._shape)
         _end(server, signal.SIGKILL)
@@ -78,7 +80,7 @@ class Contender:
         _end(server, signal.SIGTERM)
 
     def measure(self, kind: str, *, cold: bool) -> Start:
-        """Start it on a copy of what that stop left; kill it when it is ready."""
+        """Start the server on a copy of that stop's directory; kill it when it is ready."""
         work = self._folder / "work"
         subprocess.run(["rm", "-rf", str(work)], check=True)
         copy_tree(self._folder / kind, work)
@@ -112,7 +114,7 @@ class Contender:
 
 
 def _end(server: Server, number: signal.Signals) -> None:
-    """Send the signal to all of it, and wait until it is gone."""
+    """Send the signal to all processes of the server, and wait until they are gone."""
     os.killpg(server.process.pid, number)
     server.process.wait(STOP_TIMEOUT_S)
 
@@ -145,7 +147,7 @@ def run(rivals: list[Rival], folder: Path, shape: Shape, rounds: int, *, cold: b
 
 
 def table(result: Result) -> Table:
-    """Medians; ratios to the last server."""
+    """Return medians, and ratios to the last server."""
     size = f"{result.size_bytes / 1e9:.2f} GB in {result.partitions} partitions, {result.batch_bytes}-byte batches"
     kind = " of idempotent producers" if result.idempotent else ""
     title = f"Start on {size}{kind}, page cache {'dropped' if result.cold else 'warm'}"

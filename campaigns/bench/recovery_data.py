@@ -1,4 +1,4 @@
-"""A data directory to recover: filled through the server itself, and handed out in copies that share the bytes."""
+"""A data directory to recover: filled over the wire, and handed out in copies that share the bytes."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ TOPIC = "recovery"
 PRODUCE_VERSION = 8
 RECORDS_PER_BATCH = 16
 REQUEST_BYTES = 1 << 20
-"""About what one Produce request carries."""
+"""Approximate size of one Produce request."""
 PRODUCER_ID = 10_000
-"""One for all: a request may hold batches of one producer only."""
+"""One producer id for all batches: a request may hold batches of one producer only."""
 LEADERS_TIMEOUT_S = 600.0
 POLL_S = 0.02
 
 
 @attrs.frozen
 class Shape:
-    """What is written."""
+    """Content to be written."""
 
     size_bytes: int
     partitions: int
     batch_bytes: int
     idempotent: bool = False
-    """Batches have producer ids and sequence numbers, as those of Kafka's own producer have."""
+    """Give batches producer ids and sequence numbers, as Kafka's own producer does."""
 
     @property
     def batches(self) -> int:
-        """In each partition."""
+        """Number of batches in each partition."""
         return max(self.size_bytes // self.partitions // self.batch_bytes, 1)
 
     @property
     def end_offset(self) -> int:
-        """Of each partition."""
+        """End offset of each partition."""
         return self.batches * RECORDS_PER_BATCH
 
 
 def fill(port: int, shape: Shape) -> None:
-    """Make the topic and write it, one batch for each partition in turn, acks=1.
+    """Create the topic and write it, one batch for each partition in turn, acks=1.
 
-    :raises DriverError: the server refused something
+    :raises DriverError: the server refused a request
     """
     with WireClient("127.0.0.1", port, LEADERS_TIMEOUT_S) as client:
         client.create_topic(TOPIC, shape.partitions)
@@ -100,9 +100,9 @@ def _batch(shape: Shape, number: int, time_ms: int) -> bytearray:
 
 
 def await_all(port: int, shape: Shape) -> None:
-    """Return when every partition has a leader that answers with the end that was written.
+    """Return when every partition has a leader that answers with the end offset that was written.
 
-    :raises DriverError: an end is another, or it took longer than ten minutes
+    :raises DriverError: an end offset differs, or it took longer than ten minutes
     """
     deadline = time.monotonic() + LEADERS_TIMEOUT_S
     while True:
@@ -124,8 +124,8 @@ def await_all(port: int, shape: Shape) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a data directory. The topic's own ``.log`` files, which a start after a crash reads and changes nothing in
-    as they are sound, are hard links: ten gigabytes need not be written for each round.
+    """Copy a data directory. The topic's ``.log`` files become hard links, so that ten gigabytes need not be
+    written for each round. That is safe: a start after a crash reads them, and changes nothing in sound files.
     """
 
     def copy(old: str, new: str) -> None:
@@ -139,6 +139,6 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def log_bytes(folder: Path) -> dict[str, int]:
-    """Path → size of the topic's ``.log`` files below ``folder``: what no start may change."""
+    """Return the size of the topic's ``.log`` files below ``folder``, by path; no start may change them."""
     found = sorted(folder.rglob(f"{TOPIC}-*/*.log"))
     return {str(path.relative_to(folder)): path.stat().st_size for path in found}

@@ -1,8 +1,8 @@
 """This build on io_uring under valgrind: ``python -m campaigns.bench.ring_in_bites run …`` instead of ``blumfeld``.
 
-Valgrind 3.19 keeps its lock while the kernel waits in io_uring_enter, so that no other thread of the process runs until
-something arrives, nor valgrind's own monitor. So here the loop waits in bites: it asks the ring without waiting, and
-sleeps a millisecond if it is idle. That adds one turn of an idle loop, some 10,000 instructions, to each turn.
+Valgrind 3.19 keeps its lock while the kernel waits in io_uring_enter. No other thread of the process runs until an
+event arrives, nor does valgrind's own monitor. So this loop asks the ring without waiting, and sleeps a millisecond
+if it is idle. That adds one turn of an idle loop, about 10,000 instructions, to each turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BITE_S = 0.001
 
 
 def main() -> None:
-    """Be the broker."""
+    """Run the broker."""
     selector: Any = importlib.import_module("blumfeld_net_uring.loop").UringSelector
     whole = selector.select
 

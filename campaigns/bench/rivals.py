@@ -18,22 +18,22 @@ class Rival:
 
     name: str
     command: Sequence[str]
-    """``{port}`` and ``{folder}`` stand for what a run gives it."""
+    """Start command; ``{port}`` and ``{folder}`` in it are filled in for a run."""
     warm_up_s: float
-    """Load before the first measured round: a JVM needs it to compile."""
+    """Seconds of load before the first measured round: a JVM needs it to compile."""
     durability: str
-    """What an acknowledged record survives."""
+    """Kinds of failure that an acknowledged record survives."""
     files: Mapping[str, str] = attrs.field(factory=dict)
-    """Written to its folder before it starts."""
+    """Files by name, written to the server's folder before it starts."""
     bare: bool = False
-    """It has the topic from the start, and may answer nothing but Produce."""
+    """The server has the topic from the start, and may answer nothing but Produce."""
     large_requests: bool = True
-    """Whether it takes requests of a megabyte."""
+    """Whether the server takes requests of a megabyte."""
 
     def start(self, folder: Path) -> Running:
-        """Start it with fresh data below ``folder``, and return when it answers ApiVersions.
+        """Start the server with fresh data below ``folder``; return when it answers ApiVersions.
 
-        :raises ServerError: it stopped or never answered; the message ends with what it printed
+        :raises ServerError: the server stopped or never answered; the message ends with its output
         """
         ready = listens if self.bare else answers
         return Running(self, start_server(self.name, self.command, folder, files=self.files, is_ready=ready))
@@ -41,19 +41,19 @@ class Rival:
 
 @attrs.frozen
 class Running:
-    """A rival that is up."""
+    """A running rival."""
 
     rival: Rival
     server: Server
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port that it listens on."""
         return self.server.port
 
     @property
     def ready_s(self) -> float:
-        """From the start of the process to the first ApiVersions answer."""
+        """Time from the start of the process to the first ApiVersions answer."""
         return self.server.ready_s
 
     def rss_bytes(self) -> int:
@@ -61,34 +61,34 @@ class Running:
         return self.server.totals().rss_bytes
 
     def cpu_s(self) -> float:
-        """CPU time that they have used."""
+        """CPU time that its processes have used."""
         return self.server.totals().cpu_s
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL; its data is removed."""
+        """End its processes by SIGTERM, then SIGKILL, and remove its data."""
         self.server.stop()
 
 
 def this_build() -> Rival:
-    """The broker of this checkout, as `blumfeld run` starts it."""
+    """Return the broker of this checkout, as `blumfeld run` starts it."""
     command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
     return Rival("blumfeld", command, 1.0, "page cache")
 
 
 def composition(spec: VariantSpec) -> Rival:
-    """A composition of this build."""
+    """Return a composition of this build."""
     variant = spec.variant
     files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
     return Rival(spec.label, variant.command, 1.0, variant.durability or "page cache", files)
 
 
 def floor(script: Path, large_requests: bool = True) -> Rival:
-    """A bare server: frames cut, CRC checked, batch written, answer sent."""
+    """Return a bare server: it cuts frames, checks the CRC, writes the batch and answers."""
     command = [sys.executable, str(script), "{port}"]
     return Rival(script.stem, command, 1.0, "page cache", bare=True, large_requests=large_requests)
 
 
 def kafka(peer: Path) -> Rival:
-    """Apache Kafka by its start script. Cold it does a sixth of what it does warm."""
+    """Return Apache Kafka by its start script. Without warm-up it reaches a sixth of its warm rate."""
     return Rival("kafka", [str(peer), "start", "{folder}/data", "{port}"], 25.0, "page cache")

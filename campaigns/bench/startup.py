@@ -1,7 +1,6 @@
-"""Start-up to the first ApiVersions answer, and resident memory five seconds later; rivals interleaved.
+"""Start-up time to the first ApiVersions answer, and resident memory five seconds later; rivals interleaved.
 
-``python -m campaigns startup --peer kafka-peer``. The second start of each round is one on existing
-data.
+``python -m campaigns startup --peer kafka-peer``. The second start of each round is one on existing data.
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ def main() -> None:
 
 
 def embedded_ms(storage: str) -> float:
-    """The median start of an embedded broker in this process, in ms; the first start, which imports, doesn't count."""
+    """Return the median start of an embedded broker in this process, in ms; the first start, which imports, doesn't
+    count.
+    """
     took = []
     for _ in range(EMBEDDED_STARTS + 1):
         began = time.perf_counter()

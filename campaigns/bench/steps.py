@@ -1,9 +1,9 @@
-"""Where the instructions of one produce request go, step by step: ``python -m campaigns steps``.
+"""Instructions of one produce request, step by step: ``python -m campaigns steps``.
 
-Callgrind can't tell one Python function from another, but it can be switched on and off by a C function. So for each
-function on the path the broker is started once with that function called through a ``functools.partial``, and only what
-is executed inside of that is counted: the function with all that it calls. A step is a function less the steps in it.
-(The detour costs some 200 instructions a call, which are in no step but the one that calls.)
+Callgrind can't tell one Python function from another, but a C function can switch it on and off. So for each function
+on the path the broker is started once with that function wrapped in a ``functools.partial``. Only instructions inside
+the partial are counted: the function with all that it calls. A step is a function without the steps in it. (The
+detour costs about 200 instructions a call, which count for the calling step only.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SEND = "blumfeld.net.accepted:AcceptedConnection.flush"
 
 @attrs.frozen
 class Step:
-    """A function of the path, and those within it that are steps of their own."""
+    """A function of the path, and the functions within it that are steps of their own."""
 
     name: str
     function: str
@@ -71,11 +71,11 @@ STEPS = (
     Step("send", SEND),
     Step("phases of the turn", TURN_END, (TELL, ADVANCE, SEND)),
 )
-"""On net_asyncio, in the order of the path."""
+"""Steps on net_asyncio, in the order of the path."""
 
 
 def main() -> None:
-    """Parse arguments, count, print the table; in the counted process: be the broker."""
+    """Parse arguments, count, print the table. In the counted process: run the broker."""
     if sys.argv[1:2] == ["--through"]:
         _serve(sys.argv[2], sys.argv[3:])
         return
@@ -105,14 +105,14 @@ def _wrap(function: str) -> None:
     cls = getattr(importlib.import_module(module), owner)
     counted: Callable[..., Any] = partial(cls.__dict__[name])
 
-    def method(*arguments: Any) -> Any:  # a partial is none: it doesn't bind to its object
+    def method(*arguments: Any) -> Any:  # a partial alone is no method: it doesn't bind to its object
         return counted(*arguments)
 
     setattr(cls, name, method)
 
 
 def measure(function: str, connections: int, requests: int, folder: Path) -> float:
-    """Instructions per request of a function with all that it calls."""
+    """Return the instructions for each request of a function with all that it calls."""
     ours = this_build()
     run = ours.command[ours.command.index("run") :]
     command = [sys.executable, "-m", "campaigns.bench.steps", "--through", function, *run]
@@ -126,7 +126,7 @@ def measure(function: str, connections: int, requests: int, folder: Path) -> flo
 
 
 def table(counted: dict[str, float], connections: int) -> Table:
-    """A row for each step, and the sum."""
+    """Return a row for each step, and the sum."""
     title = f"Instructions of one produce request at {connections} connections: {counted[ALL]:,.0f}"
     shown = Table(title=title, title_justify="left")
     for column in ("step", "instructions", "share", "function"):

@@ -1,8 +1,9 @@
-"""What producers feel of the cleaner: times to an ack while it works, beside those while it rests, in turns.
+"""The cleaner's effect on producers: times to an ack while it works, beside those while it rests, in turns.
 
-``python -m campaigns while-compacting``. A broker with one topic that is produced to at a steady rate, and some
-compacted ones full of old values. One round: a quiet while; then one of those topics is let be cleaned, and it is
-measured until that is done. Times count from when a request was to be sent, so a late one makes the next ones late.
+``python -m campaigns while-compacting``. A broker has one topic with steady produce requests, and several compacted
+ones full of old values. A round is a quiet period, then a period in which one of the compacted topics is released to
+the cleaner; it lasts until that topic is clean. Times count from a request's due time, so a late one delays the next
+ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from campaigns.raw_connection import RawConnection
 
 MIB = 1 << 20
 NEVER, AT_ONCE = "1.0", "0.0"
-"""``min.cleanable.dirty.ratio``: never cleaned; cleaned as soon as anything is sealed."""
+"""Values of ``min.cleanable.dirty.ratio``: never clean the topic; clean it as soon as a segment is sealed."""
 CLEAN_TIMEOUT_S = 300.0
 BACKOFF_MS = 200
 SEGMENT_BYTES = 16 * MIB
@@ -44,7 +45,7 @@ class Phase:
     seconds: float = 0.0
 
     def percentile(self, share: float) -> float:
-        """Of all times; ``share`` from 0 to 1."""
+        """Return a percentile of the times; ``share`` is from 0 to 1."""
         ordered = sorted(self.times_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measure(
     broker: BrokerProcess, rounds: int, mib: int, keys: int, rate_per_s: float, quiet_s: float
 ) -> tuple[Phase, Phase]:
-    """(quiet, cleaning), each over all rounds."""
+    """Return the phases (quiet, cleaning), each over all rounds."""
     host, port = broker.address.split(":")
     with WireClient(host, int(port)) as client:
         client.create_topic("live", 1)
@@ -99,7 +100,7 @@ def measure(
 
 
 def fill(broker: BrokerProcess, topic: str, size_bytes: int, keys: int) -> None:
-    """Write values of keys drawn evenly, and enough behind them that all of them are sealed."""
+    """Write values of evenly drawn keys, and enough records after them that all of them are in sealed segments."""
     producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 20, "batch.size": 262_144})
     chance = random.Random(topic)
     value = chance.randbytes(VALUE_BYTES)
@@ -111,20 +112,20 @@ def fill(broker: BrokerProcess, topic: str, size_bytes: int, keys: int) -> None:
 
 
 def let_be_cleaned(broker: BrokerProcess, topic: str) -> None:
-    """It counts as dirty from now on."""
+    """Lower the topic's dirty ratio, so that the cleaner takes it from now on."""
     host, port = broker.address.split(":")
     with WireClient(host, int(port)) as client:
         client.set_topic_config(topic, "min.cleanable.dirty.ratio", AT_ONCE)
 
 
 def is_clean(broker: BrokerProcess, topic: str) -> bool:
-    """Whether the broker has put down how far."""
+    """Whether the broker has written the topic's cleaner checkpoint."""
     found = next(broker.folder.rglob("cleaner-offset-checkpoint"), None)
     return found is not None and f"{topic} 0 " in found.read_text()
 
 
 def produce(broker: BrokerProcess, phase: Phase, rate_per_s: float, ended: Callable[[], bool]) -> None:
-    """One connection, acks=1, a request each ``1/rate_per_s`` seconds."""
+    """Produce on one connection with acks=1, a request each ``1/rate_per_s`` seconds."""
     frame = ProduceFrame("live", 0, 1, [Record(b"k", bytes(100)) for _ in range(BATCH_RECORDS)])
     began = time.monotonic()
     sent = 0
@@ -148,7 +149,7 @@ def produce(broker: BrokerProcess, phase: Phase, rate_per_s: float, ended: Calla
 
 
 def show(phases: tuple[Phase, Phase], mib: int) -> None:
-    """Print what was measured."""
+    """Print the measured times."""
     table = Table(title="times to an ack, ms")
     for column in ("", "requests", "seconds", "p50", "p99", "p99.9", "highest", "mean"):
         table.add_column(column, justify="right" if column else "left")
