@@ -62,7 +62,7 @@ app = typer.Typer(
 
 app.command()(rebalance)
 
-ResultFile = Annotated[Path, typer.Argument(metavar="RESULT", help="What a run wrote.")]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULT", help="Result file of a run.")]
 
 
 @app.command(RUN)
@@ -76,13 +76,11 @@ def run(
         ),
     ],
     workload: Annotated[
-        str, typer.Option("--workload", "-w", help="One that is shipped, or a TOML file.")
+        str, typer.Option("--workload", "-w", help="A shipped workload, or a TOML file.")
     ] = "ticks",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A verdict in two minutes, with its power said.")
-    ] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Times that each variant is measured.")] = None,
-    seed: Annotated[int, typer.Option(help="Of sizes, keys, and resampling.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="A verdict in two minutes, with its power.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="How often each variant is measured.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of sizes, keys and send times.")] = 1,
     out: Out = None,
     driver: Annotated[
         str | None, typer.Option(help="wire or librdkafka; the workload's own if not given.")
@@ -106,7 +104,7 @@ def run(
         bool,
         typer.Option(
             "--driver-first",
-            help="Driver processes under SCHED_RR, before the server's. Favours a server with one thread; needs root.",
+            help="Run the driver under SCHED_RR, before the server. Favours a server with one thread; needs root.",
         ),
     ] = False,
     folder: Folder = None,
@@ -140,7 +138,9 @@ def report(
     result: ResultFile,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A folder; RESULT without its ending and -report if not given."),
+        typer.Option(
+            "--out", help="Folder of the report; RESULT-report, without RESULT's ending, if not given."
+        ),
     ] = None,
 ) -> None:
     """Make an HTML page and PNGs of a result."""

@@ -28,7 +28,8 @@ Out = Annotated[
 Folder = Annotated[
     Path | None,
     typer.Option(
-        "--folder", help="Where servers keep their data, on the disk to be measured; a temporary one if not."
+        "--folder",
+        help="Folder of the servers' data, on the disk to be measured; a temporary folder if not given.",
     ),
 ]
 
@@ -66,7 +67,7 @@ def refuse(reason: str) -> NoReturn:
 def existing(folder: Path | None) -> Path | None:
     """Return the folder, or refuse the command if it doesn't exist."""
     if folder is not None and not folder.is_dir():
-        refuse(f"--folder {folder}: found no such folder; allowed: one that is there")
+        refuse(f"--folder {folder}: found no such folder; allowed: an existing one")
     return folder
 
 

@@ -84,7 +84,7 @@ def test_a_running_broker_must_be_asked_for_by_name() -> None:
         ("default --running", "--running is for kafka://"),
         ("kafka://127.0.0.1:9092", "data isn't fresh"),
         ("kafka://127.0.0.1:9092 --running --start 'x {port}'", "say how it is started"),
-        ("kafka://127.0.0.1:0 --running", "has a port"),
+        ("kafka://127.0.0.1:0 --running", "needs the broker's port"),
         ("kafka://127.0.0.1:0 --start 'x'", "{port}"),
         ("kafka://127.0.0.1:0 --start 'x {port}' --set a.b=1", "--set is for manifests"),
         ("kafka://elsewhere:9092 --running", "allowed: kafka://127.0.0.1:PORT"),
@@ -97,5 +97,5 @@ def test_what_cannot_be_run_is_refused_with_what_is_allowed(text: str, said: str
 
 
 def test_two_variants_may_not_share_a_label_that_would_be_made_unique() -> None:
-    with pytest.raises(VariantError, match="one --label"):
+    with pytest.raises(VariantError, match="the same --label"):
         parse_variants(["default", "default", "default --label 'default (2)'"])

@@ -86,7 +86,7 @@ def test_assignors_are_known_by_kafkas_names_of_their_classes() -> None:
     wanted = {"group.consumer.assignors": "uniform,range", "offsets.topic.num.partitions": "50"}
     kafka = "org.apache.kafka.coordinator.group.assignor."
     found = {"group.consumer.assignors": f"{kafka}UniformAssignor,{kafka}RangeAssignor"}
-    assert differences(wanted, found) == ["offsets.topic.num.partitions: not told, should be 50"]
+    assert differences(wanted, found) == ["offsets.topic.num.partitions: not reported, should be 50"]
 
 
 def test_settings_go_into_manifests_and_start_commands() -> None:

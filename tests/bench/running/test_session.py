@@ -130,7 +130,7 @@ def test_a_variant_with_too_few_brokers_is_skipped_with_its_reason() -> None:
     )
     specs = (*small("one"), *small("three", brokers=3))
     result, heard = run(FakeDriver(), Options(rounds=1, system_calls=False), specs, workload)
-    assert result.skipped == {"one": "3 replicas need as many brokers; it has 1"}
+    assert result.skipped == {"one": "3 replicas need as many brokers; the cluster has 1"}
     assert {one.variant for one in result.measured} == {"three"}
     assert [variant.label for variant in heard.plans[-1].variants] == ["three"]
 

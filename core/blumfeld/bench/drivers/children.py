@@ -142,7 +142,9 @@ class Children:
             if not data:
                 self._selector.unregister(key.fileobj)
                 if self._processes[index].wait(10) != 0:
-                    raise DriverError(f"driver process {index} died: {self._processes[index].returncode}")
+                    raise DriverError(
+                        f"driver process {index} died with status {self._processes[index].returncode}"
+                    )
                 continue
             rest = self._rest[index]
             rest += data

@@ -72,7 +72,7 @@ def parse_variants(texts: Sequence[str]) -> tuple[VariantSpec, ...]:
         label = spec.label if number == 1 else f"{spec.label} ({number})"
         unique.append(attrs.evolve(spec, variant=msgspec.structs.replace(spec.variant, label=label)))
     if len({spec.label for spec in unique}) != len(unique):
-        raise VariantError("two variants have one --label")
+        raise VariantError("two variants have the same --label; give each its own")
     return tuple(unique)
 
 
@@ -148,10 +148,12 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
             "data; or --running for one that runs already: then data isn't fresh, and what it uses isn't known"
         )
     if given.running and port == 0:
-        raise VariantError(f"{text!r}: one that runs already has a port")
+        raise VariantError(f"{text!r}: --running needs the broker's port in the address, not 0")
     command = tuple(shlex.split(given.start)) if given.start else ()
     if command and not any("{port}" in part for part in command) and port == 0:
-        raise VariantError(f"{text!r}: the command must take the {{port}}, or the address name one")
+        raise VariantError(
+            f"{text!r}: found no port; put {{port}} into the command, or a port into the address"
+        )
     label = given.label or (Path(command[0]).name if command else given.what.removeprefix(SCHEME))
     warm_up_s = given.warm_up if given.warm_up is not None else 0.0 if given.running else FOREIGN_WARM_UP_S
     return VariantSpec(

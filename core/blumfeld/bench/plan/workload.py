@@ -140,7 +140,7 @@ def parse_workload(text: str, source: str) -> Workload:
         raise WorkloadError(f"{source}: {error}") from error
     names = [step.name for step in workload.steps]
     if len(set(names)) != len(names):
-        raise WorkloadError(f"{source}: two steps have one name")
+        raise WorkloadError(f"{source}: two steps have the same name; names must be unique")
     for step in workload.steps:
         if step.produce is None and step.consume is None:
             raise WorkloadError(f"{source}: step {step.name} neither produces nor consumes")

@@ -33,32 +33,34 @@ def rebalance(
     variants: Annotated[
         list[str],
         typer.Argument(
-            help="As for a comparison; a foreign start command takes the settings where it says {settings}: "
+            help="As for a comparison. In a foreign start command {settings} is replaced by the settings: "
             "\"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port} {settings}'\"."
         ),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="One round of 100 members in two minutes: figures, no verdict.")
     ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that each variant is measured.")] = ROUNDS,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each variant is measured.")] = ROUNDS,
     sizes: Annotated[
-        list[int] | None, typer.Option("--size", min=10, help="Of the group, 10, 100, 1000; may be repeated.")
+        list[int] | None,
+        typer.Option("--size", min=10, help="Group size; may be repeated. 10, 100 and 1000 if not given."),
     ] = None,
     protocols: Annotated[
         list[str] | None,
-        typer.Option("--protocol", help="eager, cooperative, KIP-848; may be repeated. All if not given."),
+        typer.Option("--protocol", help="eager, cooperative or KIP-848; may be repeated. All if not given."),
     ] = None,
     heartbeat_ms: Annotated[
         int | None,
         typer.Option(
-            min=100, help="Equal on all sides; other times are in proportion. 1000, with --quick 500."
+            min=100,
+            help="Heartbeat interval of all servers; other times are in proportion. 1000, with --quick 500.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of heartbeat times, and of who is killed.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of heartbeat times and of the choice of members.")] = 1,
     driver_first: Annotated[
         bool,
         typer.Option(
-            "--driver-first", help="The driver under SCHED_RR, before the server's threads; needs root."
+            "--driver-first", help="Run the driver under SCHED_RR, before the server's threads; needs root."
         ),
     ] = False,
     out: Annotated[

@@ -25,9 +25,9 @@ LEAST_S = 0.001
 BUSY_SHARE = 0.8
 """A driver that was busy for longer than this share of a rebalance may be the limit that was measured."""
 
-STABLE = Measure("stable", "time to stable", "s", True, lambda one: None)
-CONVERGED = Measure("converged", "time to converge", "s", True, lambda one: None)
-CPU = Measure("cpu", "CPU time of rebalances", "s", True, lambda one: None)
+STABLE = Measure("stable", "time to stable", "s", lambda one: None)
+CONVERGED = Measure("converged", "time to converge", "s", lambda one: None)
+CPU = Measure("cpu", "CPU time of rebalances", "s", lambda one: None)
 
 
 @attrs.frozen
@@ -89,7 +89,10 @@ def cautions_of(result: RebalanceResult) -> Iterator[str]:
     """Yield warnings that a reader of the verdicts needs."""
     busy = [one for one in result.samples if one.driver_busy > BUSY_SHARE]
     if busy:
-        yield f"in {len(busy)} of {len(result.samples)} rebalances the driver was busy: they may be the driver's"
+        yield (
+            f"in {len(busy)} of {len(result.samples)} rebalances the driver was busy: "
+            "their times may be the driver's, not the server's"
+        )
     contested = sum(one.contested for one in result.samples)
     if contested:
         yield f"{contested} times a member was given a partition that another one still had"
@@ -98,7 +101,7 @@ def cautions_of(result: RebalanceResult) -> Iterator[str]:
         for name, count in one.faults.items():
             faults[f"{one.variant} {name}"] = faults.get(f"{one.variant} {name}", 0) + count
     for name, count in sorted(faults.items()):
-        yield f"{name}: {count} times, where a group in which nobody is late has none"
+        yield f"{name}: {count} times; a group whose members are all in time has none"
     for failure in result.failures:
         yield f"not measured: {failure.variant}, round {failure.round + 1}, {failure.where}: {failure.error}"
     if result.interrupted:

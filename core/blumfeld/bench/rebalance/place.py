@@ -98,7 +98,7 @@ def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | N
         speaks = ApiKey.CONSUMER_GROUP_HEARTBEAT in client.versions()
     protocols = tuple(one for one in settings.protocols if speaks or one != KIP_848)
     if not protocols:
-        raise DriverError(f"{spec.label} speaks none of {', '.join(settings.protocols)}")
+        raise DriverError(f"{spec.label} speaks none of the asked protocols: {', '.join(settings.protocols)}")
     return Place(port, tuple(server.pids()) if server is not None else (), topics, protocols, config)
 
 

@@ -74,7 +74,7 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> l
     for key, value in wanted.items():
         said = found.get(key)
         if said is None:
-            wrong.append(f"{key}: not told, should be {value}")
+            wrong.append(f"{key}: not reported, should be {value}")
         elif _canonical(said) != _canonical(value):
             wrong.append(f"{key}: {said}, should be {value}")
     return wrong

@@ -92,7 +92,9 @@ def _make_topic(port: int, name: str, workload: Workload) -> None:
     with WireClient(HOST, port) as client:
         brokers = client.broker_count()
         if brokers < topic.replication_factor:
-            raise DriverError(f"{topic.replication_factor} replicas need as many brokers; it has {brokers}")
+            raise DriverError(
+                f"{topic.replication_factor} replicas need as many brokers; the cluster has {brokers}"
+            )
         client.create_topic(name, topic.partitions, topic.replication_factor, topic.config)
         client.wait_for_leaders(name)
 

@@ -55,7 +55,6 @@ class Measure:
     key: str
     title: str
     unit: str
-    lower_is_better: bool
     of: Callable[[Round], float | None]
 
 
@@ -209,18 +208,18 @@ def _received(of: Round) -> float | None:
     return of.measured.received_bytes_per_s / 1e6 if of.measured.received_bytes_per_s else None
 
 
-RATE = Measure("rate", "records/s", "1/s", False, lambda of: of.measured.records_per_s)
-MEGABYTES = Measure("megabytes", "MB/s", "", False, lambda of: of.measured.bytes_per_s / 1e6)
-PRODUCE_P50 = Measure("produce_p50", "ack p50", "µs", True, lambda of: of.produce_us.get(50.0))
-PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", True, lambda of: of.produce_us.get(99.0))
-PRODUCE_P999 = Measure("produce_p999", "ack p99.9", "µs", True, lambda of: of.produce_us.get(99.9))
-END_TO_END_P50 = Measure("end_to_end_p50", "e2e p50", "µs", True, lambda of: of.end_to_end_us.get(50.0))
-END_TO_END_P99 = Measure("end_to_end_p99", "e2e p99", "µs", True, lambda of: of.end_to_end_us.get(99.0))
-RECEIVED = Measure("received", "received MB/s", "", False, _received)
-CPU_PER_REQUEST = Measure("cpu_per_request", "CPU/request", "µs", True, _cpu_us_per_request)
-CPU_PER_MB = Measure("cpu_per_mb", "CPU/MB", "ms", True, _cpu_per_mb)
-RSS = Measure("rss", "RSS", "MB", True, _rss_mb)
-SWITCHES = Measure("switches", "switches/1k req", "", True, _switches)
+RATE = Measure("rate", "records/s", "1/s", lambda of: of.measured.records_per_s)
+MEGABYTES = Measure("megabytes", "MB/s", "", lambda of: of.measured.bytes_per_s / 1e6)
+PRODUCE_P50 = Measure("produce_p50", "ack p50", "µs", lambda of: of.produce_us.get(50.0))
+PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", lambda of: of.produce_us.get(99.0))
+PRODUCE_P999 = Measure("produce_p999", "ack p99.9", "µs", lambda of: of.produce_us.get(99.9))
+END_TO_END_P50 = Measure("end_to_end_p50", "e2e p50", "µs", lambda of: of.end_to_end_us.get(50.0))
+END_TO_END_P99 = Measure("end_to_end_p99", "e2e p99", "µs", lambda of: of.end_to_end_us.get(99.0))
+RECEIVED = Measure("received", "received MB/s", "", _received)
+CPU_PER_REQUEST = Measure("cpu_per_request", "CPU/request", "µs", _cpu_us_per_request)
+CPU_PER_MB = Measure("cpu_per_mb", "CPU/MB", "ms", _cpu_per_mb)
+RSS = Measure("rss", "RSS", "MB", _rss_mb)
+SWITCHES = Measure("switches", "switches/1k req", "", _switches)
 
 MEASURES = (
     RATE,

@@ -84,7 +84,7 @@ class Paired:
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired | None:
     """Compare values of the same rounds, all above 0. None with fewer than :data:`ROUNDS_MIN` rounds."""
     if len(first) != len(second):
-        raise ValueError("values of the same rounds, one each")
+        raise ValueError("both variants need a value for each round")
     rounds = len(first)
     if rounds < ROUNDS_MIN:
         return None

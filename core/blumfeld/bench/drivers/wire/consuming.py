@@ -96,7 +96,7 @@ class FetchSocket:
             if sent < len(
                 self._frame
             ):  # at most one small request is ever open, so a partial send means the connection is broken
-                raise OSError("the server takes no request")
+                raise OSError("the server takes no more bytes of a request")
         except OSError as error:
             self._break(error)
 
@@ -139,7 +139,7 @@ class FetchSocket:
     def _take(self, answer: memoryview, now_ns: int) -> None:
         number, error, _session, topics = _ANSWER.unpack_from(answer)
         if number != self._number:
-            raise ValueError(f"answer {number} where {self._number} was due")
+            raise ValueError(f"answer {number} where {self._number} was expected")
         if error:
             self._meter.fault(f"Fetch: {error_name(error)}")
         at = _ANSWER.size
@@ -212,7 +212,7 @@ class IdleSocket:
         loop.add(sock, self._ready)
 
     def _ready(self, mask: int) -> None:
-        self._meter.fault("an idle connection was not left alone")
+        self._meter.fault("an idle connection got data or was closed")
         self.close()
 
     def close(self) -> None:

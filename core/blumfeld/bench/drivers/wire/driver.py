@@ -95,7 +95,9 @@ class WireDriver:
             for key, version in ((0, PRODUCE_VERSION), (1, FETCH_VERSION)):
                 low, high = versions.get(key, (0, -1))
                 if not low <= version <= high:
-                    raise DriverError(f"the server has API {key} in versions {low} to {high}, not {version}")
+                    raise DriverError(
+                        f"the server speaks versions {low} to {high} of API key {key}; the driver needs {version}"
+                    )
             leaders = client.leaders(task.topic)
         where = tuple((leader.host, leader.port) for leader in leaders)
         return [

@@ -93,7 +93,7 @@ class ProduceSocket:
     def offer(self, intended_ns: int, due_ns: int, frame: ProduceFrame) -> None:
         """Send a due request now, or as soon as there is room."""
         if self._broken:
-            self._meter.fault("a record was due on a connection that has ended")
+            self._meter.fault("a request was due on a connection that has ended")
         elif len(self._open) < self._in_flight and not self._queue:
             now = monotonic_ns()
             if intended_ns >= self._meter.measure_ns:
@@ -162,7 +162,9 @@ class ProduceSocket:
         while end - at >= size and self._open:
             length, number, error_code = self._answer.unpack_from(data, at)
             if length != size - 4 or number != self._expected:
-                self._break(ValueError(f"answer {number} of {length} bytes where {self._expected} was due"))
+                self._break(
+                    ValueError(f"answer {number} of {length} bytes where {self._expected} was expected")
+                )
                 return
             self._expected += 1
             intended_ns, frame = self._open.popleft()
