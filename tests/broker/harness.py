@@ -20,7 +20,7 @@ from blumfeld.spi.cluster import (
     TopicImage,
 )
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import Controller, ImageListener, Quorum
+from blumfeld.spi.consensus import Controller, ImageListener, OnBehalf, Quorum
 from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
@@ -84,8 +84,11 @@ class FakeMetadata:
 
     def __init__(self) -> None:
         self.image = FakeImage()
-        self.controller = Controller(NODE, 1)
+        self.controller: Controller | None = Controller(NODE, 1)
         self.commands: list[Message] = []
+        self.on_behalf: list[OnBehalf | None] = []
+        """For each command its client, and in the next list whether it waits for the image."""
+        self.waited_for_image: list[bool] = []
         self.refuse: ErrorCode | None = None
         self.new_directory: bytes | None = None
         """Where replicas of new topics lie, as far as the controller knows; ``None``: it keeps no directories."""
@@ -120,8 +123,10 @@ class FakeMetadata:
         for listener in self._listeners:
             listener(self.image, delta)
 
-    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(self, command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         self.commands.append(command)
+        self.on_behalf.append(how.get("on_behalf"))
+        self.waited_for_image.append(how.get("wait_image", True))
         answered: Completion[Message] = Completion()
         if self.refuse is not None:
             code, self.refuse = self.refuse, None

@@ -27,7 +27,8 @@ from blumfeld.broker.upkeep.topic_gauges import topic_gauges
 from blumfeld.broker.waiting.parking import PurgatoryParking
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import Membership, TopicImage
-from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.security import Authorizer
@@ -37,6 +38,7 @@ from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from blumfeld.broker.coordination.groups import GroupCoordination
+    from blumfeld.client.envelope import Forwarded
 
 LISTENER_KINDS = ("broker", "controller")
 
@@ -118,10 +120,16 @@ class Broker:
             looking_inside=LookingInside(composition.runtime),
             groups=lambda: self.groups,
             coordinators=self._coordinators,
+            serve_inner=self._serve_inner,
             single_node=composition.single_node,
             features=composition.features,
             advertised=self.advertised,
         )
+
+    def _serve_inner(self, forwarded: Forwarded, outer: RequestContext) -> Completion[bytes]:
+        from blumfeld.broker.serving.inner import InnerRequests
+
+        return InnerRequests(self._dispatchers["broker"]).serve(forwarded, outer)
 
     def _coordinators(self) -> dict[int, CoordinatorKind]:
         composition = self.composition

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from blumfeld.broker.produce.looking_inside import LookingInside
     from blumfeld.broker.replicas.partition import Partition
     from blumfeld.broker.waiting.parking import Expires
+    from blumfeld.client.envelope import Forwarded
     from blumfeld.config.values import BrokerConfig, TopicConfig
     from blumfeld.spi.cluster import ClusterImage, Membership, TopicImage
     from blumfeld.spi.completion import Completion
-    from blumfeld.spi.context import ParkedOperation
+    from blumfeld.spi.consensus import Controller, OnBehalf
+    from blumfeld.spi.context import ParkedOperation, RequestContext
     from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
     from blumfeld.spi.hooks import EventLog, Feature
     from blumfeld.spi.observing import Observer
@@ -127,7 +129,19 @@ class Hosted(Protocol):
 class Submit(Protocol):
     """The way to the controller."""
 
-    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    @property
+    def controller(self) -> Controller | None:
+        """The controller, as far as this node knows."""
+        ...
+
+    def submit(
+        self,
+        command: Message,
+        timeout_ms: float,
+        *,
+        on_behalf: OnBehalf | None = None,
+        wait_image: bool = True,
+    ) -> Completion[Message]:
         """As ``ClusterMetadata.submit``."""
         ...
 
@@ -194,6 +208,8 @@ class Ports(NamedTuple):
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
     coordinators: Callable[[], Mapping[int, CoordinatorKind]]
     """Returns key type → coordinator, of those that this composition has."""
+    serve_inner: Callable[[Forwarded, RequestContext], Completion[bytes]]
+    """As :meth:`InnerRequests.serve <blumfeld.broker.serving.inner.InnerRequests.serve>`."""
     single_node: bool
     """As of :class:`BrokerComposition`."""
     features: tuple[Feature, ...]

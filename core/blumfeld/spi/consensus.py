@@ -15,6 +15,7 @@ import msgspec
 
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import Principal
 from blumfeld.wire.schema import Message
 
 
@@ -36,6 +37,15 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: int
     voters: tuple[int, ...]
     voter_directory_ids: tuple[bytes, ...] = ()
+
+
+class OnBehalf(msgspec.Struct, frozen=True):
+    """The client on whose behalf a node asks the controller."""
+
+    principal: Principal
+    client_host: str
+    """An IP address."""
+    client_id: str
 
 
 ImageListener = Callable[[ClusterImage, ImageDelta], None]
@@ -83,13 +93,25 @@ class ClusterMetadata(Protocol):
         """
         ...
 
-    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(
+        self,
+        command: Message,
+        timeout_ms: float,
+        *,
+        on_behalf: OnBehalf | None = None,
+        wait_image: bool = True,
+    ) -> Completion[Message]:
         """Have the controller decide on a command, wherever the controller is.
 
-        Completes with the response when what it changed is committed *and* in this node's image (so that who
-        asked can read it). Errors of single items are in the response. Fails with ``BrokerError``:
-        NOT_CONTROLLER (retriable), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION for a command that no controller of
-        this build knows.
+        Completes with the response when the changes are committed. Errors of single items are in the response. Fails
+        with ``BrokerError``: NOT_CONTROLLER (retriable), REQUEST_TIMED_OUT, or UNSUPPORTED_VERSION for a command that
+        no controller of this build knows.
+
+        :param on_behalf: the client whose request it is; ``None`` for the node's own. A node that isn't the controller
+            forwards the request in an Envelope (KIP-590), so that the controller authorizes the client and not the node
+        :param wait_image: complete only when :attr:`image` shows what the response tells, so that the client can read
+            it here. Heartbeats, changes of an ISR and blocks of producer ids don't wait: a node whose image is behind
+            must still be able to send them
         """
         ...
 

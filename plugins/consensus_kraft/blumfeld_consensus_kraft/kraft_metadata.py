@@ -20,7 +20,7 @@ from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
-from blumfeld.spi.consensus import ImageListener, Quorum
+from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -236,8 +236,19 @@ class KraftMetadata:
             Placed(base_offset, batch.next_offset, epoch, records, batch.size_bytes, batch.max_timestamp)
         )
 
-    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
-        """Decide now; complete when what was decided, and what it was decided on, is committed and in the image."""
+    def submit(
+        self,
+        command: Message,
+        timeout_ms: float,
+        *,
+        on_behalf: OnBehalf | None = None,
+        wait_image: bool = True,
+    ) -> Completion[Message]:
+        """Decide now; complete when what was decided, and what it was decided on, is committed and in the image.
+
+        In a quorum of one this node decides, so nothing is forwarded, and the image shows what is committed in the same
+        turn, whether ``wait_image`` or not.
+        """
         controller, raft = self._controller, self._raft
         completion: Completion[Message] = Completion()
         if self._leading is None or controller is None or raft is None:

@@ -81,7 +81,7 @@ class IsrReplication:
 
     def submit(self, command: Message) -> Completion[Message]:
         """Ask the controller."""
-        return self._composition.metadata.submit(command, SUBMIT_TIMEOUT_MS)
+        return self._composition.metadata.submit(command, SUBMIT_TIMEOUT_MS, wait_image=False)
 
     def _later(self) -> None:
         self._timer = self.runtime.call_later(self.lag_max_ms / 2, self._check_lag)

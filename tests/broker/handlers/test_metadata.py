@@ -17,6 +17,7 @@ from blumfeld.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from blumfeld.wire.schema import Message
 from tests.broker.harness import BrokerHarness
 
 
@@ -111,7 +112,12 @@ def test_an_illegal_name_is_not_made(broker: BrokerHarness) -> None:
 
 def test_while_a_topic_is_being_made_nobody_asks_again(broker: BrokerHarness) -> None:
     answers: list[Completion[Any]] = []
-    broker.metadata.submit = lambda command, timeout_ms: answers.append(Completion()) or answers[-1]  # type: ignore[method-assign,func-returns-value]
+
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Any]:
+        answers.append(Completion())
+        return answers[-1]
+
+    broker.metadata.submit = submit  # type: ignore[method-assign]
     broker.ask(named("new"), 9)
     broker.ask(named("new"), 9)
     assert len(answers) == 1

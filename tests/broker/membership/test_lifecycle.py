@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -206,7 +207,7 @@ def test_who_waits_for_a_block_gets_ids_in_order() -> None:
     broker = BrokerHarness()
     pending: list[Completion[Message]] = []
 
-    def submit(command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         pending.append(Completion())
         return pending[-1]
 

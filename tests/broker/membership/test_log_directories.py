@@ -110,7 +110,7 @@ def test_a_heartbeat_that_is_under_way_is_followed_by_the_next_at_once(broker: B
     pending: list[Completion[Message]] = []
     usual = broker.metadata.submit
 
-    def submit(command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         usual(command, timeout_ms)
         pending.append(Completion())
         return pending[-1]
@@ -158,7 +158,7 @@ def test_without_the_directory_of_the_metadata_the_node_stops(broker: BrokerHarn
 def test_a_node_that_cannot_tell_of_a_failure_stops_after_a_while(broker: BrokerHarness) -> None:
     usual = broker.metadata.submit
 
-    def submit(command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         usual(command, timeout_ms)
         answer: Completion[Message] = Completion()
         answer.fail(BrokerError(ErrorCode.NOT_CONTROLLER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -217,7 +217,7 @@ class Controller:
         }
         self.image = SimpleNamespace(brokers=brokers)
 
-    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+    def submit(self, command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         assert isinstance(command, AlterPartitionRequest)
         answer: Completion[Message] = Completion()
         self.asked.append((command, answer))

@@ -72,6 +72,7 @@ TABLE = (
     Row("broker.api_46_list_partition_reassignments", 46, 0, 0),
     Row("groups.api_47_offset_delete", 47, 0, 0, needs_groups=True),
     Row("broker.api_57_update_features", 57, 0, 2),
+    Row("broker.api_58_envelope", 58, 0, 0, listeners=("controller",)),
     Row("broker.api_60_describe_cluster", 60, 0, 2),
     Row("broker.api_61_describe_producers", 61, 0, 0),
     Row("broker.api_74_list_config_resources", 74, 0, 1),

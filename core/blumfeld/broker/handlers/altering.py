@@ -46,7 +46,7 @@ class Altering:
             whole: Message = answer
             return whole
 
-        return forward(self._ports, request, TIMEOUT_MS, complete)
+        return forward(self._ports, request, context, TIMEOUT_MS, complete)
 
     def failed(self, request: Any, code: int, message: str | None) -> Message:
         """Returns an answer with this error for every resource."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.context import RequestContext
 from blumfeld.wire.schema import Message
 
 TIMEOUT_MS_MIN = 1_000
@@ -14,10 +16,14 @@ client should learn its outcome."""
 
 
 def forward(
-    ports: Ports, request: Message, timeout_ms: int, complete: Callable[[Message], Message]
+    ports: Ports,
+    request: Message,
+    context: RequestContext,
+    timeout_ms: int,
+    complete: Callable[[Message], Message],
 ) -> Completion[Message]:
-    """Submit a request to the controller. Completes with its answer, which ``complete`` may change, or fails with its
-    ``BrokerError``.
+    """Submit a client's request to the controller. Completes with its answer, which ``complete`` may change, or fails
+    with its ``BrokerError``.
 
     The change is in this node's image by then, and the partitions that it places here are open.
     """
@@ -31,5 +37,7 @@ def forward(
             settled = ports.hosted.settled()
             settled.when_done(lambda _: whole.complete(complete(done.result())))
 
-    ports.controller.submit(request, max(timeout_ms, TIMEOUT_MS_MIN)).when_done(decided)
+    on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+    answer = ports.controller.submit(request, max(timeout_ms, TIMEOUT_MS_MIN), on_behalf=on_behalf)
+    answer.when_done(decided)
     return whole

@@ -171,7 +171,7 @@ class Lifecycle:
             want_shut_down=self._leaving,
             offline_log_dirs=offline,
         )
-        answer = self._composition.metadata.submit(request, self.session_timeout_ms)
+        answer = self._composition.metadata.submit(request, self.session_timeout_ms, wait_image=False)
         answer.when_done(lambda done: self._beaten(done, tuple(offline)))
 
     def _beaten(self, done: Completion[Message], offline: tuple[bytes, ...]) -> None:

@@ -41,7 +41,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             answer.topics += [_result(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
             return answer
 
-        return forward(ports, request, request.timeout_ms, complete)
+        return forward(ports, request, context, request.timeout_ms, complete)
 
     def in_steps(request: CreateTopicsRequest, context: RequestContext) -> Steps[Message]:
         partitions = 0

@@ -80,7 +80,7 @@ class DeleteTopics:
             answer.responses += refused
             return answer
 
-        return forward(self._ports, request, request.timeout_ms, complete)
+        return forward(self._ports, request, context, request.timeout_ms, complete)
 
     def _check(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
         name = topic.name

@@ -74,7 +74,9 @@ class InitProducerId:
         request = AllocateProducerIdsRequest(
             broker_id=self._ports.cluster.node_id, broker_epoch=self._ports.membership.broker_epoch
         )
-        self._ports.controller.submit(request, ALLOCATE_TIMEOUT_MS).when_done(self._allocated)
+        self._ports.controller.submit(request, ALLOCATE_TIMEOUT_MS, wait_image=False).when_done(
+            self._allocated
+        )
 
     def _allocated(self, done: Completion[Message]) -> None:
         self._allocating = False

@@ -33,7 +33,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             answer.results += [CreatePartitionsTopicResult(name=n, error_code=code) for n in refused]
             return answer
 
-        return forward(ports, request, request.timeout_ms, complete)
+        return forward(ports, request, context, request.timeout_ms, complete)
 
     handler = ApiHandler(
         key=37,

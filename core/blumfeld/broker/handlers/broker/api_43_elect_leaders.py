@@ -31,7 +31,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
         if not context.authorize("Alter", "Cluster", CLUSTER_NAME):
             return complete(failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
-        return forward(ports, request, request.timeout_ms, complete)
+        return forward(ports, request, context, request.timeout_ms, complete)
 
     handler = ApiHandler(
         key=43,

@@ -27,7 +27,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     ) -> Message | Completion[Message]:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        return forward(ports, request, request.timeout_ms, lambda answer: answer)
+        return forward(ports, request, context, request.timeout_ms, lambda answer: answer)
 
     handler = ApiHandler(
         key=45,

@@ -31,7 +31,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         for update in request.feature_updates:
             if update.allow_downgrade:
                 update.upgrade_type, update.allow_downgrade = DOWNGRADE, False
-        return forward(ports, request, request.timeout_ms, lambda answer: answer)
+        return forward(ports, request, context, request.timeout_ms, lambda answer: answer)
 
     return [ApiHandler(key=57, min_version=0, max_version=2, handle=handle, error_response=failed)]
 

@@ -1,0 +1,134 @@
+"""Envelope: served by the controller, with the principal of the inner request (KIP-590)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.client.envelope import enveloped, inner_answer
+from blumfeld.spi.consensus import Controller, OnBehalf
+from blumfeld.spi.context import Principal
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from blumfeld.wire.schema import Message
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
+
+ALICE = OnBehalf(Principal("alice"), "192.0.2.7", "app")
+
+
+class Rules:
+    """``Authorizer``: alice may create topics, the anonymous node may act as a broker if ``node_may``."""
+
+    def __init__(self, *, node_may: bool = True) -> None:
+        self.node_may = node_may
+        self.asked: list[tuple[str, str, str]] = []
+
+    def authorize(
+        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        self.asked.append((str(principal), host, operation))
+        if operation == "ClusterAction":
+            return self.node_may
+        return principal.name == "alice"
+
+
+def create(name: str = "t") -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+
+
+def send(broker: BrokerHarness, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    connection = broker.connect(CONTROLLER_LISTENER)
+    exchange = broker.send_frame(broker.frame(envelope, 0), connection)
+    answer = broker.response(exchange, envelope, 0)
+    assert isinstance(answer, EnvelopeResponse)
+    return answer
+
+
+def ask(broker: BrokerHarness, request: Message, version: int, on_behalf: OnBehalf = ALICE) -> Any:
+    return inner_answer(
+        send(broker, enveloped(request, version, 9, on_behalf)), request.meta.key or 0, version
+    )
+
+
+def test_the_inner_request_is_authorized_with_its_own_principal() -> None:
+    rules = Rules()
+    broker = BrokerHarness(authorizer=rules)
+    answer = ask(broker, create(), 7)
+    assert isinstance(answer, CreateTopicsResponse)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 0)]
+    assert ("User:alice", "192.0.2.7", "Create") in rules.asked
+    assert broker.metadata.on_behalf[-1] == ALICE
+    mallory = ask(broker, create("u"), 7, OnBehalf(Principal("mallory"), "192.0.2.8", ""))
+    assert mallory.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "u" not in broker.metadata.image.topics
+
+
+def test_only_a_node_of_the_cluster_may_forward() -> None:
+    """Without ClusterAction anybody could claim to be alice."""
+    broker = BrokerHarness(authorizer=Rules(node_may=False))
+    envelope = send(broker, enveloped(create(), 7, 9, ALICE))
+    assert envelope.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert broker.metadata.image.topics == {}
+
+
+@pytest.mark.parametrize("controller", [None, Controller(2, 5)])
+def test_another_node_than_the_controller_does_not_forward_again(controller: Controller | None) -> None:
+    broker = BrokerHarness()
+    broker.metadata.controller = controller
+    assert send(broker, enveloped(create(), 7, 9, ALICE)).error_code == ErrorCode.NOT_CONTROLLER
+    assert broker.metadata.image.topics == {}
+
+
+def test_a_controller_that_resigns_meanwhile_has_the_request_forwarded_again() -> None:
+    """The client must not see NOT_CONTROLLER: it does not know controllers."""
+    broker = BrokerHarness()
+    usual = broker.metadata.submit
+
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Any:
+        broker.metadata.controller = Controller(2, 6)
+        broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
+        return usual(command, timeout_ms, **how)
+
+    broker.metadata.submit = submit  # type: ignore[method-assign]
+    assert send(broker, enveloped(create(), 7, 9, ALICE)).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_version_that_is_not_served_is_refused() -> None:
+    broker = BrokerHarness()
+    envelope = enveloped(create(), 7, 9, ALICE)
+    envelope.request_data = b"\0\x13\0\x63" + bytes(envelope.request_data)[4:]
+    assert send(broker, envelope).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_inner_request_that_cant_be_read_closes_nothing() -> None:
+    """The connection is another node's, and carries the requests of many clients."""
+    broker = BrokerHarness()
+    envelope = enveloped(create(), 7, 9, ALICE)
+    envelope.request_data = bytes(envelope.request_data)[:-3]
+    connection = broker.connect(CONTROLLER_LISTENER)
+    exchange = broker.send_frame(broker.frame(envelope, 0), connection)
+    assert broker.response(exchange, envelope, 0).error_code == ErrorCode.INVALID_REQUEST
+    assert connection.closed is None
+
+
+def test_it_is_served_on_controller_listeners_only() -> None:
+    broker = BrokerHarness()
+    assert 58 in broker.broker.advertised("controller")
+    assert 58 not in broker.broker.advertised("broker")
+
+
+def test_clients_requests_name_their_client_and_wait_for_the_image() -> None:
+    broker = BrokerHarness()
+    broker.ask(create(), 7, client_id="shop")
+    assert broker.metadata.on_behalf[-1] == OnBehalf(Principal(), "127.0.0.1", "shop")
+    assert broker.metadata.waited_for_image[-1]
+
+
+def test_heartbeats_do_not_wait_for_the_image() -> None:
+    """A node whose image is behind must still say that it lives."""
+    broker = BrokerHarness()
+    broker.runtime.advance(2_100)
+    assert not broker.metadata.waited_for_image[-1]
+    assert broker.metadata.on_behalf[-1] is None
