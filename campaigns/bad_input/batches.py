@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from blumfeld.wire.batches.records import Record
@@ -232,9 +233,9 @@ def _refused() -> Sequence[Case]:
             "Produce: a good topic and an unknown one", "NONE, UNKNOWN_TOPIC_OR_PARTITION", _one_good_one_bad
         ),
         Case(
-            "Produce: into __consumer_offsets",
+            f"Produce: into {OFFSETS_TOPIC}",
             "INVALID_TOPIC_EXCEPTION",
-            lambda target: target.refusal(good_batch(b"x"), topic="__consumer_offsets"),
+            lambda target: target.refusal(good_batch(b"x"), topic=OFFSETS_TOPIC),
         ),
     )
 

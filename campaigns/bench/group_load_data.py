@@ -1,4 +1,4 @@
-"""Fill a node with committed offsets over the wire, and read them back from one group of each partition."""
+"""A node full of committed offsets: written through the wire, asked for by one group of each partition."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.offset_commit import (
@@ -24,12 +25,11 @@ from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchR
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 TOPIC = "group-load"
-OFFSETS_TOPIC = "__consumer_offsets"
 FIND_COORDINATOR_VERSION = 3
 COMMIT_VERSION = 8
 FETCH_VERSION = 7
 CONNECTIONS = 8
-"""Commits in flight at one time."""
+"""Commits on the way at once."""
 TIMEOUT_S = 300.0
 POLL_S = 0.005
 SOON = (
@@ -37,31 +37,30 @@ SOON = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors of a group whose shard isn't loaded yet."""
+"""What a group's shard that isn't there yet answers."""
 
 
 @attrs.frozen
 class Shape:
-    """Content to be written."""
+    """What is written."""
 
     groups: int
     offsets: int
-    """Offsets of each group, one for each partition of one topic."""
+    """Of each group, one a partition of one topic."""
 
     def group(self, number: int) -> str:
-        """Return the name of a group."""
+        """The name of a group."""
         return f"group-{number:06d}"
 
     def offset(self, number: int, partition: int) -> int:
-        """Return the offset that group ``number`` commits for a partition."""
+        """What group ``number`` commits for a partition."""
         return number * 1_000 + partition
 
 
 def fill(port: int, shape: Shape) -> int:
-    """Create the topic, and commit all offsets of each group by one request. Return the partition count of the groups'
-    topic.
+    """Make the topic, and commit all offsets of each group by one request. How many partitions the groups' topic has.
 
-    :raises DriverError: the server refused a request
+    :raises DriverError: the server refused something
     """
     with WireClient("127.0.0.1", port, TIMEOUT_S) as client:
         client.create_topic(TOPIC, shape.offsets)
@@ -79,7 +78,7 @@ def fill(port: int, shape: Shape) -> int:
 
 
 def _find(connection: RawConnection, group: str) -> None:
-    """Make the server create the groups' topic, and wait until it has its coordinators."""
+    """Have the groups' topic made, and wait until it has its coordinators."""
     deadline = time.monotonic() + TIMEOUT_S
     request = FindCoordinatorRequest(key=group, key_type=0)
     while connection.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code:
@@ -115,15 +114,15 @@ def _request(shape: Shape, number: int) -> OffsetCommitRequest:
 
 
 def last_groups(shape: Shape, partitions: int) -> list[int]:
-    """Return, for each partition of the groups' topic that has groups, the one that was written last."""
+    """For each partition of the groups' topic that has any: the group that was written last to it."""
     last = {partition_for(shape.group(number), partitions): number for number in range(shape.groups)}
     return [last[partition] for partition in sorted(last)]
 
 
 def await_all(port: int, shape: Shape, numbers: Sequence[int]) -> None:
-    """Return when all these groups have answered with the offsets that they committed.
+    """Return when all of these groups have answered with what they committed.
 
-    :raises DriverError: a group answered with other offsets, or it took longer than five minutes
+    :raises DriverError: one answered something else, or it took longer than five minutes
     """
     deadline = time.monotonic() + TIMEOUT_S
     left = list(numbers)
