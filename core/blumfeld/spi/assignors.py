@@ -38,7 +38,7 @@ class AssignableMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssignmentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to be dealt."""
+    """The members and partitions that an assignor deals out."""
 
     members: Mapping[str, AssignableMember]
     """By member id, in the order of the ids."""
@@ -67,7 +67,7 @@ class ConsumerAssignor(Protocol):
     """
 
     name: str
-    """What a client's ``group.remote.assignor`` says."""
+    """Name of the assignor, as a client gives it in ``group.remote.assignor``."""
 
     def assign(self, spec: AssignmentSpec) -> Generator[int, None, Assignment]:
         """Deal the partitions.

@@ -113,7 +113,7 @@ class ClusterImage(Protocol):
 
 
 class ImageDelta(msgspec.Struct, kw_only=True):
-    """What a step of the image changed. All tuples in a fixed order."""
+    """The changes of one step of the image. All tuples are in a fixed order."""
 
     topics_created: tuple[TopicImage, ...] = ()
     topics_deleted: tuple[TopicImage, ...] = ()

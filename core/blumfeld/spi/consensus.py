@@ -20,7 +20,7 @@ from blumfeld.wire.schema import Message
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """Who is controller, with the epoch that fences the ones before it."""
+    """The current controller, with the epoch that fences earlier controllers."""
 
     node_id: int
     epoch: int
@@ -56,12 +56,12 @@ class ClusterMetadata(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed and known to this node."""
+        """The committed metadata that this node knows."""
         ...
 
     @property
     def controller(self) -> Controller | None:
-        """Who is controller as far as this node knows."""
+        """The controller, as far as this node knows."""
         ...
 
     def quorum(self) -> Quorum | None:

@@ -13,7 +13,7 @@ from blumfeld.wire.schema import Message
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who is asking: ``User:ANONYMOUS`` where nobody authenticated."""
+    """The client's principal: ``User:ANONYMOUS`` without authentication."""
 
     name: str = "ANONYMOUS"
     type: str = "User"
@@ -76,13 +76,13 @@ class RequestContext(Protocol):
 
 
 class NoAnswer:
-    """What a handler returns for a request without a response (Produce with acks=0)."""
+    """The return value of a handler for a request without a response (Produce with acks=0)."""
 
 
 NO_ANSWER = NoAnswer()
 
 Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Completion[Any]"]
-"""What answers one request: the response, or a completion of it."""
+"""The answer to one request: the response, or a completion of it."""
 
 
 class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ class CoordinatorRecord(msgspec.Struct, frozen=True):
 
 
 class Producer(msgspec.Struct, frozen=True):
-    """Who writes in a transaction."""
+    """The producer that writes in a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -140,7 +140,7 @@ class CommitCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(Protocol):
-    """What a group type's shard is handed when it is made."""
+    """The arguments that every group type's shard is made with."""
 
     config: Any
     """``BrokerConfig``."""

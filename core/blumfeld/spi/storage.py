@@ -55,7 +55,7 @@ class TimestampOffset(msgspec.Struct, frozen=True):
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one segment, active or sealed. The last of a log is the active one."""
+    """The facts about one segment, active or sealed. A log's last segment is the active one."""
 
     base_offset: int
     next_offset: int
@@ -71,7 +71,7 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """How the write of a turn ended."""
+    """The outcome of writing one turn."""
 
     written_end_offset: int
     """Everything below it is written."""
@@ -109,7 +109,7 @@ class AuxFiles(Protocol):
 
 
 class LogListener(Protocol):
-    """What a log tells its owner. Called on the loop's thread."""
+    """The calls that a log makes to its owner, on the loop's thread."""
 
     def rolled(self, base_offset: int) -> None:
         """A new active segment starts at ``base_offset``: write a producer snapshot for that offset."""
@@ -309,7 +309,7 @@ class LogMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageWatcher(Protocol):
-    """What a storage tells its owner. Called on the loop's thread, never from within a call of the owner's."""
+    """The calls that a storage makes to its owner. On the loop's thread, never from within a call of the owner's."""
 
     def directory_failed(self, directory: LogDirInfo, error: OSError) -> None:
         """A log directory is offline until the next start: every log in it raises ``OSError`` from now on (KIP-112)."""

@@ -30,7 +30,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     """0 asks for a free one."""
     advertised_host: str | None = None
-    """What clients are told to connect to; ``None`` is ``host``."""
+    """Host name that clients are told to connect to; ``None`` means ``host``."""
     advertised_port: int | None = None
     inter_broker: bool = False
     security_protocol: str = "PLAINTEXT"
@@ -92,7 +92,7 @@ class ByteLayer(Protocol):
         ...
 
     def to_send(self, plain: bytes | memoryview) -> bytes:
-        """What goes to the socket for these plain bytes."""
+        """Returns the bytes to send on the socket for these plain bytes."""
         ...
 
     def closing(self) -> bytes:
@@ -179,7 +179,7 @@ class ConnectionHandler(Protocol):
 
 
 class FrameReceiver(Protocol):
-    """What a dialled connection calls."""
+    """The callbacks of a dialled connection."""
 
     def frame(self, frame: memoryview) -> None:
         """One frame from the peer; valid during the call."""

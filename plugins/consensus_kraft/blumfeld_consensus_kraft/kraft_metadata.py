@@ -74,7 +74,7 @@ class KraftMetadata:
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed."""
+        """The committed metadata image."""
         return self._publisher.image
 
     @property
@@ -155,7 +155,7 @@ class KraftMetadata:
                 timer.cancel()
 
     async def stop(self) -> None:
-        """Let what is placed be committed, answer who waits, close the log."""
+        """Wait for the writes under way, fail the commands that still wait, close the log."""
         if self._stopped:
             return
         self._stopped = True

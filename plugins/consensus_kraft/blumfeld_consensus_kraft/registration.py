@@ -1,4 +1,4 @@
-"""What this controller says of itself when it begins to lead (KIP-919)."""
+"""The registration that this controller writes when it begins to lead (KIP-919)."""
 
 from __future__ import annotations
 

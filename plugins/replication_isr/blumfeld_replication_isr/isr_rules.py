@@ -16,7 +16,7 @@ NEVER_MS = float("-inf")
 
 @attrs.define
 class FollowerState:
-    """What the leader knows of one follower."""
+    """The state of one follower, as its leader knows it."""
 
     replica_id: int
     log_end_offset: int = -1

@@ -116,7 +116,7 @@ class IsrLeader:
         return ErrorCode.NONE
 
     def check_lag(self) -> None:
-        """Periodically: who has not been caught up for long leaves the ISR."""
+        """Called periodically: remove each follower from the ISR that has lagged for too long."""
         if not self._stopped:
             self._propose(self.rules.shrinkage(self._owner.runtime.monotonic_ms()))
 
