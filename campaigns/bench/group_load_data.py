@@ -1,4 +1,4 @@
-"""A node full of committed offsets: written through the wire, asked for by one group of each partition."""
+"""Fill a node with committed offsets over the wire, and read them back from one group of each partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIND_COORDINATOR_VERSION = 3
 COMMIT_VERSION = 8
 FETCH_VERSION = 7
 CONNECTIONS = 8
-"""Commits on the way at once."""
+"""Commits in flight at one time."""
 TIMEOUT_S = 300.0
 POLL_S = 0.005
 SOON = (
@@ -37,30 +37,31 @@ SOON = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""What a group's shard that isn't there yet answers."""
+"""Errors of a group whose shard isn't loaded yet."""
 
 
 @attrs.frozen
 class Shape:
-    """What is written."""
+    """Content to be written."""
 
     groups: int
     offsets: int
-    """Of each group, one a partition of one topic."""
+    """Offsets of each group, one for each partition of one topic."""
 
     def group(self, number: int) -> str:
-        """The name of a group."""
+        """Return the name of a group."""
         return f"group-{number:06d}"
 
     def offset(self, number: int, partition: int) -> int:
-        """What group ``number`` commits for a partition."""
+        """Return the offset that group ``number`` commits for a partition."""
         return number * 1_000 + partition
 
 
 def fill(port: int, shape: Shape) -> int:
-    """Make the topic, and commit all offsets of each group by one request. How many partitions the groups' topic has.
+    """Create the topic, and commit all offsets of each group by one request. Return the partition count of the groups'
+    topic.
 
-    :raises DriverError: the server refused something
+    :raises DriverError: the server refused a request
     """
     with WireClient("127.0.0.1", port, TIMEOUT_S) as client:
         client.create_topic(TOPIC, shape.offsets)
@@ -78,7 +79,7 @@ def fill(port: int, shape: Shape) -> int:
 
 
 def _find(connection: RawConnection, group: str) -> None:
-    """Have the groups' topic made, and wait until it has its coordinators."""
+    """Make the server create the groups' topic, and wait until it has its coordinators."""
     deadline = time.monotonic() + TIMEOUT_S
     request = FindCoordinatorRequest(key=group, key_type=0)
     while connection.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code:
@@ -114,15 +115,15 @@ def _request(shape: Shape, number: int) -> OffsetCommitRequest:
 
 
 def last_groups(shape: Shape, partitions: int) -> list[int]:
-    """For each partition of the groups' topic that has any: the group that was written last to it."""
+    """Return, for each partition of the groups' topic that has groups, the one that was written last."""
     last = {partition_for(shape.group(number), partitions): number for number in range(shape.groups)}
     return [last[partition] for partition in sorted(last)]
 
 
 def await_all(port: int, shape: Shape, numbers: Sequence[int]) -> None:
-    """Return when all of these groups have answered with what they committed.
+    """Return when all these groups have answered with the offsets that they committed.
 
-    :raises DriverError: one answered something else, or it took longer than five minutes
+    :raises DriverError: a group answered with other offsets, or it took longer than five minutes
     """
     deadline = time.monotonic() + TIMEOUT_S
     left = list(numbers)
