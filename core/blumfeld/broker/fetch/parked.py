@@ -71,12 +71,13 @@ class ParkedFetch:
 
     def moved(self, one: PartitionRead) -> None:
         """Count a partition's new bytes, and answer if there may be enough of them."""
-        reader, partition = self._reader, one.partition
-        assert partition is not None, "it is watched"
-        end = reader.end_of(partition)
-        if end <= one.asked.fetch_offset:
-            return
+        reader = self._reader
         if reader.bytes_min > 1:
+            partition = one.partition
+            assert partition is not None, "it is watched"
+            end = reader.end_of(partition)
+            if end <= one.asked.fetch_offset:
+                return
             grown = _counted(partition).at_most(end) - one.total_before
             self._bytes_at_most += one.bytes_counted + grown - one.bytes_at_most
             one.bytes_at_most = one.bytes_counted + grown
@@ -121,7 +122,8 @@ class ParkedFetch:
             attempt.again(reader)
             if not attempt.enough(reader):
                 attempt.release()
-                self._count()
+                if reader.bytes_min > 1:
+                    self._count()
                 return
             reader.ports.parking.completed(self, self._wait_ms)
             self._answer()

@@ -128,7 +128,8 @@ class Partition:
 
     def readable_ends(self) -> tuple[int, int]:
         """Returns (high watermark, last stable offset): the ends for read_uncommitted and read_committed consumers."""
-        high_watermark = self.high_watermark
+        # Each read asks for these ends, so the leader's high watermark is looked up without a call.
+        high_watermark = self.high_watermark if self.leader is None else self.leader.high_watermark
         unstable = self.state.producers.first_unstable_offset
         if unstable is None or unstable > high_watermark:
             return high_watermark, high_watermark

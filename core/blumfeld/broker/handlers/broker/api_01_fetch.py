@@ -15,9 +15,11 @@ from blumfeld.broker.fetch.reads import CHANGED, READ_COMMITTED, FetchAttempt, P
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
+from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, drained, let_go
+from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
     AbortedTransaction,
@@ -29,14 +31,20 @@ from blumfeld.wire.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
 from blumfeld.wire.messages.fetch import FetchPartition as AskedPartition
+from blumfeld.wire.primitives import Records
 
 TOPIC_ID_FROM = 13
 REPLICA_STATE_FROM = 15
 LEADER_FROM = 12
 ENDPOINTS_FROM = 16
 STORAGE_ERROR_FROM = 6
+# One value serves all answers, because it is replaced and never changed.
+_NO_EPOCH = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -88,11 +96,21 @@ def _asked(topic: FetchTopic, p: AskedPartition, by_id: bool) -> FetchPartition:
     )
 
 
+def _records(read: LogRead | None) -> Records:
+    if read is None:
+        return b""
+    parts = read.parts
+    return parts[0] if len(parts) == 1 else parts  # type: ignore[return-value]
+
+
 class Fetch:
     """Answers the fetches of consumers and followers."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._config: BrokerConfig | None = None
+        self._bytes_max = 0
+        """``fetch.max.bytes`` of :attr:`_config`, which is a value: a change at run time puts another in its place."""
 
     def handle(
         self, request: FetchRequest, context: RequestContext
@@ -199,7 +217,10 @@ class Fetch:
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         bytes_max = request.max_bytes
         if replica_id < 0:
-            bytes_max = min(bytes_max, self._ports.cluster.config.int("fetch.max.bytes"))
+            config = self._ports.cluster.config
+            if config is not self._config:
+                self._config, self._bytes_max = config, config.int("fetch.max.bytes")
+            bytes_max = min(bytes_max, self._bytes_max)
         return Reader(
             self._ports,
             context,
@@ -286,7 +307,10 @@ class Fetch:
             aborted_transactions=None
             if aborted is None
             else [AbortedTransaction(producer_id=p, first_offset=first) for p, first in aborted],
-            records=b"" if one.read is None else one.read.parts,  # type: ignore[arg-type]
+            records=_records(one.read),
+            diverging_epoch=_NO_EPOCH,
+            current_leader=_NO_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
         )
         if one.diverging is not None and version >= LEADER_FROM:
             epoch, end_offset = one.diverging
