@@ -28,10 +28,10 @@ class TakesFetch(Protocol):
         ...
 
 
-class ParkedFetch:
+class ParkedFetch(Completion[FetchResponse]):
     """Waits until ``bytes_min`` bytes may be read, an error comes, or the time is up. Implements ``Expires``.
 
-    It is answered through :attr:`completion`, exactly once.
+    It is the completion of its own answer, because one is made for each long poll.
     """
 
     __slots__ = (
@@ -42,14 +42,13 @@ class ParkedFetch:
         "_plan",
         "_reader",
         "_wait_ms",
-        "completion",
     )
 
     def __init__(
         self, fetch: TakesFetch, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, wait_ms: int
     ) -> None:
         """:param attempt: what was read in this turn, and was not enough; its bytes are given back"""
-        self.completion: Completion[FetchResponse] = Completion()
+        super().__init__()
         self._fetch = fetch
         self._reader = reader
         self._plan = plan
@@ -113,7 +112,7 @@ class ParkedFetch:
         """End the wait, because the connection has closed: the time that the client asked for may be long."""
         self._reader.ports.parking.forget(self, self._wait_ms)
         self._leave()
-        self.completion.complete(FetchResponse())
+        self.complete(FetchResponse())
 
     def _try(self) -> None:
         """Read what moved. If it isn't enough after all, wait on with an exact count."""
@@ -147,9 +146,9 @@ class ParkedFetch:
         self._reader.context.when_gone(None)
         answer = self._fetch.take(self._reader, self._plan, self._attempt)
         if isinstance(answer, Completion):
-            answer.when_done(lambda done: self.completion.complete(done.result()))
+            answer.when_done(lambda done: self.complete(done.result()))
         else:
-            self.completion.complete(answer)
+            self.complete(answer)
 
     def _leave(self) -> None:
         self._ended = True
@@ -163,8 +162,8 @@ class ParkedFetch:
         if not self._ended:
             self._reader.ports.parking.forget(self, self._wait_ms)
         self._leave()
-        if not self.completion.done:
-            self.completion.fail(error)
+        if not self.done:
+            self.fail(error)
 
 
 def _counted(partition: Partition) -> WrittenBytes:

@@ -87,6 +87,13 @@ class Reader:
             TOPIC_AUTHORIZATION_FAILED, and those of ``PartitionManager.leading``
         """
         ports, topic = self.ports, asked.topic
+        hosted = ports.hosted
+        if asked.found_in == hosted.generation:
+            partition: Partition = asked.found
+            if not self.follower and not self.context.authorize("Read", "Topic", partition.partition.topic):
+                raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return partition
+        asked.found, asked.found_in = None, -1
         if isinstance(topic, bytes):
             image = ports.cluster.image.topic_by_id(topic)
             if image is None:
@@ -96,9 +103,10 @@ class Reader:
             name = topic
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = ports.hosted.leading(name, asked.partition)
+        partition = hosted.leading(name, asked.partition)
         if isinstance(topic, bytes) and partition.topic_id != topic:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        asked.found, asked.found_in = partition, hosted.generation
         return partition
 
 
@@ -182,7 +190,7 @@ class PartitionRead:
         self.read = self.cold = self.diverging = None
         self.error = ErrorCode.NONE
         try:
-            if age >= CHANGED:
+            if age >= CHANGED or partition.closed is not None:
                 partition = self.partition = reader.find(self.asked)
                 if not self._check(partition):
                     return
@@ -213,9 +221,9 @@ class PartitionRead:
         :raises BrokerError: the error of this partition
         """
         asked, log = self.asked, partition.log
-        code = partition.check_leader_epoch(asked.current_leader_epoch)
-        if code:
-            raise BrokerError(code)
+        epoch = asked.current_leader_epoch
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            raise BrokerError(partition.check_leader_epoch(epoch))
         end = log.written_end_offset
         if asked.last_fetched_epoch >= 0 and self._diverges(partition, end):
             self._tell_ends(partition)
@@ -225,16 +233,17 @@ class PartitionRead:
         return True
 
     def _read(self, partition: Partition, reader: Reader, bytes_max: int, minimum_one_batch: bool) -> None:
-        self._tell_ends(partition)
+        self.high_watermark, self.stable = partition.readable_ends()
+        self.log_start_offset = partition.log.log_start_offset
         offset = self.asked.fetch_offset
         if reader.follower and partition.leader is not None:
             end = partition.log.written_end_offset
         else:
             end = self.stable if reader.read_committed else self.high_watermark
         if offset < end and bytes_max > 0:
-            outcome = partition.read(
-                offset, min(bytes_max, self.asked.partition_bytes_max), end, minimum_one_batch
-            )
+            if bytes_max > self.asked.partition_bytes_max:
+                bytes_max = self.asked.partition_bytes_max
+            outcome = partition.read(offset, bytes_max, end, minimum_one_batch)
             if not isinstance(outcome, LogRead):
                 self.cold = outcome
             else:
@@ -289,7 +298,7 @@ class PartitionRead:
 class FetchAttempt:
     """One read of all partitions of a plan. Afterwards it is used for the answer or released: exactly one of both."""
 
-    __slots__ = ("_left", "decided", "reads", "size_bytes")
+    __slots__ = ("_left", "decided", "reads", "size_bytes", "waits_for_cold")
 
     def __init__(self, reader: Reader, plan: FetchPlan, *, read: bool = True) -> None:
         """With ``read=False`` the caller must :meth:`add` the plan's partitions itself, in their order."""
@@ -297,6 +306,8 @@ class FetchAttempt:
         self.size_bytes = 0
         self.decided = False
         """An error or a divergence was found: the answer must not wait for ``bytes_min``."""
+        self.waits_for_cold = False
+        """Whether a read is pending: :meth:`cold` is not empty."""
         self._left = reader.bytes_max
         if read:
             for asked in plan.partitions:
@@ -315,7 +326,8 @@ class FetchAttempt:
 
     def again(self, reader: Reader) -> None:
         """Bring the outcomes up to date: read where an end moved, check where something else happened."""
-        self.size_bytes, self._left, self.decided = 0, reader.bytes_max, False
+        self.size_bytes, self._left = 0, reader.bytes_max
+        self.decided = self.waits_for_cold = False
         for one in self.reads:
             one.run_again(reader, self._left, not self.size_bytes)
             self._count(one)
@@ -325,6 +337,7 @@ class FetchAttempt:
         if one.read is not None:
             size = one.read.size_bytes
         elif one.cold is not None:
+            self.waits_for_cold = True
             size = min(self._left, one.asked.partition_bytes_max)
         one.bytes_counted = size
         self.size_bytes += size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -35,6 +35,8 @@ class FetchPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "found",
+        "found_in",
         "high_watermark",
         "last_fetched_epoch",
         "log_start_offset",
@@ -63,6 +65,10 @@ class FetchPartition:
         self.log_start_offset = log_start_offset
         self.high_watermark = -1
         self.told_log_start_offset = -1
+        self.found: Any = None
+        """The hosted partition, as the reader found it last. A session keeps it from one fetch to the next."""
+        self.found_in = -1
+        """``Hosted.generation`` of that look-up: it holds as long as the generation is the same."""
 
     @property
     def key(self) -> PartitionKey:
@@ -181,21 +187,23 @@ class FetchSessions:
             if len(session.partitions) + new > SESSION_PARTITIONS_MAX:
                 del self._sessions[session_id]
                 raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        partitions = session.partitions
         for partition in asked:
-            known = session.partitions.get(partition.key)
+            key = (partition.topic, partition.partition)
+            known = partitions.get(key)
             if known is None:
-                session.partitions[partition.key] = partition
+                partitions[key] = partition
             else:
                 known.ask_again(partition)
         for key in forgotten:
-            session.partitions.pop(key, None)
-        if not session.partitions:
+            partitions.pop(key, None)
+        if not partitions:
             del self._sessions[session_id]
             return FetchPlan(())
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)
         session.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        return FetchPlan(list(session.partitions.values()), session)
+        return FetchPlan(list(partitions.values()), session)
 
     def partitions_of(self, session_id: int) -> Container[PartitionKey]:
         """Returns the partitions of a session; empty if there is no such session."""
@@ -231,8 +239,11 @@ class FetchSessions:
 
     def rotate(self, session: FetchSession, partition: FetchPartition) -> None:
         """Move a partition that gave data behind the others, so that each gets its turn under the byte limit."""
-        if session.partitions.pop(partition.key, None) is not None:
-            session.partitions[partition.key] = partition
+        partitions = session.partitions
+        if len(partitions) == 1:
+            return
+        if partitions.pop(partition.key, None) is not None:
+            partitions[partition.key] = partition
 
     def _make_room(self, plan: FetchPlan, now_ms: float) -> bool:
         if len(self._sessions) < self._slots_max:

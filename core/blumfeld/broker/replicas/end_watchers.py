@@ -6,6 +6,7 @@ from typing import Protocol
 
 from blumfeld.broker.replicas.written_bytes import WrittenBytes
 from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.storage import LogRead, LogReadOutcome
 
 LOG_END_MOVED = 1
 COMMITTED_END_MOVED = 2
@@ -28,7 +29,18 @@ class EndWatcher(Protocol):
 class EndWatchers:
     """The watchers of one partition, and the count of written bytes for those that need it."""
 
-    __slots__ = ("_runtime", "_woken", "committed_end", "log_end", "written_bytes")
+    __slots__ = (
+        "_runtime",
+        "_woken",
+        "committed_end",
+        "log_end",
+        "shared",
+        "shared_by",
+        "telling",
+        "written_bytes",
+    )
+
+    shared: LogRead
 
     def __init__(self, runtime: Runtime) -> None:
         self.log_end: dict[EndWatcher, None] = {}
@@ -37,6 +49,11 @@ class EndWatchers:
         """Watchers that are told when the high watermark moves; the last stable offset moves only with it."""
         self.written_bytes: WrittenBytes | None = None
         """Made for the first parked fetch that counts bytes, so that a produce pays for it only where it is used."""
+        self.telling = False
+        """Whether the watchers are told right now. Nothing changes in the log meanwhile."""
+        self.shared_by: tuple[int, int, int, bool] | None = None
+        """Arguments of a read whose outcome other watchers may share, because consumers at the end of a log ask for the
+        same bytes; ``None`` while the watchers aren't told."""
         self._runtime = runtime
         self._woken = 0
         """What the watchers are told at the end of this turn: a set of bits."""
@@ -68,7 +85,25 @@ class EndWatchers:
             self._runtime.at_end_of_turn(_COMPLETE, self._tell)
         self._woken |= woken
 
+    def share(self, asked: tuple[int, int, int, bool], outcome: LogReadOutcome) -> None:
+        """Keep the outcome of a read for the next watchers, if it may be answered more than once.
+
+        A file region may not: it is released with its answer.
+        """
+        if isinstance(outcome, LogRead) and all(type(part) is bytes for part in outcome.parts):
+            self.shared, self.shared_by = outcome, asked
+
     def _tell(self) -> None:
+        self.telling = True
+        try:
+            self._tell_all()
+        finally:
+            self.telling = False
+            if self.shared_by is not None:
+                self.shared_by = None
+                del self.shared
+
+    def _tell_all(self) -> None:
         woken, self._woken = self._woken, 0
         if woken >= CHANGED:
             for watcher in [*self.committed_end, *self.log_end]:

@@ -144,8 +144,15 @@ class Partition:
 
         :raises BrokerError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR
         """
+        watchers = self.watchers
+        asked = (offset, bytes_max, end_offset, minimum_one_batch)
+        if watchers.shared_by == asked:
+            return watchers.shared
         try:
-            return self.log.read(offset, bytes_max, end_offset, minimum_one_batch)
+            outcome = self.log.read(offset, bytes_max, end_offset, minimum_one_batch)
+            if watchers.telling:
+                watchers.share(asked, outcome)
+            return outcome
         except LookupError:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
         except OSError as error:

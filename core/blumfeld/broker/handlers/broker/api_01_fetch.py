@@ -18,7 +18,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, drained, let_go
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, let_go
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
@@ -236,15 +236,15 @@ class Fetch:
     ) -> FetchResponse | Completion[FetchResponse]:
         if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
             return self.take(reader, plan, attempt)
-        return ParkedFetch(self, reader, plan, attempt, max_wait_ms).completion
+        return ParkedFetch(self, reader, plan, attempt, max_wait_ms)
 
     def take(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
     ) -> FetchResponse | Completion[FetchResponse]:
         """Make the answer from this attempt, after its cold reads are done."""
-        cold = attempt.cold()
-        if not cold:
+        if not attempt.waits_for_cold:
             return self._answer(reader, plan, attempt)
+        cold = attempt.cold()
         answered: Completion[FetchResponse] = Completion()
         left = len(cold)
 
@@ -261,38 +261,57 @@ class Fetch:
         return answered
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
-        return drained(self._answer_in_steps(reader, plan, attempt))
+        response = FetchResponse()
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for one in attempt.reads:
+            self._add(reader, plan, response, topics, one)
+        return self._ended(reader, plan, response)
 
     def _answer_in_steps(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
     ) -> Steps[FetchResponse]:
-        sessions = self._ports.fetch_sessions
-        by_id = reader.context.api_version >= TOPIC_ID_FROM
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
         response = FetchResponse()
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
         for number, one in enumerate(attempt.reads):
             if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
                 yield None
-            asked = one.asked
-            changed = asked.changed(one.high_watermark, one.log_start_offset)
-            if plan.session is not None:
-                if one.size_bytes:
-                    sessions.rotate(plan.session, asked)
-                elif not (changed or one.error or one.diverging is not None):
-                    continue
-            topic = topics.get(asked.topic)
-            if topic is None:
-                topic = topics[asked.topic] = FetchableTopicResponse()
-                if by_id:
-                    topic.topic_id = asked.topic  # type: ignore[assignment]
-                else:
-                    topic.topic = asked.topic  # type: ignore[assignment]
-                response.responses.append(topic)
-            topic.partitions.append(self._data(reader, one, response))
+            self._add(reader, plan, response, topics, one)
+        return self._ended(reader, plan, response)
+
+    def _add(
+        self,
+        reader: Reader,
+        plan: FetchPlan,
+        response: FetchResponse,
+        topics: dict[str | bytes, FetchableTopicResponse],
+        one: PartitionRead,
+    ) -> None:
+        """Add a partition to the answer; with a session only if there is news.
+
+        :param topics: the answer's topics by their name or id
+        """
+        asked = one.asked
+        changed = asked.changed(one.high_watermark, one.log_start_offset)
+        if plan.session is not None:
+            if one.read is not None and one.read.size_bytes:
+                self._ports.fetch_sessions.rotate(plan.session, asked)
+            elif not (changed or one.error or one.diverging is not None):
+                return
+        topic = topics.get(asked.topic)
+        if topic is None:
+            topic = topics[asked.topic] = FetchableTopicResponse()
+            if reader.context.api_version >= TOPIC_ID_FROM:
+                topic.topic_id = asked.topic  # type: ignore[assignment]
+            else:
+                topic.topic = asked.topic  # type: ignore[assignment]
+            response.responses.append(topic)
+        topic.partitions.append(self._data(reader, one, response))
+
+    def _ended(self, reader: Reader, plan: FetchPlan, response: FetchResponse) -> FetchResponse:
         if plan.session is not None:
             response.session_id = plan.session.id
         else:
-            response.session_id = sessions.finish_full(plan, reader.context.received_ms)
+            response.session_id = self._ports.fetch_sessions.finish_full(plan, reader.context.received_ms)
         return response
 
     def _data(self, reader: Reader, one: PartitionRead, response: FetchResponse) -> PartitionData:
