@@ -344,3 +344,45 @@ def test_a_defect_in_a_parked_fetch_is_answered(monkeypatch: pytest.MonkeyPatch)
     assert told(broker, broken, request)[0][0] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert told(broker, other, request)[0][0] == 0
     assert broker.broker.parking.waiting == 0
+
+
+def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not with the next turn, and not if they ask for something else."""
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    log = broker.log_of("t")
+    made: list[int] = []
+    read = log.read
+
+    def counted(*where: Any) -> Any:
+        made.append(where[0])
+        return read(*where)
+
+    monkeypatch.setattr(log, "read", counted)
+    for end in range(3):
+        requests = [fetch(end, max_wait_ms=WAIT_MS) for _ in range(4)]
+        requests.append(fetch(end, max_wait_ms=WAIT_MS, partition_bytes_max=ONE))
+        waiting = [broker.send_frame(broker.frame(one, VERSION), broker.connect()) for one in requests]
+        fill(broker)
+        answers = [told(broker, one, request)[0] for one, request in zip(waiting, requests, strict=True)]
+        assert answers == [answers[0]] * 5
+        assert len(answers[0][1]) == ONE
+        broker.ask(fetch(end), VERSION)
+    assert made == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_deleted_topic_is_not_found_in_a_session() -> None:
+    """A session keeps the look-up of a partition only as long as nothing has changed."""
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    first: FetchResponse = broker.ask(fetch(0, session_epoch=0), VERSION)
+    again = FetchRequest(session_id=first.session_id, session_epoch=1, min_bytes=1)
+    assert broker.ask(again, VERSION).responses == []
+    hosted(broker).fail(OSError("gone"))
+    again.session_epoch = 2
+    answer: FetchResponse = broker.ask(again, VERSION)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.metadata.delete_topic("t")
+    again.session_epoch = 3
+    answer = broker.ask(again, VERSION)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -56,7 +56,8 @@ class ParkedFetch(Completion[FetchResponse]):
         self._wait_ms = wait_ms
         self._ended = False
         self._bytes_at_most = 0
-        attempt.release()
+        if attempt.size_bytes:
+            attempt.release()
         reader.ports.parking.until(self, wait_ms, reader.context.received_ms)
         if self._ended:
             return

@@ -130,7 +130,8 @@ class LazyHandler:
         return self._loaded
 
     def _handle(self, request: Any, context: RequestContext) -> Any:
-        return self._load().handle(request, context)
+        loaded = self._loaded or self._load()
+        return loaded.handle(request, context)
 
     def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
         in_steps = self._load().in_steps

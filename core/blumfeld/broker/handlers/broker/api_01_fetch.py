@@ -120,11 +120,9 @@ class Fetch:
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]
-        forgotten = [
-            (topic.topic_id if by_id else topic.topic, index)
-            for topic in request.forgotten_topics_data
-            for index in topic.partitions
-        ]
+        forgotten: list[PartitionKey] = []
+        for gone in request.forgotten_topics_data:
+            forgotten += [(gone.topic_id if by_id else gone.topic, index) for index in gone.partitions]
         try:
             plan = self._plan(request, reader, asked, forgotten)
         except BrokerError as error:
