@@ -30,7 +30,17 @@ STAGES = (
     ("lifecycle", "unfence", "before"),
     ("lifecycle", "unfence", "after"),
 )
-"""(part, method, before or after its call) at which the process is killed."""
+"""(part, method, before or after its call) at which the process is killed while it starts."""
+STOPS = (
+    ("lifecycle", "shut_down", "after"),
+    ("broker", "stop", "after"),
+    ("metadata", "resign", "after"),
+    ("transport", "stop", "after"),
+    ("replication", "stop", "after"),
+    ("metadata", "stop", "after"),
+    ("storage", "stop", "before"),
+)
+"""The same while it stops."""
 
 
 class Story:
@@ -73,11 +83,11 @@ class Story:
             "metadata": node.composition.metadata,
             "replication": node.composition.replication,
             "lifecycle": broker.lifecycle,
+            "broker": broker,
+            "transport": node.composition.transport,
         }
-        for name, part in parts.items():
-            for at, method, when in STAGES:
-                if at == name and when == "before":
-                    self._wrap(part, name, method)
+        for name, method in dict.fromkeys((at, method) for at, method, _ in (*STAGES, *STOPS)):
+            self._wrap(parts[name], name, method)
 
     def _wrap(self, part: Any, name: str, method: str) -> None:
         inner = getattr(part, method)
@@ -144,6 +154,32 @@ def test_a_node_killed_between_two_stages_leads_in_new_epochs(
         assert {name for name, _, _ in story.led[before:]} == {name for name, _, _ in story.led[:before]}
         await story.machine.stop()
         assert await story.machine.start()
+
+    story = Story(monkeypatch)
+    story.run(tell(story))
+    check_epochs(story)
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power_cut"])
+@pytest.mark.parametrize("stage", STOPS, ids="-".join)
+def test_a_node_killed_between_two_stages_of_its_stop_starts_again(
+    monkeypatch: pytest.MonkeyPatch, stage: tuple[str, str, str], power_cut: bool
+) -> None:
+    """A stop that is cut short is a crash: the next start recovers, and leads what the node led."""
+
+    async def tell(story: Story) -> None:
+        assert await story.machine.start()
+        await story.create_topics()
+        led = {name for name, _, _ in story.led}
+        story.kill_at(stage, power_cut=power_cut)
+        await story.machine.stop()
+        assert story.machine.down.is_set()
+        before = len(story.led)
+        assert await story.machine.start()
+        await story.broker.partitions.settled()
+        assert {name for name, _, _ in story.led[before:]} == led
+        await story.machine.stop()
+        assert not story.machine.down.is_set()
 
     story = Story(monkeypatch)
     story.run(tell(story))
