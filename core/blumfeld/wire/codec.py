@@ -69,6 +69,10 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
         pass
     if version not in cls.meta.valid:
         raise EncodeError(_unknown(cls, version))
+    own: Callable[[int], Encoder[M]] | None = getattr(cls, "own_encoder", None)
+    if own is not None:  # a message of the hot path that writes itself
+        _ENCODERS[cls, version] = own(version)
+        return own(version)
     source = encoder_source(cls, version, version in cls.meta.flexible)
     text = source.text("def encode(message, out, parts):")
     made: Encoder[M] = _compiled(text, source.names, f"encode {cls.__name__} v{version}")["encode"]

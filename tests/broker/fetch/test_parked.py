@@ -367,7 +367,7 @@ def test_consumers_that_are_told_together_share_a_read(monkeypatch: pytest.Monke
         answers = [told(broker, one, request)[0] for one, request in zip(waiting, requests, strict=True)]
         assert answers == [answers[0]] * 5
         assert len(answers[0][1]) == ONE
-        broker.ask(fetch(end), VERSION)
+        broker.ask(fetch(end, partition_bytes_max=ONE), VERSION)
     assert made == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 

@@ -39,8 +39,9 @@ def with_endpoint(metrics: NodeMetrics, status: str, body: Callable[[int], Await
 
 def test_a_scrape_shows_what_was_counted() -> None:
     metrics = NodeMetrics()
-    metrics.served(0, 9, 1000, 50, 1.5)
-    metrics.served(0, 9, 1000, 50, 0.5)
+    counts = metrics.counts_of(0)
+    counts.requests, counts.time_ms = 2, 2.0
+    counts.request_bytes, counts.response_bytes = 2000, 100
     metrics.opened(LISTENER)
     metrics.opened(LISTENER)
     metrics.closed(LISTENER)

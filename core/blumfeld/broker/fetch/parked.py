@@ -48,7 +48,7 @@ class ParkedFetch(Completion[FetchResponse]):
         self, fetch: TakesFetch, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, wait_ms: int
     ) -> None:
         """:param attempt: what was read in this turn, and was not enough; its bytes are given back"""
-        super().__init__()
+        Completion.__init__(self)
         self._fetch = fetch
         self._reader = reader
         self._plan = plan
@@ -120,7 +120,7 @@ class ParkedFetch(Completion[FetchResponse]):
         attempt, reader = self._attempt, self._reader
         try:
             attempt.again(reader)
-            if not attempt.enough(reader):
+            if not attempt.decided and attempt.size_bytes < reader.bytes_min:
                 attempt.release()
                 if reader.bytes_min > 1:
                     self._count()
@@ -144,8 +144,9 @@ class ParkedFetch(Completion[FetchResponse]):
 
     def _answer(self) -> None:
         self._leave()
-        self._reader.context.when_gone(None)
-        answer = self._fetch.take(self._reader, self._plan, self._attempt)
+        reader = self._reader
+        reader.context.when_gone(None)
+        answer = self._fetch.take(reader, self._plan, self._attempt)
         if isinstance(answer, Completion):
             answer.when_done(lambda done: self.complete(done.result()))
         else:

@@ -72,7 +72,7 @@ class Reader:
         self.replica_epoch = replica_epoch
         self.read_committed = read_committed
         self.bytes_max = bytes_max
-        self.bytes_min = min(bytes_min, bytes_max)
+        self.bytes_min = bytes_min if bytes_min < bytes_max else bytes_max
 
     def end_of(self, partition: Partition) -> int:
         """Returns the end of what this reader may read: the log end for a follower, else what is committed."""
@@ -298,7 +298,7 @@ class PartitionRead:
 class FetchAttempt:
     """One read of all partitions of a plan. Afterwards it is used for the answer or released: exactly one of both."""
 
-    __slots__ = ("_left", "decided", "reads", "size_bytes", "waits_for_cold")
+    __slots__ = ("_left", "decided", "reads", "size_bytes", "straight", "waits_for_cold")
 
     def __init__(self, reader: Reader, plan: FetchPlan, *, read: bool = True) -> None:
         """With ``read=False`` the caller must :meth:`add` the plan's partitions itself, in their order."""
@@ -308,6 +308,8 @@ class FetchAttempt:
         """An error or a divergence was found: the answer must not wait for ``bytes_min``."""
         self.waits_for_cold = False
         """Whether a read is pending: :meth:`cold` is not empty."""
+        self.straight = read
+        """Whether the answer is encoded at once: one that is encoded in steps takes the general way."""
         self._left = reader.bytes_max
         if read:
             for asked in plan.partitions:

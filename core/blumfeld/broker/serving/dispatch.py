@@ -60,12 +60,6 @@ class RequestMetrics(Protocol):
         """Returns the counts of one API, always the same object."""
         ...
 
-    def served(
-        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
-    ) -> None:
-        """Count a request that was answered, or ended without an answer (0 response bytes)."""
-        ...
-
     def opened(self, listener: Listener) -> None:
         """Count an accepted connection."""
         ...
@@ -229,6 +223,7 @@ class Route:
     """
 
     __slots__ = (
+        "_counts",
         "_decode",
         "_decode_in_steps",
         "_dispatcher",
@@ -244,6 +239,7 @@ class Route:
         self._header_flexible = response_is_flexible(handler.key, version)
         self._dispatcher = dispatcher
         self._handler = handler
+        self._counts: ApiCounts | None = None
         self._decode: Decoder[Any] | None = None
         self._decode_in_steps: StepDecoder[Any] | None = None
 
@@ -391,8 +387,13 @@ class Route:
     def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
         metrics = self._dispatcher.metrics
         if metrics is not None:
-            elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
-            metrics.served(context.api_key, self.version, request_bytes, response_bytes, elapsed_ms)
+            counts = self._counts
+            if counts is None:  # an API that is never called has no counts
+                counts = self._counts = metrics.counts_of(context.api_key)
+            counts.requests += 1
+            counts.time_ms += self._dispatcher.monotonic_ms() - context.received_ms
+            counts.request_bytes += request_bytes
+            counts.response_bytes += response_bytes
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
         """Log a defect of this broker, and close the connection."""

@@ -40,16 +40,6 @@ class NodeMetrics:
             counts = self.apis[key] = ApiCounts()
         return counts
 
-    def served(
-        self, key: int, version: int, request_bytes: int, response_bytes: int, elapsed_ms: float
-    ) -> None:
-        """Count a request that was answered, or ended without an answer (0 response bytes)."""
-        counts = self.counts_of(key)
-        counts.requests += 1
-        counts.time_ms += elapsed_ms
-        counts.request_bytes += request_bytes
-        counts.response_bytes += response_bytes
-
     def opened(self, listener: Listener) -> None:
         """Count an accepted connection."""
         name = listener.name

@@ -13,6 +13,7 @@ from typing import Any
 from blumfeld.broker.fetch.parked import ParkedFetch
 from blumfeld.broker.fetch.reads import CHANGED, READ_COMMITTED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
+from blumfeld.broker.fetch.straight_answer import STRAIGHT_FROM, straight
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
 from blumfeld.config.values import BrokerConfig
@@ -198,14 +199,15 @@ class Fetch:
         asked: Sequence[FetchPartition],
         forgotten: Sequence[PartitionKey],
     ) -> FetchPlan:
+        context = reader.context
         return self._ports.fetch_sessions.begin(
             request.session_id,
             request.session_epoch,
             asked,
             forgotten,
-            uses_topic_ids=reader.context.api_version >= TOPIC_ID_FROM,
+            uses_topic_ids=context.api_version >= TOPIC_ID_FROM,
             privileged=reader.follower,
-            now_ms=reader.context.received_ms,
+            now_ms=context.received_ms,
         )
 
     def _reader(self, request: FetchRequest, context: RequestContext) -> Reader:
@@ -259,9 +261,20 @@ class Fetch:
         return answered
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
+        reads = attempt.reads
+        if len(reads) == 1 and attempt.straight and reader.context.api_version >= STRAIGHT_FROM:
+            one = reads[0]
+            if plan.session is None or (one.read is not None and one.read.size_bytes):
+                answer = straight(one, reader.read_committed)
+                if answer is not None:
+                    one.asked.changed(one.high_watermark, one.log_start_offset)
+                    if plan.session is None:
+                        return self._ended(reader, plan, answer)
+                    answer.session_id = plan.session.id
+                    return answer
         response = FetchResponse()
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for one in attempt.reads:
+        for one in reads:
             self._add(reader, plan, response, topics, one)
         return self._ended(reader, plan, response)
 
