@@ -120,7 +120,10 @@ class Fetch:
         (docs/design.md, rule 6)."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
-        asked = [_asked(topic, p, by_id) for topic in request.topics for p in topic.partitions]
+        asked: list[FetchPartition] = []
+        for topic in request.topics:
+            for p in topic.partitions:
+                asked.append(_asked(topic, p, by_id))  # noqa: PERF401 - without a frame of its own
         forgotten: list[PartitionKey] = []
         for gone in request.forgotten_topics_data:
             forgotten += [(gone.topic_id if by_id else gone.topic, index) for index in gone.partitions]
@@ -220,7 +223,8 @@ class Fetch:
             config = self._ports.cluster.config
             if config is not self._config:
                 self._config, self._bytes_max = config, config.int("fetch.max.bytes")
-            bytes_max = min(bytes_max, self._bytes_max)
+            if bytes_max > self._bytes_max:
+                bytes_max = self._bytes_max
         return Reader(
             self._ports,
             context,
