@@ -116,8 +116,12 @@ class Story:
         topics = [
             CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("t", OFFSETS_TOPIC)
         ]
-        await self.broker.composition.metadata.submit(CreateTopicsRequest(topics=topics), 10_000)
-        await self.broker.partitions.settled()
+
+        async def create() -> None:
+            await self.broker.composition.metadata.submit(CreateTopicsRequest(topics=topics), 10_000)
+            await self.broker.partitions.settled()
+
+        await self.machine.run(create())
 
     def run(self, story: Coroutine[Any, Any, None]) -> None:
         self.loop.run(asyncio.wait_for(story, 600.0))
@@ -150,7 +154,7 @@ def test_a_node_killed_between_two_stages_leads_in_new_epochs(
         story.kill_at(stage, power_cut=power_cut)
         assert not await story.machine.start()
         assert await story.machine.start()
-        await story.broker.partitions.settled()
+        await story.machine.run(story.broker.partitions.settled())
         assert {name for name, _, _ in story.led[before:]} == {name for name, _, _ in story.led[:before]}
         await story.machine.stop()
         assert await story.machine.start()

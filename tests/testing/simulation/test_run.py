@@ -139,7 +139,7 @@ def test_a_crash_fences_the_dead_node(power_cut: bool) -> None:
         with pytest.raises(OSError, match="dead"):
             dead.composition.runtime.files.list_dir(DATA_DIR)
         with suppress(OSError, TimeoutError):
-            await asyncio.wait_for(dead.stop(), 5.0)
+            await asyncio.wait_for(lonely.machine.run(dead.stop()), 5.0)
 
     lonely = Lonely()
     lonely.run(story(lonely))

@@ -6,7 +6,7 @@ import asyncio
 from typing import TypeVar
 
 from blumfeld.client.asyncio_connection import AsyncioConnection
-from blumfeld.testing.simulation.network import Network, Wire
+from blumfeld.testing.simulation.network import CLIENTS, Network, Wire
 from blumfeld.testing.simulation.oracle import ViolationError
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
@@ -14,8 +14,10 @@ from blumfeld.wire.schema import Message
 R = TypeVar("R", bound=Message)
 
 ANSWER_S_MAX = 60.0
-"""Longer than any request here may take. The simulated network never loses a connection silently, so a missing answer
-is the broker's fault.
+"""Longer than any request here may take on a calm network."""
+PATIENCE_S = 20.0
+"""Time after which a client looks whether there was trouble meanwhile. If so it gives the connection up, as a client
+does after its request timeout: a power cut is silent.
 """
 FRAME_BYTES_MAX = 1 << 30
 
@@ -46,14 +48,21 @@ class ClientConnection:
     async def wait(self, answer: asyncio.Future[Message]) -> Message:
         """Wait for one answer.
 
-        :raises ConnectionError: the connection is lost
-        :raises ViolationError: it is not, and the broker never answers
+        :raises ConnectionError: the connection is lost, or there was trouble and no answer came
+        :raises ViolationError: the network and the broker's machine were well, and the broker never answers
         """
-        try:
-            return await asyncio.wait_for(asyncio.shield(answer), ANSWER_S_MAX)
-        except TimeoutError:
-            waiting = ", ".join(f"API {each.api_key} v{each.version}" for each in self._client.state.end())
-            raise ViolationError(f"{self._client_id}: no answer in {ANSWER_S_MAX} s to {waiting}") from None
+        network = self._wire.connection.network
+        began_s = network.loop.time()
+        while network.loop.time() - began_s < ANSWER_S_MAX:
+            done, _ = await asyncio.wait((answer,), timeout=PATIENCE_S)
+            if done:
+                return answer.result()
+            if not network.was_calm_since(began_s):
+                self._wire.reset("no answer within the client's request timeout")
+                self.close()
+                raise ConnectionError("no answer within the request timeout")
+        waiting = ", ".join(f"API {each.api_key} v{each.version}" for each in self._client.state.end())
+        raise ViolationError(f"{self._client_id}: no answer in {ANSWER_S_MAX} s to {waiting}")
 
     def close(self, reason: str = "closed by the client") -> None:
         """Close the connection. Every waiting request fails."""
@@ -78,24 +87,28 @@ class _Strict(AsyncioConnection):
         raise ViolationError(f"a broken answer: {error}") from error
 
 
-async def connect(network: Network, address: tuple[str, int], client_id: str) -> ClientConnection:
-    """Connect. :raises ConnectionRefusedError: the broker is down"""
+async def connect(
+    network: Network, address: tuple[str, int], client_id: str, source: str = CLIENTS
+) -> ClientConnection:
+    """Connect from the machine ``source``. :raises OSError: the broker is down, or can't be reached"""
     made: list[ClientConnection] = []
 
     def end(wire: Wire) -> ClientConnection:
         made.append(ClientConnection(client_id, wire))
         return made[0]
 
-    await network.connect(*address, end)
+    await network.connect(*address, end, source)
     return made[0]
 
 
-async def connect_patiently(network: Network, address: tuple[str, int], client_id: str) -> ClientConnection:
+async def connect_patiently(
+    network: Network, address: tuple[str, int], client_id: str, source: str = CLIENTS
+) -> ClientConnection:
     """Connect, and try again until it succeeds."""
     backoff_s = 0.05
     while True:
         try:
-            return await connect(network, address, client_id)
+            return await connect(network, address, client_id, source)
         except OSError:
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, 1.0)

@@ -1,11 +1,11 @@
-"""A machine in the simulation: a disk that outlives its nodes, and the node that runs on it at the moment."""
+"""A machine in the simulation: a disk and clocks that outlive its processes, and the node that runs on it now."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import Manifest
@@ -13,62 +13,94 @@ from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.plugging.sections import decode_section
+from blumfeld.spi.runtime import NodeFailure
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.fakes.runtime import EPOCH_MS, FakeRuntime
+from blumfeld.testing.simulation.clocks import MachineClock
+from blumfeld.testing.simulation.machine_loop import MachineLoop
 from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.transport import SimulatedTransport
 
+T = TypeVar("T")
+
 ADDRESS = ("10.0.0.1", 9092)
+"""The first machine, and the port of every machine's broker listener."""
 DATA_DIR = "/data"
 STOP_GRACE_MS = 1_000
 SEEDS_A_RUN = 1_000_003
 """Incarnation n of seed s draws from s × this + n."""
+DEVICE_MS_MAX = 8.0
+"""Longest time of one offloaded piece of work on a healthy disk."""
 
 
-def plan_of(config: Mapping[str, Any], storage: str) -> Plan:
-    """Return the plan of a simulated node: as a manifest says it, except for the network."""
-    raw = {
-        "node": {"data_dir": DATA_DIR},
+def address_of(number: int) -> str:
+    """Return the address of the ``number``-th machine, counted from 1."""
+    return f"10.0.{number // 250}.{number % 250}"
+
+
+def plan_of(
+    config: Mapping[str, Any],
+    storage: str,
+    *,
+    node_id: int = 1,
+    sections: Mapping[str, Any] | None = None,
+    plugins: Sequence[EntryPoint] = (),
+) -> Plan:
+    """Return the plan of a simulated node: as a manifest says it, except for the network.
+
+    :param sections: further sections of the manifest, laid over these
+    :param plugins: entry points of plug-ins that aren't installed, such as a test's own
+    """
+    raw: dict[str, Any] = {
+        "node": {"id": node_id, "data_dir": DATA_DIR},
         "network": {
             "plugin": "net_simulated",
-            "listeners": [{"name": "PLAINTEXT", "bind": f"{ADDRESS[0]}:{ADDRESS[1]}"}],
+            "listeners": [{"name": "PLAINTEXT", "bind": f"{address_of(node_id)}:{ADDRESS[1]}"}],
         },
         "storage": {"plugin": storage},
         "config": dict(config),
+        **(sections or {}),
     }
     network = EntryPoint("net_simulated", "blumfeld.testing.simulation.transport:Plugin", GROUP)
-    registry = Registry([*entry_points(group=GROUP), network])
+    registry = Registry([*entry_points(group=GROUP), network, *plugins])
     return make_plan(decode_section(raw, Manifest, "simulation"), "simulation", registry)
 
 
 class SimulatedRuntime(FakeRuntime):
-    """The runtime of one incarnation: virtual time, the machine's disk, the shared network."""
+    """The runtime of one incarnation: the machine's loop, clocks and disk, and the shared network."""
 
-    def __init__(
-        self,
-        seed: int,
-        loop: SimulatedLoop,
-        disk: FakeDisk,
-        network: Network,
-        on_defect: Callable[[str, BaseException], None],
-    ) -> None:
-        super().__init__(seed, loop=loop, disk=disk)
-        self.network = network
+    def __init__(self, seed: int, loop: MachineLoop, machine: Machine) -> None:
+        self._machine = machine
+        self.network = machine.network
+        self.address = machine.address
         self.transports: list[SimulatedTransport] = []
+        super().__init__(seed, loop=cast("SimulatedLoop", loop), disk=machine.disk)
         self.offload_delay_ms = self._device_time_ms
-        self._tell_defect = on_defect
+
+    def now_ms(self) -> int:
+        """Return the machine's wall clock."""
+        return self._machine.clock.wall_ms(self._machine.world.time())
+
+    def jump_clock(self, ms: int) -> None:
+        """Let the machine's wall clock jump. It stays so for later processes."""
+        self._machine.clock.jump(ms)
 
     def _device_time_ms(self) -> float:
-        return 0.2 + self.random.random() * 8.0
+        return 0.2 + self.random.random() * (DEVICE_MS_MAX + self._machine.disk_slow_ms)
 
     def _note_defect(self, where: str, error: BaseException) -> None:
         if not self.dead:
-            self._tell_defect(where, error)
+            self._machine.process_failed(where, error)
 
 
 class Machine:
-    """The machine of one node. ``crash`` may be called at any time, also inside a disk operation."""
+    """A machine. ``crash`` may be called at any time, also inside a disk operation.
+
+    :param plan: what its processes run; the host of its first listener is the machine's address
+    :param on_defect: called with an error that escaped, and the place
+    :param on_power_cut: called when the power goes
+    """
 
     def __init__(
         self,
@@ -79,18 +111,27 @@ class Machine:
         on_defect: Callable[[str, BaseException], None],
         on_power_cut: Callable[[], None],
     ) -> None:
+        self.address = plan.listeners[0].host
         self.disk = FakeDisk()
+        self.disk_slow_ms = 0.0
+        """Added at most to the time of one offloaded piece of work."""
+        self.clock = MachineClock(EPOCH_MS)
+        self.turn_cost_s = 0.0
+        """Virtual time that each turn of this and later processes takes."""
         self.incarnations = 0
         self.node: Node | None = None
         """The node that runs or starts."""
         self.down = asyncio.Event()
         """Set when the node crashed."""
         self.kills = self.power_cuts = 0
+        self.failures = 0
+        """Processes that ended themselves: their disk failed."""
+        self.world = loop
+        self.network = network
         self._runtime: SimulatedRuntime | None = None
+        self._loop: MachineLoop | None = None
         self._starting: asyncio.Task[None] | None = None
         self._seed = seed
-        self._loop = loop
-        self._network = network
         self._plan = plan
         self._on_defect = on_defect
         self._on_power_cut = on_power_cut
@@ -99,54 +140,86 @@ class Machine:
         self._crash_by_power_cut = False
         self._ended: list[asyncio.Task[None]] = []
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is there: it starts, serves or is paused."""
+        return self._runtime is not None and not self._runtime.dead
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped (SIGSTOP)."""
+        return self._loop is not None and self._loop.is_paused
+
     async def start(self) -> bool:
         """Start a new incarnation. Return whether it lived to serve. :raises StartError: it can't start on what it
         found
         """
         self.incarnations += 1
         self.down.clear()
-        self._network.trace.note(f"start {self.incarnations}")
-        seed = self._seed * SEEDS_A_RUN + self.incarnations
-        runtime = SimulatedRuntime(seed, self._loop, self.disk, self._network, self._on_defect)
+        self._note(f"start {self.incarnations}")
+        loop = self._loop = MachineLoop(self.world, self.clock)
+        loop.turn_cost_s = self.turn_cost_s
+        site = self.network.site(self.address)
+        if not site.up:
+            self.network.trouble_over()
+        site.boot(loop.deliver)
+        runtime = SimulatedRuntime(self._seed * SEEDS_A_RUN + self.incarnations, loop, self)
         self._runtime = runtime
         logs = EventLogs(self._noting, now_ms=runtime.now_ms)
         logs.port_is_open(lambda prepare, use: use(prepare()))
         self.node = Node(self._plan, runtime, logs)
-        self._starting = self._loop.create_task(self.node.start(), name="node start")
-        crashed = self._loop.create_task(self.down.wait(), name="crash")
-        await asyncio.wait((self._starting, crashed), return_when=asyncio.FIRST_COMPLETED)
-        crashed.cancel()
-        if runtime.dead:
+        self._starting = loop.create_task(self.node.start(), name="node start")
+        if not await self._done_or_dead(self._starting):
             return False
-        self._starting.result()
+        try:
+            self._starting.result()
+        except BaseException:
+            self._process_ended()
+            raise
         return True
 
     async def stop(self) -> None:
         """Stop the node as SIGTERM does."""
         assert self.node is not None
-        assert self._runtime is not None
-        self._network.trace.note("stop")
+        assert self._loop is not None
+        self._note("stop")
+        self.resume()
         stopping = self._loop.create_task(self.node.stop(STOP_GRACE_MS), name="node stop")
-        crashed = self._loop.create_task(self.down.wait(), name="crash")
-        await asyncio.wait((stopping, crashed), return_when=asyncio.FIRST_COMPLETED)
-        crashed.cancel()
-        if not self._runtime.dead:
+        if await self._done_or_dead(stopping):
             stopping.result()
-            self._runtime.dead = True
-            self.disk.kill()
+            self._process_ended()
         else:
             self._give_up(stopping)
 
+    async def run(self, work: Awaitable[T]) -> T:
+        """Wait for something inside the machine's newest process, also a dead one, and return its result."""
+        assert self._loop is not None
+
+        async def waiting() -> T:
+            return await work
+
+        task = self._loop.create_task(waiting())
+        await self._when_done(task)
+        return task.result()
+
     def crash(self, *, power_cut: bool) -> None:
-        """Crash the node at once."""
-        runtime = self._runtime
-        if runtime is None or runtime.dead:
+        """Crash the node at once. A power cut is silent; a killed process' connections are reset."""
+        runtime, loop = self._runtime, self._loop
+        if runtime is None or loop is None or runtime.dead:
             return
         self._crash_in = None
-        self._network.trace.note("power cut" if power_cut else "kill -9")
-        runtime.crash(power_cut=power_cut)
+        self._note("power cut" if power_cut else "kill -9")
+        self.resume()
+        site = self.network.site(self.address)
+        if power_cut:
+            self.network.trouble()
+            site.power_lost()
+        else:
+            site.process_died("reset: the process was killed")
         for transport in runtime.transports:
             transport.die()
+        runtime.crash(power_cut=power_cut)
+        loop.die()
         if self._starting is not None:
             self._give_up(self._starting)
         self.kills += not power_cut
@@ -164,8 +237,78 @@ class Machine:
         """Cancel a planned crash."""
         self._crash_in = None
 
+    def pause(self) -> None:
+        """Stop the process (SIGSTOP): its timers and its arrivals wait."""
+        if self.is_running and not self.is_paused:
+            assert self._loop is not None
+            self._note("pause")
+            self.network.trouble()
+            self._loop.pause()
+
+    def resume(self) -> None:
+        """Let the process go on (SIGCONT). What waited comes all at once."""
+        if self.is_running and self.is_paused:
+            assert self._loop is not None
+            self._note("resume")
+            self.network.trouble_over()
+            self._loop.resume()
+
+    def load(self, turn_cost_s: float) -> None:
+        """Let each turn of this machine's processes take that much virtual time; 0 is an idle machine."""
+        self._note(f"turns take {turn_cost_s:.6f} s")
+        self.turn_cost_s = turn_cost_s
+        if self._loop is not None and self.is_running:
+            self._loop.turn_cost_s = turn_cost_s
+
+    def process_failed(self, where: str, error: BaseException) -> None:
+        """Take note of an error that escaped. A node that can't go on ends its process; anything else is a defect."""
+        if isinstance(error, NodeFailure):
+            self._note(f"node failure {error}")
+            self.failures += 1
+            self.crash(power_cut=False)
+        else:
+            self._on_defect(f"{where} on {self.address}", error)
+
+    def end(self) -> None:
+        """End the process without a word: the run is over."""
+        self.disk.watch = None
+        if self._loop is not None:
+            self._loop.die()
+
+    def _note(self, event: str) -> None:
+        self.network.trace.note(f"{self.address} {event}")
+
+    def _process_ended(self) -> None:
+        """Free what the system frees for a process that ended by itself."""
+        assert self._runtime is not None
+        assert self._loop is not None
+        self._runtime.dead = True
+        self.disk.kill()
+        self.network.site(self.address).process_died("closed: the process has ended")
+        self._loop.die()
+
+    async def _done_or_dead(self, task: asyncio.Task[None]) -> bool:
+        """Wait for a task of the process. Return whether it ended before the process died."""
+        done = self.world.create_task(self._when_done(task), name="done")
+        crashed = self.world.create_task(self.down.wait(), name="crash")
+        await asyncio.wait((done, crashed), return_when=asyncio.FIRST_COMPLETED)
+        crashed.cancel()
+        done.cancel()
+        return self.is_running
+
+    async def _when_done(self, task: asyncio.Task[Any]) -> None:
+        """Wait, on the loop of the simulation, for a task of the process."""
+        done: asyncio.Future[None] = self.world.create_future()
+
+        def tell(_: asyncio.Task[Any]) -> None:
+            if not done.done():
+                done.set_result(None)
+
+        task.add_done_callback(tell)
+        await done
+
     def _disk_used(self, operation: str, path: str) -> None:
-        self._network.trace.note(f"{operation} {path}")
+        self._note(f"{operation} {path}")
         if self._crash_in is not None:
             self._crash_in -= 1
             if self._crash_in <= 0:
@@ -179,13 +322,11 @@ class Machine:
         task.add_done_callback(_ignore)
 
     def _noting(self) -> Render:
-        trace = self._network.trace
-
         def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
             said = " ".join(f"{name}={value!r}" for name, value in values.items())
-            trace.note(f"log {level} {logger}: {event} {said}")
+            self._note(f"log {level} {logger}: {event} {said}")
             defect = values.get("exc_info")
-            if isinstance(defect, BaseException) and self._runtime is not None and not self._runtime.dead:
+            if isinstance(defect, BaseException) and self.is_running:
                 # A broker answers UNKNOWN_SERVER_ERROR and serves on. Here a defect fails the run.
                 self._on_defect(f"{logger}: {event}", defect)
 
@@ -197,4 +338,4 @@ def _ignore(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-__all__ = ["ADDRESS", "Machine", "SimulatedRuntime", "StartError", "plan_of"]
+__all__ = ["ADDRESS", "Machine", "SimulatedRuntime", "StartError", "address_of", "plan_of"]

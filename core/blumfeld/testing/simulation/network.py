@@ -1,4 +1,4 @@
-"""A network in memory: connections with latency that carry bytes in pieces, and break.
+"""A network in memory between machines: connections with latency that carry bytes in pieces, stall, and break.
 
 Each direction of a connection keeps its order, but connections overtake one another. All chance comes from one seeded
 source, and every delivery is an event of the trace.
@@ -8,125 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import zlib
-from collections import deque
+import heapq
 from collections.abc import Callable
-from typing import Protocol
-
-import msgspec
 
 from blumfeld.spi.runtime import Random
+from blumfeld.testing.simulation.links import Links, Weather
+from blumfeld.testing.simulation.sites import Site
+from blumfeld.testing.simulation.streams import End, NetworkConnection, Stream, Wire
 from blumfeld.testing.simulation.trace import Trace
 
+__all__ = ["CLIENTS", "End", "Network", "NetworkConnection", "Weather", "Wire"]
 
-class Weather(msgspec.Struct, frozen=True, kw_only=True):
-    """The quality of the network."""
-
-    latency_ms_min: float = 0.1
-    latency_ms_max: float = 3.0
-    slow_chance: float = 0.02
-    """Probability that a piece takes ``slow_ms`` longer, and delays all pieces behind it on its connection."""
-    slow_ms: float = 400.0
-    split_chance: float = 0.3
-    """Probability that sent bytes arrive in several pieces."""
-    pieces_max: int = 4
-
-
-class End(Protocol):
-    """The receiver at one end of a connection."""
-
-    def data(self, data: bytes) -> None:
-        """Take bytes that arrived."""
-        ...
-
-    def lost(self, reason: str) -> None:
-        """Note that the connection is lost. Called once."""
-        ...
-
-
-class Wire:
-    """One end's view of a connection: send to the other end, or break it."""
-
-    __slots__ = ("_other", "arrives_s", "arriving", "connection", "end")
-
-    def __init__(self, connection: NetworkConnection) -> None:
-        self.connection = connection
-        self.end: End | None = None
-        self.arrives_s = 0.0
-        """Time at which the newest bytes for this end arrive."""
-        self.arriving: deque[Callable[[], None]] = deque()
-        """Bytes on their way, in order. Timers for the same time don't keep an order."""
-        self._other: Wire
-
-    def send(self, data: bytes) -> None:
-        """Send bytes. They are lost if the connection breaks before they arrive."""
-        self.connection.send(self._other, data)
-
-    def close(self, reason: str) -> None:
-        """Close. The other end is told after all bytes that were sent before."""
-        self.connection.close(self._other, reason)
-
-    def join(self, other: Wire) -> None:
-        """Connect two wires."""
-        self._other, other._other = other, self
-
-
-class NetworkConnection:
-    """A connection: two wires."""
-
-    def __init__(self, network: Network, number: int) -> None:
-        self.number = number
-        self.network = network
-        self.broken = False
-        self.client = Wire(self)
-        self.server = Wire(self)
-        self.client.join(self.server)
-
-    def _name(self, to: Wire) -> str:
-        return f"{self.number}{'>' if to is self.server else '<'}"
-
-    def send(self, to: Wire, data: bytes) -> None:
-        """Send bytes, perhaps in several pieces."""
-        if self.broken:
-            return
-        for piece in self.network.pieces(data):
-            self._travel(to, lambda piece=piece: self._arrive(to, piece))  # type: ignore[misc]
-
-    def _travel(self, to: Wire, arrive: Callable[[], None]) -> None:
-        loop = self.network.loop
-        to.arrives_s = max(to.arrives_s, loop.time() + self.network.latency_s())
-        to.arriving.append(arrive)
-
-        def next_arrives() -> None:
-            to.arriving.popleft()()
-
-        loop.call_at(to.arrives_s, next_arrives)
-
-    def _arrive(self, to: Wire, piece: bytes) -> None:
-        if self.broken or to.end is None:
-            return
-        self.network.trace.note(f"{self._name(to)} {len(piece)} {zlib.crc32(piece):08x}")
-        to.end.data(piece)
-
-    def close(self, to: Wire, reason: str) -> None:
-        """Close the other end in order."""
-        if not self.broken:
-            self._travel(to, lambda: self.break_off(reason))
-
-    def break_off(self, reason: str) -> None:
-        """Break the connection at both ends at once. Bytes on their way are lost."""
-        if self.broken:
-            return
-        self.broken = True
-        self.network.trace.note(f"{self.number}x {reason}")
-        self.network.connections.pop(self.number, None)
-        for wire in (self.server, self.client):
-            if wire.end is not None:
-                wire.end.lost(reason)
+CLIENTS = "10.9.0.1"
+"""The machine of a connection whose caller names none."""
+CONNECT_S_MAX = 30.0
+"""Time after which an attempt to connect ends, if nothing comes back."""
+FIRST_RETRY_S = 1.0
+"""Pause before the first repetition of an attempt to connect; the next one is twice as long, as in TCP."""
 
 
 class Network:
-    """All hosts and connections."""
+    """All machines, links and connections."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, random: Random, trace: Trace, weather: Weather | None = None
@@ -134,42 +36,75 @@ class Network:
         self.loop = loop
         self.trace = trace
         self.random = random
-        self.weather = weather if weather is not None else Weather()
+        self.links = Links(weather if weather is not None else Weather())
         self.connections: dict[int, NetworkConnection] = {}
         """Open connections, by number."""
         self.broken_off = 0
-        self._listening: dict[tuple[str, int], Callable[[Wire], End]] = {}
+        self.delivered = 0
+        """Pieces of streams that arrived."""
+        self._sites: dict[str, Site] = {}
         self._opened = 0
         self._ephemeral_port = 40_000
+        self._due: list[tuple[float, int, Stream]] = []
+        self._scheduled = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
+        self._troubles = 0
+        self._calm_since_s = 0.0
+
+    def site(self, host: str) -> Site:
+        """Return the network side of a machine."""
+        found = self._sites.get(host)
+        if found is None:
+            found = self._sites[host] = Site(host)
+        return found
+
+    # Connections
 
     def listen(self, host: str, port: int, accept: Callable[[Wire], End]) -> int:
         """Listen, and return the port. :raises OSError: the port is taken"""
         if port == 0:
             self._ephemeral_port += 1
             port = self._ephemeral_port
-        if (host, port) in self._listening:
+        listening = self.site(host).listening
+        if port in listening:
             raise OSError(errno.EADDRINUSE, "address in use", f"{host}:{port}")
-        self._listening[host, port] = accept
+        listening[port] = accept
         return port
 
     def unlisten(self, host: str, port: int) -> None:
         """Refuse connections from now on."""
-        self._listening.pop((host, port), None)
+        self.site(host).listening.pop(port, None)
 
-    async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
-        """Connect; ``end`` makes the receiver at this side. :raises ConnectionRefusedError: nothing listens on the
-        port
+    async def connect(self, host: str, port: int, end: Callable[[Wire], End], source: str = CLIENTS) -> Wire:
+        """Connect from the machine ``source``; ``end`` makes the receiver at this side.
+
+        :raises ConnectionRefusedError: the machine is up, and nothing listens on the port
+        :raises TimeoutError: nothing comes back: the machine is down, or a link is cut
         """
-        await asyncio.sleep(self.latency_s())
-        accept = self._listening.get((host, port))
+        here, there = self.site(source), self.site(host)
+        out, back = self.links.link(source, host), self.links.link(host, source)
+        left_s, retry_s = CONNECT_S_MAX, FIRST_RETRY_S
+        while True:
+            stall_s = max(out.stalled_until_s, back.stalled_until_s) - self.loop.time()
+            await asyncio.sleep(out.weather.delay_s(self.random) + max(stall_s, 0.0))
+            if there.up and not (out.cut or back.cut):
+                break
+            if left_s <= 0:
+                raise TimeoutError(errno.ETIMEDOUT, f"no answer from {host}:{port}")
+            await asyncio.sleep(min(retry_s, left_s))
+            left_s, retry_s = left_s - retry_s, retry_s * 2
+        accept = there.listening.get(port)
         if accept is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {host}:{port}")
+        if not here.up:
+            raise OSError(errno.ENETDOWN, f"the machine {source} is down")
         self._opened += 1
-        connection = NetworkConnection(self, self._opened)
+        connection = NetworkConnection(self, self._opened, here, there, port)
         self.connections[connection.number] = connection
+        self.trace.note(f"{connection.number}+ {source} {host}:{port}")
         connection.client.end = end(connection.client)
-        self.trace.note(f"{connection.number}+ {host}:{port}")
-        connection.server.end = accept(connection.server)
+        there.run(_accepted, accept, connection.server)
         return connection.client
 
     def break_one(self) -> None:
@@ -179,19 +114,87 @@ class Network:
             self.broken_off += 1
             self.connections[numbers[self.random.randrange(len(numbers))]].break_off("the network broke it")
 
-    def latency_s(self) -> float:
-        """Return the latency of the next piece."""
-        weather = self.weather
-        spread = weather.latency_ms_max - weather.latency_ms_min
-        latency_ms = weather.latency_ms_min + self.random.random() * spread
-        if self.random.random() < weather.slow_chance:
-            latency_ms += self.random.random() * weather.slow_ms
-        return latency_ms / 1000.0
+    # Trouble
 
-    def pieces(self, data: bytes) -> list[bytes]:
-        """Cut sent bytes into random pieces."""
-        if len(data) < 2 or self.random.random() >= self.weather.split_chance:
-            return [data]
-        wanted = 1 + self.random.randrange(self.weather.pieces_max)
-        cuts = sorted({1 + self.random.randrange(len(data) - 1) for _ in range(wanted)})
-        return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    def cut(self, source: str, destination: str) -> None:
+        """Let nothing arrive from ``source`` at ``destination`` until :meth:`heal`."""
+        link = self.links.link(source, destination)
+        if not link.cut:
+            link.cut = True
+            self.trouble()
+            self.trace.note(f"cut {source} {destination}")
+
+    def heal(self, source: str, destination: str) -> None:
+        """End a cut. What waited arrives."""
+        link = self.links.link(source, destination)
+        if link.cut:
+            link.cut = False
+            self.trouble_over()
+            self.trace.note(f"heal {source} {destination}")
+            self._resume(link.waiting)
+
+    def stall(self, source: str, destination: str, seconds: float) -> None:
+        """Let nothing arrive for some time. What was sent arrives then, all at once."""
+        until_s = self.loop.time() + seconds
+        self.links.link(source, destination).stalled_until_s = until_s
+        self._calm_since_s = max(self._calm_since_s, until_s)
+        self.trace.note(f"stall {source} {destination} {seconds:.3f}")
+
+    def heal_all(self) -> None:
+        """End every cut and stall, and restore the weather."""
+        for source, destination in self.links.all_cut():
+            self.heal(source, destination)
+        self.links.clear()
+
+    def trouble(self) -> None:
+        """Note the beginning of a trouble that may make requests go unanswered."""
+        self._troubles += 1
+
+    def trouble_over(self) -> None:
+        """Note its end."""
+        self._troubles -= 1
+        self._calm_since_s = max(self._calm_since_s, self.loop.time())
+
+    def was_calm_since(self, time_s: float) -> bool:
+        """Return whether no cut, stall, power loss or pause has been there since then. A request of such a time whose
+        connection lives must be answered.
+        """
+        return self._troubles == 0 and self._calm_since_s <= time_s
+
+    def _resume(self, waiting: dict[Stream, None]) -> None:
+        streams = list(waiting)
+        waiting.clear()
+        for stream in streams:
+            stream.way_is_free()
+
+    # Deliveries
+
+    def schedule(self, when_s: float, stream: Stream) -> None:
+        """Let a stream deliver at that time; streams of one time deliver in the order of these calls."""
+        # Own tuples instead of one asyncio timer each: they compare in C, and only the next one needs a timer.
+        self._scheduled += 1
+        heapq.heappush(self._due, (when_s, self._scheduled, stream))
+        timer = self._timer
+        if timer is None or when_s < self._timer_s:
+            if timer is not None:
+                timer.cancel()
+            self._timer_s = when_s
+            self._timer = self.loop.call_at(when_s, self._deliver_due)
+
+    def _deliver_due(self) -> None:
+        self._timer = None
+        due, now_s = self._due, self.loop.time()
+        # Virtual time stands exactly at the timer's time; a real clock may have passed several.
+        now_s = max(now_s, self._timer_s)
+        try:
+            while due and due[0][0] <= now_s:
+                heapq.heappop(due)[2].arrive(now_s)
+        finally:
+            if due and self._timer is None:
+                self._timer_s = due[0][0]
+                self._timer = self.loop.call_at(self._timer_s, self._deliver_due)
+
+
+def _accepted(accept: Callable[[Wire], End], wire: Wire) -> None:
+    if wire.is_open:
+        wire.end = accept(wire)

@@ -131,12 +131,13 @@ class Producer:
 
     def _answered(self, burst: list[Batch], batch: Batch, answer: object) -> None:
         assert isinstance(answer, ProduceResponse)
+        if batch.acked:  # given up with the producer id, by the answer to a batch before it
+            return
         outcome = only_outcome(answer)
         code = ErrorCode(outcome.error_code)
         if code is ErrorCode.NONE:
-            if not batch.acked:
-                batch.acked = True
-                self._oracle.acked(batch.partition, outcome.base_offset, batch.values)
+            batch.acked = True
+            self._oracle.acked(batch.partition, outcome.base_offset, batch.values)
         elif code in FORGOTTEN:
             self._forgotten(burst, batch)
         elif code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -155,7 +155,7 @@ class Simulation:
             task.cancel()
         if not self._failed.done():
             self._failed.cancel()
-        self.machine.disk.watch = None
+        self.machine.end()
 
     def _defect(self, where: str, error: BaseException) -> None:
         self._fail(ViolationError(f"defect in {where}: {error!r}"), error)

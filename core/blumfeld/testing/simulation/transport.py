@@ -28,6 +28,8 @@ from blumfeld.spi.transport import (
 )
 from blumfeld.testing.simulation.network import End, Network, Wire
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::")
+"""Hosts that stand for the machine itself."""
 GARBAGE = b"\xdd"
 """The bytes that overwrite a frame when its turn is over."""
 
@@ -119,8 +121,8 @@ class Accepted:
     ) -> None:
         self.id = number
         self.listener = listener
-        self.peer_host = "10.0.0.2"
-        self.peer_port = 50_000 + number % 10_000
+        self.peer_host = wire.peer.site.name
+        self.peer_port = wire.peer.port
         self.state: Any = None
         self.gone = False
         self._transport = transport
@@ -233,7 +235,7 @@ class Accepted:
     def abort(self, reason: str) -> None:
         """Close at once."""
         self._open.clear()
-        self._wire.connection.break_off(reason)
+        self._wire.reset(reason)
         self.lost(reason)
 
 
@@ -267,8 +269,10 @@ class Dialled:
 class SimulatedTransport:
     """``Transport`` of one incarnation of a node."""
 
-    def __init__(self, runtime: Runtime, network: Network) -> None:
+    def __init__(self, runtime: Runtime, network: Network, address: str) -> None:
         self.runtime = runtime
+        self.address = address
+        """The machine's own address, which its loopback names stand for, too."""
         self.accepted: dict[int, Accepted] = {}
         self.dead = False
         self._network = network
@@ -301,8 +305,9 @@ class SimulatedTransport:
             return made
 
         self._limits[listener.name] = limits
-        port = self._network.listen(listener.host, listener.port, accept)
-        self._listening.append((listener.host, port))
+        host = self._resolved(listener.host)
+        port = self._network.listen(host, listener.port, accept)
+        self._listening.append((host, port))
         return port
 
     def limit(self, listener: str, limits: Limits) -> None:
@@ -325,8 +330,11 @@ class SimulatedTransport:
             made.append(Dialled(receiver, limits, wire))
             return made[0]
 
-        await self._network.connect(host, port, end)
+        await self._network.connect(self._resolved(host), port, end, self.address)
         return made[0]
+
+    def _resolved(self, host: str) -> str:
+        return self.address if host in LOOPBACK else host
 
     def spoil_after_turn(self, frame: bytearray) -> None:
         """Overwrite these bytes once this turn is over."""
@@ -358,11 +366,12 @@ class SimulatedTransport:
             connection.abort("the node stops, and its grace is over")
 
     def die(self) -> None:
-        """Break every connection and free the ports: the node crashed."""
+        """Do nothing more: the node crashed. Its connections and ports are the network's to end."""
         self.dead = True
-        self._unlisten()
-        for connection in list(self.accepted.values()):
-            connection.abort("the node crashed")
+        self._listening.clear()
+        for connection in self.accepted.values():
+            connection.gone = True
+        self.accepted.clear()
 
     def _unlisten(self) -> None:
         for host, port in self._listening:
@@ -374,6 +383,7 @@ class SimulatedWorld(Protocol):
     """The part of a simulated node's runtime that isn't in ``Runtime``."""
 
     network: Network
+    address: str
     transports: list[SimulatedTransport]
 
 
@@ -388,6 +398,6 @@ class Plugin:
         """Return the transport that belongs to the node's runtime."""
         runtime = composition.runtime
         world = cast("SimulatedWorld", runtime)
-        made = SimulatedTransport(runtime, world.network)
+        made = SimulatedTransport(runtime, world.network, world.address)
         world.transports.append(made)
         return made

@@ -1,0 +1,68 @@
+"""The network side of one simulated machine: whether it is up, the ports it listens on, and the ends it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blumfeld.testing.simulation.streams import End, Stream, Wire
+
+FIRST_PORT = 32_768
+LAST_PORT = 60_999
+"""Ephemeral ports, as on Linux."""
+
+
+def at_once(callback: Callable[..., None], *arguments: Any) -> None:
+    """Run arrivals at once: for a machine that is never paused, such as a client's."""
+    callback(*arguments)
+
+
+class Site:
+    """A machine as the network sees it. It is made with its first use."""
+
+    __slots__ = ("_port", "listening", "name", "run", "up", "waiting", "wires")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.up = True
+        """Whether the machine has power. Without it nothing is answered, not even by a reset."""
+        self.run: Callable[..., None] = at_once
+        """Runs an arrival in the machine's process, when that process has time for it."""
+        self.listening: dict[int, Callable[[Wire], End]] = {}
+        self.wires: dict[Wire, None] = {}
+        """Open ends of connections."""
+        self.waiting: dict[Stream, None] = {}
+        """Streams whose next bytes wait for this machine to come up."""
+        self._port = FIRST_PORT
+
+    def next_port(self) -> int:
+        """Return the next ephemeral port."""
+        self._port = FIRST_PORT if self._port >= LAST_PORT else self._port + 1
+        return self._port
+
+    def process_died(self, reason: str) -> None:
+        """Reset every connection and free every port, as the system does for a killed process."""
+        self.listening.clear()
+        for wire in list(self.wires):
+            wire.end = None
+            wire.reset(reason)
+        self.run = at_once
+
+    def power_lost(self) -> None:
+        """Forget every connection and every port. No peer hears of it."""
+        self.up = False
+        self.listening.clear()
+        for wire in list(self.wires):
+            wire.end = None
+            wire.out.clear()
+            wire.forget()
+        self.run = at_once
+
+    def boot(self, run: Callable[..., None] = at_once) -> None:
+        """Be up again, with a new process."""
+        self.up = True
+        self.run = run
+        waiting, self.waiting = self.waiting, {}
+        for stream in waiting:
+            stream.way_is_free()
