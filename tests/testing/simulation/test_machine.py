@@ -20,7 +20,6 @@ from blumfeld.testing.simulation.transport import SimulatedTransport
 from blumfeld.testing.transport_contract.kit import Receiver
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 
-
 QUESTION = ClientConnection("peer").frame(ApiVersionsRequest(), 3)[4:]
 """A request without its size, which the transport writes."""
 
