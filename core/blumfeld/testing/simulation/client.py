@@ -25,8 +25,9 @@ FRAME_BYTES_MAX = 1 << 30
 class ClientConnection:
     """Implements the network's ``End``. Made by :func:`connect`."""
 
-    def __init__(self, client_id: str, wire: Wire) -> None:
+    def __init__(self, client_id: str, wire: Wire, network: Network) -> None:
         self._client_id = client_id
+        self._network = network
         self._wire = wire
         self._client = _Strict(client_id, wire.send, frame_bytes_max=FRAME_BYTES_MAX)
 
@@ -51,7 +52,7 @@ class ClientConnection:
         :raises ConnectionError: the connection is lost, or there was trouble and no answer came
         :raises ViolationError: the network and the broker's machine were well, and the broker never answers
         """
-        network = self._wire.connection.network
+        network = self._network
         began_s = network.loop.time()
         while network.loop.time() - began_s < ANSWER_S_MAX:
             done, _ = await asyncio.wait((answer,), timeout=PATIENCE_S)
@@ -94,7 +95,7 @@ async def connect(
     made: list[ClientConnection] = []
 
     def end(wire: Wire) -> ClientConnection:
-        made.append(ClientConnection(client_id, wire))
+        made.append(ClientConnection(client_id, wire, network))
         return made[0]
 
     await network.connect(*address, end, source)

@@ -107,6 +107,10 @@ class Network:
         there.run(_accepted, accept, connection.server)
         return connection.client
 
+    def connection_over(self, number: int) -> None:
+        """Forget a connection: both ends are closed."""
+        self.connections.pop(number, None)
+
     def break_one(self) -> None:
         """Break a randomly chosen open connection."""
         if self.connections:

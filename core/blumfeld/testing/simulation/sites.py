@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from blumfeld.testing.simulation.streams import End, Stream, Wire
+from typing import Any, Protocol
 
 FIRST_PORT = 32_768
 LAST_PORT = 60_999
@@ -16,6 +13,26 @@ LAST_PORT = 60_999
 def at_once(callback: Callable[..., None], *arguments: Any) -> None:
     """Run arrivals at once: for a machine that is never paused, such as a client's."""
     callback(*arguments)
+
+
+class OpenEnd(Protocol):
+    """An end of a connection, as its machine sees it."""
+
+    def process_died(self, reason: str) -> None:
+        """Reset the connection; the process is told nothing."""
+        ...
+
+    def vanish(self) -> None:
+        """Be gone. Neither the process nor the peer is told."""
+        ...
+
+
+class Waiting(Protocol):
+    """A stream whose next bytes wait for the machine."""
+
+    def way_is_free(self) -> None:
+        """Send them again."""
+        ...
 
 
 class Site:
@@ -29,10 +46,11 @@ class Site:
         """Whether the machine has power. Without it nothing is answered, not even by a reset."""
         self.run: Callable[..., None] = at_once
         """Runs an arrival in the machine's process, when that process has time for it."""
-        self.listening: dict[int, Callable[[Wire], End]] = {}
-        self.wires: dict[Wire, None] = {}
+        self.listening: dict[int, Callable[[Any], Any]] = {}
+        """Port → the function that takes a wire and returns the receiver for it."""
+        self.wires: dict[OpenEnd, None] = {}
         """Open ends of connections."""
-        self.waiting: dict[Stream, None] = {}
+        self.waiting: dict[Waiting, None] = {}
         """Streams whose next bytes wait for this machine to come up."""
         self._port = FIRST_PORT
 
@@ -45,8 +63,7 @@ class Site:
         """Reset every connection and free every port, as the system does for a killed process."""
         self.listening.clear()
         for wire in list(self.wires):
-            wire.end = None
-            wire.reset(reason)
+            wire.process_died(reason)
         self.run = at_once
 
     def power_lost(self) -> None:
@@ -54,9 +71,7 @@ class Site:
         self.up = False
         self.listening.clear()
         for wire in list(self.wires):
-            wire.end = None
-            wire.out.clear()
-            wire.forget()
+            wire.vanish()
         self.run = at_once
 
     def boot(self, run: Callable[..., None] = at_once) -> None:

@@ -6,15 +6,16 @@ patience (:data:`ACK_S_MAX`) ends.
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from blumfeld.testing.simulation.links import Link
-    from blumfeld.testing.simulation.network import Network
-    from blumfeld.testing.simulation.sites import Site
+from blumfeld.spi.runtime import Random
+from blumfeld.testing.simulation.links import Link, Links
+from blumfeld.testing.simulation.sites import Site
+from blumfeld.testing.simulation.trace import Trace
 
 ACK_S_MAX = 30.0
 """Time after which a sender gives up bytes that were not acknowledged (``TCP_USER_TIMEOUT``; Linux's default is about
@@ -33,6 +34,24 @@ class End(Protocol):
 
     def lost(self, reason: str) -> None:
         """Note that the connection is lost. Called once."""
+        ...
+
+
+class Carrier(Protocol):
+    """The network, as a stream sees it."""
+
+    loop: asyncio.AbstractEventLoop
+    random: Random
+    trace: Trace
+    links: Links
+    delivered: int
+
+    def schedule(self, when_s: float, stream: Stream) -> None:
+        """Let a stream deliver at that time."""
+        ...
+
+    def connection_over(self, number: int) -> None:
+        """Forget a connection: both ends are closed."""
         ...
 
 
@@ -91,6 +110,17 @@ class Wire:
             self.connection.over()
         return was_open
 
+    def process_died(self, reason: str) -> None:
+        """Reset the connection. The dead process is told nothing."""
+        self.end = None
+        self.reset(reason)
+
+    def vanish(self) -> None:
+        """Be gone with what was under way. Neither the process nor the peer is told."""
+        self.end = None
+        self.out.clear()
+        self.forget()
+
     def took(self, piece: bytes) -> None:
         """Give bytes to the receiver, unless this end was closed before its process came to read them."""
         if self.is_open and self.end is not None:
@@ -102,7 +132,7 @@ class NetworkConnection:
 
     __slots__ = ("client", "network", "number", "server")
 
-    def __init__(self, network: Network, number: int, source: Site, destination: Site, port: int) -> None:
+    def __init__(self, network: Carrier, number: int, source: Site, destination: Site, port: int) -> None:
         self.number = number
         self.network = network
         self.client = Wire(self, source, source.next_port())
@@ -128,7 +158,7 @@ class NetworkConnection:
 
     def over(self) -> None:
         """Leave the network's table: both ends are closed."""
-        self.network.connections.pop(self.number, None)
+        self.network.connection_over(self.number)
 
 
 class Stream:
@@ -146,7 +176,7 @@ class Stream:
         "source",
     )
 
-    def __init__(self, network: Network, source: Wire, name: str) -> None:
+    def __init__(self, network: Carrier, source: Wire, name: str) -> None:
         self.source = source
         self._network = network
         self._name = name
