@@ -185,6 +185,9 @@ class FakeBroker(FakePart):
     def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
         return {0: (0, 13), 18: (0, 4)} if listener_kind == "broker" else {18: (0, 4)}
 
+    def group_lag(self, group_id: str) -> None:
+        return None
+
     def gauges(self) -> Sequence[Metric]:
         return [Metric("blumfeld_paper", "Sheets", "gauge", lambda: 3.0)]
 

@@ -37,6 +37,7 @@ from blumfeld.spi.transport import ConnectionHandler
 from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from blumfeld.broker.coordination.group_lag import GroupLag
     from blumfeld.broker.coordination.groups import GroupCoordination
     from blumfeld.client.envelope import Forwarded
 
@@ -200,11 +201,13 @@ class Broker:
         self.register(self.groups.handlers())
 
     def gauges(self) -> list[Metric]:
-        """Depths of queues and counts of what is hosted, read at each scrape."""
+        """Depths of queues and counts of what is hosted, read at each scrape. Bytes of topics count from this call on:
+        a node that nobody scrapes doesn't pay for them."""
         # The metrics port opens first, and without this there are no groups to measure yet.
         self._register_own()
         parking, partitions = self.parking, self.partitions
         purgatory, counts = parking.purgatory, parking.counts
+        partitions.count_bytes()
         return [
             Metric(
                 "blumfeld_parked_requests",
@@ -230,12 +233,16 @@ class Broker:
                 "gauge",
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
-            *topic_gauges(partitions),
+            *topic_gauges(partitions, self.cluster),
             *partitions.refused_writes.gauges(),
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
             *(() if self.groups is None else self.groups.metrics()),
         ]
+
+    def group_lag(self, group_id: str) -> GroupLag | None:
+        """Returns the lag of a group; ``None`` if this node doesn't coordinate the group, or it has no offsets."""
+        return None if self.groups is None else self.groups.lag(group_id)
 
     # Life
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.fetch.sessions import FetchSessions
     from blumfeld.broker.produce.looking_inside import LookingInside
     from blumfeld.broker.replicas.partition import Partition
+    from blumfeld.broker.replicas.topic_bytes import TopicBytes
     from blumfeld.broker.waiting.parking import Expires
     from blumfeld.client.envelope import Forwarded
     from blumfeld.config.values import BrokerConfig, TopicConfig
@@ -93,6 +94,8 @@ class Hosted(Protocol):
 
     generation: int
     """Goes up whenever a partition comes, goes, fails or changes its leader: earlier look-ups are stale."""
+    topic_bytes: dict[str, TopicBytes]
+    """Bytes in and out by topic with a hosted partition; empty in a node without a metrics endpoint."""
 
     def __iter__(self) -> Iterator[Partition]:
         """All of them, in the order in which they were opened."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -36,6 +36,9 @@ from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import PluginContractError
+
+if TYPE_CHECKING:
+    from blumfeld.broker.coordination.group_lag import GroupLag
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
 """States of a node; ``/health`` shows them."""
@@ -87,6 +90,10 @@ class BrokerPart(Protocol):
 
     def advertised(self, listener_kind: str) -> Any:
         """Returns API key → (min version, max version), as ApiVersions says on a listener of this kind."""
+        ...
+
+    def group_lag(self, group_id: str) -> GroupLag | None:
+        """Returns the lag of a group that this node coordinates."""
         ...
 
     def gauges(self) -> Sequence[Metric]:
@@ -413,6 +420,6 @@ class Node:
             composition = self.composition
             return Health(status=self.state, node_id=composition.node_id, cluster_id=composition.cluster_id)
 
-        endpoint = MetricsEndpoint(self.metrics, health)
+        endpoint = MetricsEndpoint(self.metrics, health, self.broker.group_lag)
         self.metrics_port = await endpoint.start(*address(bind))
         self._when_stopped("metrics", endpoint.stop)

@@ -11,7 +11,7 @@ from blumfeld.broker.handlers import TABLE, LazyHandler
 from blumfeld.broker.serving.dispatch import Dispatcher
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import ConnectionState
-from blumfeld.kernel.watching.metrics import ApiCounts
+from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog
@@ -287,6 +287,21 @@ def test_requests_and_connections_are_counted() -> None:
     assert metrics.connections == 1
     broker.broker.connection_handler("broker").closed(broker.connection, "bye")
     assert metrics.connections == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1, 0])
+def test_the_straight_way_sorts_requests_into_the_histogram(acks: int) -> None:
+    """A node without a metrics endpoint keeps none."""
+    metrics = NodeMetrics()
+    metrics.measure_latencies()
+    broker = BrokerHarness(metrics=metrics)
+    broker.create_topic("t")
+    for _ in range(2):
+        broker.send(produce(batch(), acks=acks), 9)
+    assert metrics.counts_of(0).latencies() == [2] + [0] * len(LATENCY_BOUNDS_MS)
+    metrics.counts_of(0).enter_bucket(7.0)
+    broker.send(produce(batch(), acks=acks), 9)
+    assert metrics.counts_of(0).latencies() == [3] + [0] * len(LATENCY_BOUNDS_MS)
 
 
 class Nobody:

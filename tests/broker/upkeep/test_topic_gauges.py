@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from blumfeld.broker.upkeep import topic_gauges
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.batches import batch, fetch, produce
+from tests.broker.harness import NODE, BrokerHarness
 
 
 def read(broker: BrokerHarness, name: str) -> object:
@@ -44,3 +44,36 @@ def test_a_partition_lacks_a_replica_in_sync() -> None:
     assert hosted.image is not None
     hosted.image = msgspec.structs.replace(hosted.image, replicas=(1, 2))
     assert read(broker, "under_replicated_partitions") == 1
+
+
+def test_bytes_in_and_out_are_counted_by_topic() -> None:
+    """Both ways of Produce count. A follower's fetch is replication, and no bytes out."""
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    assert read(broker, "topic_bytes_in_total") == {("t",): 0}
+    written = batch()
+    broker.ask(produce(written), 9)
+    broker.ask(produce(written, partition=1, acks=-1), 9)
+    assert read(broker, "topic_bytes_in_total") == {("t",): 2 * len(written)}
+    broker.ask(fetch(), 12)
+    assert read(broker, "topic_bytes_out_total") == {("t",): len(written)}
+    broker.ask(fetch(replica_id=NODE), 12)
+    assert read(broker, "topic_bytes_out_total") == {("t",): len(written)}
+
+
+def test_a_deleted_topic_has_no_sample_any_more() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    assert read(broker, "topic_bytes_in_total") == {("t",): 0}
+    broker.metadata.delete_topic("t")
+    broker.runtime.run_turn()
+    assert read(broker, "topic_bytes_in_total") == {}
+
+
+def test_partitions_without_a_leader_are_offline() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    assert read(broker, "offline_partitions") == 0
+    image = broker.metadata.image.topics["t"].partitions[1]
+    broker.metadata.change_partition("t", msgspec.structs.replace(image, leader=-1, leader_epoch=1))
+    assert read(broker, "offline_partitions") == 1

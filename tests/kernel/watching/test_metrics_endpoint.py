@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.broker.coordination.group_lag import GroupLag
+from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.kernel.watching.metrics_endpoint import REQUEST_BYTES_MAX, Health, MetricsEndpoint
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.transport import Listener
@@ -24,9 +27,15 @@ async def ask(port: int, request: bytes) -> str:
     return answer.decode()
 
 
-def with_endpoint(metrics: NodeMetrics, status: str, body: Callable[[int], Awaitable[None]]) -> None:
+def with_endpoint(
+    metrics: NodeMetrics,
+    status: str,
+    body: Callable[[int], Awaitable[None]],
+    group_lag: Callable[[str], GroupLag | None] = lambda group_id: None,
+) -> None:
     async def main() -> None:
-        endpoint = MetricsEndpoint(metrics, lambda: Health(status=status, node_id=3, cluster_id="c"))
+        health = Health(status=status, node_id=3, cluster_id="c")
+        endpoint = MetricsEndpoint(metrics, lambda: health, group_lag)
         port = await endpoint.start("127.0.0.1", 0)
         try:
             await body(port)
@@ -37,10 +46,20 @@ def with_endpoint(metrics: NodeMetrics, status: str, body: Callable[[int], Await
     asyncio.run(main())
 
 
+def served(counts: ApiCounts, elapsed_ms: float) -> None:
+    """Count a request as the broker's routes do."""
+    if not counts.above_ms < elapsed_ms <= counts.up_to_ms:
+        counts.enter_bucket(elapsed_ms)
+    counts.requests += 1
+    counts.time_ms += elapsed_ms
+
+
 def test_a_scrape_shows_what_was_counted() -> None:
     metrics = NodeMetrics()
+    metrics.measure_latencies()
     counts = metrics.counts_of(0)
-    counts.requests, counts.time_ms = 2, 2.0
+    for elapsed_ms in (1.5, 0.5):
+        served(counts, elapsed_ms)
     counts.request_bytes, counts.response_bytes = 2000, 100
     metrics.opened(LISTENER)
     metrics.opened(LISTENER)
@@ -58,6 +77,13 @@ def test_a_scrape_shows_what_was_counted() -> None:
             'blumfeld_response_bytes_total{api="Produce"} 100.0',
             'blumfeld_connections{listener="PLAINTEXT"} 1.0',
             'blumfeld_connections_accepted_total{listener="PLAINTEXT"} 2.0',
+            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.00025"} 0.0',
+            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.0005"} 1.0',
+            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.001"} 1.0',
+            'blumfeld_request_latency_seconds_bucket{api="Produce",le="0.0025"} 2.0',
+            'blumfeld_request_latency_seconds_bucket{api="Produce",le="+Inf"} 2.0',
+            'blumfeld_request_latency_seconds_count{api="Produce"} 2.0',
+            'blumfeld_request_latency_seconds_sum{api="Produce"} 0.002',
             "blumfeld_tasks 2.0",
             "blumfeld_parked_requests 4.0",
             "blumfeld_log_flush_seconds_total 2.5",
@@ -112,3 +138,20 @@ def test_a_metric_that_cannot_be_shown_is_refused(metric: Metric, complaint: str
     metrics.add(Metric("blumfeld_parked_requests", "", "gauge", lambda: 0))
     with pytest.raises(ValueError, match=complaint):
         metrics.add(metric)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e4) | st.sampled_from(LATENCY_BOUNDS_MS), st.booleans())))
+def test_the_histogram_counts_each_request_in_its_bucket(requests: list[tuple[float, bool]]) -> None:
+    """Whatever the order of latencies, and whenever somebody scrapes: the buckets are those of a plain count."""
+    metrics = NodeMetrics()
+    counts = metrics.counts_of(0)
+    served(counts, 3.0)
+    metrics.measure_latencies()
+    for elapsed_ms, scraped in requests:
+        served(counts, elapsed_ms)
+        if scraped:
+            counts.latencies()
+    expected = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+    for elapsed_ms, _ in requests:
+        expected[sum(bound_ms < elapsed_ms for bound_ms in LATENCY_BOUNDS_MS)] += 1
+    assert counts.latencies() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.broker.handlers import group_handlers
@@ -18,6 +19,9 @@ from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.primitives import uuid_text
+
+if TYPE_CHECKING:
+    from blumfeld.broker.coordination.group_lag import GroupLag
 
 
 class GroupCoordination:
@@ -36,6 +40,7 @@ class GroupCoordination:
     ) -> None:
         """``transactions``: the build coordinates some, so that offsets may be committed in them."""
         self._runtime = runtime
+        self._partitions = partitions
         self._config = config
         self._protocols = protocols
         self._image = image
@@ -60,6 +65,12 @@ class GroupCoordination:
         from blumfeld.broker.coordination.group_metrics import group_metrics
 
         return group_metrics(self.coordinator)
+
+    def lag(self, group_id: str) -> GroupLag | None:
+        """As :func:`~blumfeld.broker.coordination.group_lag.group_lag`."""
+        from blumfeld.broker.coordination.group_lag import group_lag
+
+        return group_lag(self.coordinator, self._partitions, group_id)
 
     def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
         """What was committed for them is forgotten, in turns to come, so that a topic of the same name begins anew."""

@@ -33,12 +33,18 @@ class Target:
 
     __slots__ = ("acks", "one", "partition", "response", "waiter")
 
-    def __init__(self, one: OneBatch, partition: Partition, version: int) -> None:
+    waiter: type[OneWritten]
+
+    def __init__(self, one: OneBatch, partition: Partition, version: int, *, measured: bool) -> None:
+        """``measured``: requests are sorted into the latency histogram. Otherwise they pay nothing for it."""
         self.one = one
         self.acks = one.acks
         self.partition = partition
         self.response = one.response if version >= 5 else one.response_v3
-        self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
+        if measured:
+            self.waiter = MeasuredCommitted if one.acks == ACKS_ALL else MeasuredWritten
+        else:
+            self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
 
 
 class FastProduce:
@@ -106,7 +112,9 @@ class FastProduce:
             return None
         if len(self._targets) >= PREFIXES_MAX:
             self._targets.clear()
-        target = self._targets[prefix] = Target(one, partition, self.general.version)
+        measured = self.counts is not None and self.counts.measured
+        target = Target(one, partition, self.general.version, measured=measured)
+        self._targets[prefix] = target
         return target
 
 
@@ -183,3 +191,24 @@ class OneCommitted(OneWritten):
     def commit_wait_ms(self) -> float | None:
         """As ``AppendWaiter.commit_wait_ms``."""
         return self.target.one.timeout_ms
+
+
+class MeasuredWritten(OneWritten):
+    """As :class:`OneWritten`, in a node that keeps a histogram of latencies."""
+
+    __slots__ = ()
+
+    def appended(self, code: ErrorCode) -> None:
+        """As ``AppendWaiter.appended``."""
+        counts = self.fast.counts
+        assert counts is not None, "requests without counts are not measured"
+        elapsed_ms = self.target.partition.told_ms - self.received_ms
+        if not counts.above_ms < elapsed_ms <= counts.up_to_ms:
+            counts.enter_bucket(elapsed_ms)
+        super().appended(code)
+
+
+class MeasuredCommitted(MeasuredWritten, OneCommitted):
+    """As :class:`OneCommitted`, in a node that keeps a histogram of latencies."""
+
+    __slots__ = ()

@@ -15,6 +15,7 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.places import Places
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.topic_bytes import TopicBytes
 from blumfeld.broker.replicas.strays import strays
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
@@ -61,6 +62,9 @@ class PartitionManager:
         """Called after a partition was opened, failed, or got a new image."""
         self.removed: list[Callable[[Partition], None]] = []
         """Called when a partition left this node, after it was closed."""
+        self.topic_bytes: dict[str, TopicBytes] = {}
+        """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called."""
+        self._counts_bytes = False
         self.refused_writes = RefusedWrites(runtime, events)
         self._node_id = node_id
         self._runtime = runtime
@@ -89,6 +93,17 @@ class PartitionManager:
         """All hosted partitions, in the order in which they were opened."""
         for partitions in self.by_name.values():
             yield from partitions.values()
+
+    def count_bytes(self) -> None:
+        """Count the bytes in and out of each topic from now on. Only a scrape reads them, and they have a price."""
+        if not self._counts_bytes:
+            self._counts_bytes = True
+            for partition in self:
+                self._count_bytes_of(partition)
+
+    def _count_bytes_of(self, partition: Partition) -> None:
+        counts = self.topic_bytes.setdefault(partition.partition.topic, TopicBytes())
+        counts.add(partition.watchers.counted(partition.log.placed_end_offset))
 
     def find(self, topic: str, index: int) -> Partition | None:
         """Returns a hosted partition by its topic's name."""
@@ -345,6 +360,8 @@ class PartitionManager:
         name, index = partition.partition.topic, partition.partition.partition
         self.by_name.setdefault(name, {})[index] = partition
         self.by_id.setdefault(partition.topic_id, {})[index] = partition
+        if self._counts_bytes:
+            self._count_bytes_of(partition)
         partition.apply(image, self._node_id, self._replication)
         self._changed(partition)
 
@@ -362,8 +379,12 @@ class PartitionManager:
         self.refused_writes.forget(partition)
         by_id = self.by_id.get(hosted.topic_id, {})
         by_id.pop(partition.partition, None)
+        counts, counted = self.topic_bytes.get(partition.topic), hosted.watchers.written_bytes
+        if counts is not None and counted is not None:
+            counts.remove(counted)
         if not partitions:
             self.by_name.pop(partition.topic, None)
+            self.topic_bytes.pop(partition.topic, None)
         if not by_id:
             self.by_id.pop(hosted.topic_id, None)
         return hosted

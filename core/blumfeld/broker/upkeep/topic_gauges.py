@@ -1,4 +1,5 @@
-"""Gauges of topics and replicas, as a Kafka operator looks for them. Nothing is counted on the path of a request.
+"""Gauges of topics and replicas, as a Kafka operator looks for them. The path of a request only adds to
+the bytes of its topic, and only in a node with a metrics endpoint.
 
 A scrape walks the hosted partitions once for each gauge. At most :data:`TOPICS_MAX` topics have a sample of their own,
 so that a cluster with many topics doesn't flood what collects the samples.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from blumfeld.broker.ports import Hosted
+from blumfeld.broker.ports import Hosted, Image
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.hooks import Metric
 
@@ -18,9 +19,23 @@ OTHERS = "(others)"
 """No topic can have this name: brackets are not legal in one."""
 
 
-def topic_gauges(hosted: Hosted) -> list[Metric]:
-    """The gauges. They read ``hosted`` when somebody scrapes."""
+def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
+    """The gauges, and the counters of bytes. They read ``hosted`` and the image when somebody scrapes."""
     return [
+        Metric(
+            "blumfeld_topic_bytes_in_total",
+            "Bytes of record batches appended to the partitions led here (Kafka's BytesInPerSec)",
+            "counter",
+            lambda: _bounded({topic: counts.came_in for topic, counts in hosted.topic_bytes.items()}),
+            ("topic",),
+        ),
+        Metric(
+            "blumfeld_topic_bytes_out_total",
+            "Bytes of record batches given to consumers (Kafka's BytesOutPerSec)",
+            "counter",
+            lambda: _bounded({topic: counts.went_out for topic, counts in hosted.topic_bytes.items()}),
+            ("topic",),
+        ),
         Metric(
             "blumfeld_topic_log_end_offset",
             "Sum of the log end offsets of the partitions led here; its rate is the records that come in",
@@ -47,6 +62,16 @@ def topic_gauges(hosted: Hosted) -> list[Metric]:
             "gauge",
             lambda: sum(map(_is_under_replicated, hosted)),
         ),
+        Metric(
+            "blumfeld_offline_partitions",
+            "Partitions of the cluster without a leader, as this node's metadata says (Kafka's OfflinePartitionsCount)",
+            "gauge",
+            lambda: sum(
+                partition.leader < 0
+                for topic in cluster.image.topics.values()
+                for partition in topic.partitions.values()
+            ),
+        ),
     ]
 
 
@@ -62,6 +87,10 @@ def _by_topic(hosted: Hosted, value_of: Callable[[Partition], int | None]) -> Ma
         if value is not None:
             topic = one.partition.topic
             found[topic] = found.get(topic, 0) + value
+    return _bounded(found)
+
+
+def _bounded(found: Mapping[str, float]) -> Mapping[tuple[str, ...], float]:
     names = sorted(found)
     samples: dict[tuple[str, ...], float] = {(name,): found[name] for name in names[:TOPICS_MAX]}
     if len(names) > TOPICS_MAX:

@@ -162,6 +162,11 @@ class Coordinator:
         """Whether a shard is still being replayed."""
         return any(host.state is HostState.LOADING for host in self._hosts.values())
 
+    def host_of(self, key: str) -> ShardHost | None:
+        """Returns the host of the shard of ``key``, in any state; ``None`` if this node doesn't lead the partition."""
+        count = self._partition_count()
+        return self._hosts.get(partition_for(key, count)) if count else None
+
     @property
     def hosts(self) -> Iterable[ShardHost]:
         """The hosts of all shards on this node, in any state."""

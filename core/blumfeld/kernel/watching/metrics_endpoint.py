@@ -1,4 +1,5 @@
-"""``[metrics] bind``: a separate HTTP port with ``/metrics`` for Prometheus and ``/health`` for a supervisor.
+"""``[metrics] bind``: a separate HTTP port with ``/metrics`` and ``/lag?group=NAME`` for Prometheus, and ``/health``
+for a supervisor.
 
 An edge module, imported only where it is on: prometheus-client costs memory.
 """
@@ -7,15 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.wire.api import API_BY_KEY
+
+if TYPE_CHECKING:
+    from blumfeld.broker.coordination.group_lag import GroupLag
 
 REQUEST_BYTES_MAX = 8_192
 """Largest request head. A scraper's has a few hundred bytes."""
@@ -55,6 +62,11 @@ class _NodeCollector(Collector):
         requests = CounterMetricFamily("blumfeld_requests", "Requests done", labels=["api"])
         seconds = CounterMetricFamily("blumfeld_request_seconds", "From frame to answer", labels=["api"])
         taken = CounterMetricFamily("blumfeld_request_bytes", "Bytes of requests", labels=["api"])
+        latency = HistogramMetricFamily(
+            "blumfeld_request_latency_seconds",
+            "Requests by the time from frame to answer, waiting included (Kafka's TotalTimeMs)",
+            labels=["api"],
+        )
         given = CounterMetricFamily("blumfeld_response_bytes", "Bytes of responses", labels=["api"])
         for key, counts in sorted(self._metrics.apis.items()):
             api = [API_BY_KEY[key].name if key in API_BY_KEY else str(key)]
@@ -62,7 +74,8 @@ class _NodeCollector(Collector):
             seconds.add_metric(api, counts.time_ms / 1000.0)
             taken.add_metric(api, counts.request_bytes)
             given.add_metric(api, counts.response_bytes)
-        yield from (requests, seconds, taken, given)
+            latency.add_metric(api, _buckets(counts), counts.time_ms / 1000.0)
+        yield from (requests, seconds, taken, given, latency)
 
     def _connection_families(self) -> Iterator[Metric]:
         now = GaugeMetricFamily("blumfeld_connections", "Connections open", labels=["listener"])
@@ -74,6 +87,23 @@ class _NodeCollector(Collector):
         yield from (now, accepted)
 
 
+class _Families(Collector):
+    """Families that were made for one answer."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        """Returns the families."""
+        return self._families
+
+
+def _buckets(counts: ApiCounts) -> list[tuple[str, float]]:
+    """Upper bounds in seconds with the requests up to each, as Prometheus has them."""
+    bounds = (*(str(bound_ms / 1000.0) for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
+    return list(zip(bounds, accumulate(counts.latencies()), strict=True))
+
+
 def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], float]]:
     read = metric.read()
     return read.items() if isinstance(read, Mapping) else [((), read)]
@@ -82,10 +112,18 @@ def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], float]]:
 class MetricsEndpoint:
     """Made → started → stopped."""
 
-    def __init__(self, metrics: NodeMetrics, health: Callable[[], Health]) -> None:
+    def __init__(
+        self,
+        metrics: NodeMetrics,
+        health: Callable[[], Health],
+        group_lag: Callable[[str], GroupLag | None] = lambda group_id: None,
+    ) -> None:
+        """:param group_lag: returns the lag of a group, or ``None`` if the node doesn't know it"""
+        metrics.measure_latencies()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_NodeCollector(metrics))
         self._health = health
+        self._group_lag = group_lag
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -117,7 +155,7 @@ class MetricsEndpoint:
 
     def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
+        path, _, query = rest.partition(b" ")[0].partition(b"?")
         if method not in (b"GET", b"HEAD"):
             status, kind, body = "405 Method Not Allowed", "text/plain", b"only GET and HEAD\n"
         elif path == b"/metrics":
@@ -126,8 +164,10 @@ class MetricsEndpoint:
             health = self._health()
             status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
             kind, body = "application/json", msgspec.json.encode(health) + b"\n"
+        elif path == b"/lag":
+            status, kind, body = self._lag(query.decode(errors="replace"))
         else:
-            status, kind, body = "404 Not Found", "text/plain", b"/metrics or /health\n"
+            status, kind, body = "404 Not Found", "text/plain", b"/metrics, /lag?group=NAME or /health\n"
         fields = [
             "HTTP/1.1 " + status,
             f"Content-Type: {kind}",
@@ -135,3 +175,27 @@ class MetricsEndpoint:
             "Connection: close",
         ]
         return "\r\n".join([*fields, "", ""]).encode() + (b"" if method == b"HEAD" else body)
+
+    def _lag(self, query: str) -> tuple[str, str, bytes]:
+        """Returns status, content type and body of ``/lag``."""
+        names = parse_qs(query).get("group", [])
+        if len(names) != 1:
+            return "400 Bad Request", "text/plain", b"/lag takes one group: /lag?group=NAME\n"
+        lag = self._group_lag(names[0])
+        if lag is None:
+            text = f"group {names[0]!r} has no committed offsets here; ask the node that coordinates it\n"
+            return "404 Not Found", "text/plain; charset=utf-8", text.encode(errors="replace")
+        behind = GaugeMetricFamily(
+            "blumfeld_group_lag", "Records up to the high watermark", labels=["group", "topic", "partition"]
+        )
+        for (topic, partition), records in sorted(lag.by_partition.items()):
+            behind.add_metric([names[0], topic, str(partition)], records)
+        left_out = GaugeMetricFamily(
+            "blumfeld_group_lag_partitions_left_out",
+            "Partitions with a committed offset whose lag this node doesn't know or show",
+            labels=["group"],
+        )
+        left_out.add_metric([names[0]], lag.left_out)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Families([behind, left_out]))
+        return "200 OK", CONTENT_TYPE_LATEST, generate_latest(registry)

@@ -109,6 +109,7 @@ class Fetch:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._topic_bytes = ports.hosted.topic_bytes
         self._config: BrokerConfig | None = None
         self._bytes_max = 0
         """``fetch.max.bytes`` of :attr:`_config`, which is a value: a change at run time puts another in its place."""
@@ -266,6 +267,9 @@ class Fetch:
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
         reads = attempt.reads
+        if self._topic_bytes:  # empty without a metrics endpoint
+            for one in reads:
+                self._went_out(reader, one)
         if len(reads) == 1 and attempt.straight and reader.context.api_version >= STRAIGHT_FROM:
             one = reads[0]
             if plan.session is None or (one.read is not None and one.read.size_bytes):
@@ -290,8 +294,15 @@ class Fetch:
         for number, one in enumerate(attempt.reads):
             if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
                 yield None
+            self._went_out(reader, one)
             self._add(reader, plan, response, topics, one)
         return self._ended(reader, plan, response)
+
+    def _went_out(self, reader: Reader, one: PartitionRead) -> None:
+        if one.read is not None and one.partition is not None and not reader.follower:
+            counts = self._topic_bytes.get(one.partition.partition.topic)
+            if counts is not None:
+                counts.went_out += one.read.size_bytes
 
     def _add(
         self,
