@@ -289,19 +289,60 @@ def test_requests_and_connections_are_counted() -> None:
     assert metrics.connections == 0
 
 
+def in_buckets(*took_ms: float) -> list[int]:
+    """The histogram of these latencies, counted the plain way."""
+    histogram = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+    for one in took_ms:
+        histogram[sum(bound_ms < one for bound_ms in LATENCY_BOUNDS_MS)] += 1
+    return histogram
+
+
 @pytest.mark.parametrize("acks", [1, -1, 0])
 def test_the_straight_way_sorts_requests_into_the_histogram(acks: int) -> None:
-    """A node without a metrics endpoint keeps none."""
     metrics = NodeMetrics()
     metrics.measure_latencies()
     broker = BrokerHarness(metrics=metrics)
     broker.create_topic("t")
-    for _ in range(2):
-        broker.send(produce(batch(), acks=acks), 9)
-    assert metrics.counts_of(0).latencies() == [2] + [0] * len(LATENCY_BOUNDS_MS)
-    metrics.counts_of(0).enter_bucket(7.0)
-    broker.send(produce(batch(), acks=acks), 9)
-    assert metrics.counts_of(0).latencies() == [3] + [0] * len(LATENCY_BOUNDS_MS)
+    log = broker.log_of("t")
+    took = (0.0, 7.0, 7.5, 400.0, 0.2, 9_000.0, 7.0)
+    for number, took_ms in enumerate(took, 1):
+        log.hold_writes = True
+        broker.send(produce(batch(), acks=acks, timeout_ms=10_000), 9)
+        broker.runtime.advance(took_ms)
+        log.let_write()
+        broker.runtime.run_turn()
+        assert metrics.counts_of(0).latencies() == in_buckets(*took[:number])
+    assert metrics.counts_of(0).requests == len(took)
+
+
+def test_the_general_way_sorts_requests_into_the_histogram() -> None:
+    metrics = NodeMetrics()
+    metrics.measure_latencies()
+    broker = BrokerHarness(metrics=metrics)
+    waiting: list[Completion[HeartbeatResponse]] = []
+
+    def handle(request: HeartbeatRequest, context: RequestContext) -> Completion[HeartbeatResponse]:
+        waiting.append(Completion())
+        return waiting[-1]
+
+    broker.broker.register([heartbeats(handle)])
+    took = (0.0, 3.0, 60.0, 3.0)
+    for number, took_ms in enumerate(took, 1):
+        broker.send(HeartbeatRequest(), 4)
+        broker.runtime.advance(took_ms)
+        waiting.pop().complete(HeartbeatResponse())
+        broker.runtime.run_turn()
+        assert metrics.counts_of(12).latencies() == in_buckets(*took[:number])
+
+
+def test_requests_before_the_metrics_endpoint_opens_are_not_in_the_histogram() -> None:
+    metrics = NodeMetrics()
+    broker = BrokerHarness(metrics=metrics)
+    broker.create_topic("t")
+    broker.send(produce(batch()), 9)
+    assert metrics.counts_of(0).requests == 1
+    metrics.measure_latencies()
+    assert metrics.counts_of(0).latencies() == in_buckets()
 
 
 class Nobody:

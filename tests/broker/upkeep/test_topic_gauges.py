@@ -61,6 +61,35 @@ def test_bytes_in_and_out_are_counted_by_topic() -> None:
     assert read(broker, "topic_bytes_out_total") == {("t",): len(written)}
 
 
+@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize("partitions", [1, 2, 3_000])
+def test_each_way_of_fetch_counts_the_bytes_it_gives(version: int, partitions: int) -> None:
+    """Straight (one partition from version 12 on), general, and in steps. The many partitions need not exist."""
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    broker.broker.gauges()
+    written = batch()
+    broker.ask(produce(written), 9)
+    broker.ask(fetch(partitions=tuple(range(partitions))), version)
+    assert read(broker, "topic_bytes_out_total") == {("t",): len(written)}
+
+
+def test_bytes_of_a_partition_that_left_stay_counted() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    broker.broker.gauges()
+    written = batch()
+    for index in range(2):
+        broker.ask(produce(written, partition=index), 9)
+    image = broker.metadata.image.topics["t"].partitions[1]
+    broker.metadata.change_partition(
+        "t", msgspec.structs.replace(image, replicas=(2,), leader=2, leader_epoch=1)
+    )
+    broker.runtime.run_turn()
+    assert broker.broker.partitions.find("t", 1) is None
+    assert read(broker, "topic_bytes_in_total") == {("t",): 2 * len(written)}
+
+
 def test_a_deleted_topic_has_no_sample_any_more() -> None:
     broker = BrokerHarness()
     broker.create_topic("t")

@@ -33,18 +33,12 @@ class Target:
 
     __slots__ = ("acks", "one", "partition", "response", "waiter")
 
-    waiter: type[OneWritten]
-
-    def __init__(self, one: OneBatch, partition: Partition, version: int, *, measured: bool) -> None:
-        """``measured``: requests are sorted into the latency histogram. Otherwise they pay nothing for it."""
+    def __init__(self, one: OneBatch, partition: Partition, version: int) -> None:
         self.one = one
         self.acks = one.acks
         self.partition = partition
         self.response = one.response if version >= 5 else one.response_v3
-        if measured:
-            self.waiter = MeasuredCommitted if one.acks == ACKS_ALL else MeasuredWritten
-        else:
-            self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
+        self.waiter = OneCommitted if one.acks == ACKS_ALL else OneWritten
 
 
 class FastProduce:
@@ -112,9 +106,7 @@ class FastProduce:
             return None
         if len(self._targets) >= PREFIXES_MAX:
             self._targets.clear()
-        measured = self.counts is not None and self.counts.measured
-        target = Target(one, partition, self.general.version, measured=measured)
-        self._targets[prefix] = target
+        target = self._targets[prefix] = Target(one, partition, self.general.version)
         return target
 
 
@@ -176,8 +168,11 @@ class OneWritten:
             self.exchange.answer((answer,))
         counts = self.fast.counts
         if counts is not None:
+            elapsed_ms = target.partition.told_ms - self.received_ms
+            if counts.measured and not counts.above_ms < elapsed_ms <= counts.up_to_ms:
+                counts.enter_bucket(elapsed_ms)
             counts.requests += 1
-            counts.time_ms += target.partition.told_ms - self.received_ms
+            counts.time_ms += elapsed_ms
             counts.request_bytes += self.frame_bytes
             counts.response_bytes += len(answer)
 
@@ -191,24 +186,3 @@ class OneCommitted(OneWritten):
     def commit_wait_ms(self) -> float | None:
         """As ``AppendWaiter.commit_wait_ms``."""
         return self.target.one.timeout_ms
-
-
-class MeasuredWritten(OneWritten):
-    """As :class:`OneWritten`, in a node that keeps a histogram of latencies."""
-
-    __slots__ = ()
-
-    def appended(self, code: ErrorCode) -> None:
-        """As ``AppendWaiter.appended``."""
-        counts = self.fast.counts
-        assert counts is not None, "requests without counts are not measured"
-        elapsed_ms = self.target.partition.told_ms - self.received_ms
-        if not counts.above_ms < elapsed_ms <= counts.up_to_ms:
-            counts.enter_bucket(elapsed_ms)
-        super().appended(code)
-
-
-class MeasuredCommitted(MeasuredWritten, OneCommitted):
-    """As :class:`OneCommitted`, in a node that keeps a histogram of latencies."""
-
-    __slots__ = ()

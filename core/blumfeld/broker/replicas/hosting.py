@@ -15,8 +15,8 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.places import Places
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
-from blumfeld.broker.replicas.topic_bytes import TopicBytes
 from blumfeld.broker.replicas.strays import strays
+from blumfeld.broker.replicas.topic_bytes import TopicBytes
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion

@@ -55,7 +55,8 @@ class ApiCounts(Protocol):
     """Whether a histogram of latencies is kept. It is decided before the first request."""
     above_ms: float
     up_to_ms: float
-    """The latency bucket of the last request. Call :meth:`enter_bucket` before counting a request outside it."""
+    """The latency bucket of the last request. If the histogram is kept, call :meth:`enter_bucket` before counting a
+    request outside it."""
 
     def enter_bucket(self, elapsed_ms: float) -> None:
         """Change to the latency bucket that ``elapsed_ms`` belongs to."""
@@ -400,7 +401,7 @@ class Route:
             if counts is None:  # an API that is never called has no counts
                 counts = self._counts = metrics.counts_of(context.api_key)
             elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
-            if not counts.above_ms < elapsed_ms <= counts.up_to_ms:
+            if counts.measured and not counts.above_ms < elapsed_ms <= counts.up_to_ms:
                 counts.enter_bucket(elapsed_ms)
             counts.requests += 1
             counts.time_ms += elapsed_ms

@@ -1,5 +1,5 @@
-"""Gauges of topics and replicas, as a Kafka operator looks for them. The path of a request only adds to
-the bytes of its topic, and only in a node with a metrics endpoint.
+"""Gauges of topics and replicas, as a Kafka operator looks for them. The path of a request only adds to the bytes of
+its topic, and only in a node with a metrics endpoint.
 
 A scrape walks the hosted partitions once for each gauge. At most :data:`TOPICS_MAX` topics have a sample of their own,
 so that a cluster with many topics doesn't flood what collects the samples.

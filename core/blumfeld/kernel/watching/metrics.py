@@ -46,9 +46,8 @@ class ApiCounts:
         self._requests_before = 0
         """Requests until the last change of the bucket. The later ones all belong to the bucket of now."""
         self._bucket = 0
-        self.above_ms, self.up_to_ms = _EDGES_MS[0], _EDGES_MS[-1]
-        """The bucket of now: a request belongs to it if ``above_ms < elapsed_ms <= up_to_ms``. It holds every latency
-        until :meth:`measure_latencies`."""
+        self.above_ms, self.up_to_ms = _EDGES_MS[:2]
+        """The bucket of now: a request belongs to it if ``above_ms < elapsed_ms <= up_to_ms``."""
         self.measured = False
         """Whether the histogram is kept."""
         if measured:
@@ -58,7 +57,6 @@ class ApiCounts:
         """Keep the histogram from now on. Requests before are left out of it."""
         self.measured = True
         self._requests_before = self.requests
-        self.above_ms, self.up_to_ms = _EDGES_MS[:2]
 
     def enter_bucket(self, elapsed_ms: float) -> None:
         """Change to the bucket that ``elapsed_ms`` belongs to. Call it before the request is counted."""
