@@ -21,7 +21,7 @@ SPI = ROOT / "core" / "blumfeld" / "spi"
 MARK = re.compile(r"Provisional: first used by [^.]+\.")
 HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
 PARTS = {
-    ("peers", "send"): PeerClient.send,
+    ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
     ("transactions", "new_shard"): TransactionCoordinator.new_shard,
 }

@@ -52,6 +52,13 @@ class Answer(NamedTuple):
     request: Waiting
 
 
+class RawTaken(NamedTuple):
+    """The body of an answer, and the request that it belongs to."""
+
+    body: memoryview
+    request: Waiting
+
+
 class ClientConnection:
     """One connection. A driver makes it when its socket is open, and drops it with the socket.
 
@@ -175,6 +182,28 @@ class ClientConnection:
         self._waiting.popleft()
         return Answer(message, version, oldest)
 
+    def take_raw(self, frame: memoryview) -> RawTaken:
+        """Take an answer that the driver has cut, and don't decode it: the body is a view into ``frame``.
+
+        :raises DecodeError: as :meth:`answers`, but for a body that can't be read
+        """
+        self._check_broken()
+        if not self._waiting:
+            raise self._break(UnexpectedAnswerError("an answer came, and no request waits for one"))
+        oldest = self._waiting[0]
+        try:
+            found, at = response_body_offset(frame, oldest.api_key, oldest.version)
+            check_correlation_id(found, oldest.correlation_id)
+        except DecodeError as error:
+            raise self._break(error) from error.__cause__
+        self._waiting.popleft()
+        return RawTaken(frame[at:], oldest)
+
+    @property
+    def oldest(self) -> Waiting | None:
+        """The request that the next answer belongs to."""
+        return self._waiting[0] if self._waiting else None
+
     @property
     def waiting(self) -> int:
         """How many requests wait for an answer."""
@@ -209,11 +238,18 @@ def read_answer(
     """
     view = frame if type(frame) is memoryview else memoryview(frame)
     found, at = response_body_offset(view, api_key, version)
-    if found != correlation_id:
-        raise WrongCorrelationIdError(f"the answer is to request {found}, where {correlation_id} was due")
+    check_correlation_id(found, correlation_id)
     if api_key == ApiKey.API_VERSIONS and view[at : at + 2] == _UNSUPPORTED_VERSION:
         version = 0
     return decode(response_class(api_key), view, version, at), version
+
+
+def check_correlation_id(found: int, due: int) -> None:
+    """
+    :raises WrongCorrelationIdError: the answer is to another request than the one that is due
+    """
+    if found != due:
+        raise WrongCorrelationIdError(f"the answer is to request {found}, where {due} was due")
 
 
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")

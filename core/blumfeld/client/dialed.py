@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from blumfeld.client.connection import ClientConnection, Waiting
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.transport import DialedConnection, Limits, Transport
+from blumfeld.spi.peers import RawAnswer
+from blumfeld.spi.transport import ByteLayer, DialedConnection, Limits, Transport
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
+
+
+class Raw:
+    """Stands for a request whose answer is wanted as bytes."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Completion[RawAnswer]) -> None:
+        self.answer = answer
+
+    def take(self, answer: RawAnswer) -> None:
+        """Complete, unless the caller has given up."""
+        if not self.answer.done:
+            self.answer.complete(answer)
+
+
+Token: TypeAlias = "Completion[Message] | Raw"
+"""The completion of a request that waits."""
 
 
 class DialedClient:
@@ -22,13 +42,21 @@ class DialedClient:
         self._about = about
         self._gone = gone
         self._connection: DialedConnection | None = None
-        self._unsent: list[tuple[Message, int, Completion[Message]]] = []
+        self._unsent: list[tuple[Message, int, Token]] = []
         self._lost = False
+        self.lost_reason = ""
+        """Why no request can be sent any more."""
 
-    async def dial(self, transport: Transport, host: str, port: int) -> None:
+    async def dial(
+        self,
+        transport: Transport,
+        host: str,
+        port: int,
+        byte_layer: Callable[[], ByteLayer] | None = None,
+    ) -> None:
         """Connect, then send what waits. Nothing is raised: what waits fails with ``ConnectionError``."""
         try:
-            connection = await transport.dial(host, port, self, Limits())
+            connection = await transport.dial(host, port, self, Limits(), byte_layer)
         except OSError as error:
             self.lost(str(error))
             return
@@ -37,26 +65,45 @@ class DialedClient:
             connection.close()
             return
         unsent, self._unsent = self._unsent, []
-        for request, version, answer in unsent:
-            self.send(request, version, answer)
+        for request, version, token in unsent:
+            self._send(request, version, token)
 
     def send(self, request: Message, version: int, answer: Completion[Message]) -> None:
         """Send a request, now or when the connection is open. ``answer`` completes with its answer or fails with
         ``ConnectionError``, unless the caller has completed it before: a late answer is dropped.
+
+        :raises EncodeError: the request has no form in this version
         """
+        self._send(request, version, answer)
+
+    def send_raw(self, request: Message, version: int, answer: Completion[RawAnswer]) -> None:
+        """Send as :meth:`send`; ``answer`` completes with bytes that live as long as the frame does."""
+        self._send(request, version, Raw(answer))
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that were sent, or wait for the connection, and have no answer."""
+        return self._state.waiting + len(self._unsent)
+
+    def _send(self, request: Message, version: int, token: Token) -> None:
         if self._lost:
-            _fail(answer, ConnectionError(f"{self._about}: the connection is lost"))
+            _fail(_completion(token), ConnectionError(f"{self._about}: the connection is lost"))
         elif self._connection is None:
-            self._unsent.append((request, version, answer))
+            self._unsent.append((request, version, token))
         else:
-            self._connection.send(self._state.parts(request, version, answer))  # type: ignore[arg-type]
+            self._connection.send(self._state.parts(request, version, token))  # type: ignore[arg-type]
 
     def frame(self, frame: memoryview) -> None:
         """As ``FrameReceiver.frame``. A frame that breaks the protocol closes the connection."""
         if self._lost:
             return
+        oldest = self._state.oldest
         try:
-            # Copied: the frame's memory is the transport's own again after this call, and records are views into it.
+            if oldest is not None and type(oldest.token) is Raw:
+                body, _ = self._state.take_raw(frame)
+                oldest.token.take(RawAnswer(body, oldest.version))
+                return
+            # Copied: records in a message are views, and a message may be kept for longer than the frame lives.
             answer = self._state.take(bytes(frame))
         except DecodeError as error:
             self._fail_all(f"unreadable answer: {error}")
@@ -80,13 +127,18 @@ class DialedClient:
         if self._lost:
             return
         self._lost = True
+        self.lost_reason = reason
         self._gone(self)
         waiting: list[Waiting] = self._state.end()
         unsent, self._unsent = self._unsent, []
-        for answer in [*(each.token for each in waiting), *(answer for _, _, answer in unsent)]:
-            _fail(answer, ConnectionError(f"{self._about}: {reason}"))
+        for token in [*(each.token for each in waiting), *(token for _, _, token in unsent)]:
+            _fail(_completion(token), ConnectionError(f"{self._about}: {reason}"))
 
 
-def _fail(answer: Completion[Message], error: Exception) -> None:
+def _completion(token: Token) -> Completion[Any]:
+    return token.answer if isinstance(token, Raw) else token
+
+
+def _fail(answer: Completion[Any], error: Exception) -> None:
     if not answer.done:
         answer.fail(error)

@@ -182,7 +182,9 @@ class FrameReceiver(Protocol):
     """The callbacks of a dialled connection."""
 
     def frame(self, frame: memoryview) -> None:
-        """One frame from the peer; valid during the call."""
+        """One frame from the peer. It lives as the frame of a request: writable, and unchanged until the end of this
+        turn's Phase.WRITE, or for as long as it is held if it is above ``OWNED_FRAME_BYTES``.
+        """
         ...
 
     def lost(self, reason: str) -> None:

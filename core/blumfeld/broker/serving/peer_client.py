@@ -1,72 +1,104 @@
 """Requests to other nodes: implements ``spi.peers.PeerClient`` on the node's own transport.
 
-One connection for each (host, port), opened when it is first needed.
+One connection for each (node, listener, purpose), opened when it is first needed.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from blumfeld.client.dialed import DialedClient
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.peers import Endpoints, PeerChannel, RawAnswer
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
+    from blumfeld.client.channel import Channel, ChannelSecurity
+    from blumfeld.spi.cluster import Endpoint
     from blumfeld.spi.hooks import Composition
 
-Address = tuple[str, int]
+Key = tuple[int, str, str]
+
+
+class ImageEndpoints:
+    """Broker listeners, as the cluster's image shows them. Implements ``Endpoints``."""
+
+    def __init__(self, composition: Composition) -> None:
+        self._composition = composition
+
+    def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
+        """As ``Endpoints.endpoint``; a fenced broker can be reached, too."""
+        broker = self._composition.metadata.image.brokers.get(node_id)
+        return None if broker is None else broker.endpoint(listener)
 
 
 class TransportPeerClient:
     """All connections from this node to others."""
 
-    def __init__(self, composition: Composition) -> None:
+    def __init__(self, composition: Composition, security: ChannelSecurity | None = None) -> None:
         self._composition = composition
-        self._peers: dict[Address, DialedClient] = {}
+        self._security = security
+        self._image = ImageEndpoints(composition)
+        self._channels: dict[Key, Channel] = {}
         self._stopped = False
 
-    def send(
-        self, host: str, port: int, request: Message, version: int, timeout_ms: float
-    ) -> Completion[Message]:
-        """Send a request. Completes with the response, decoded at the same version.
-
-        Fails with ``OSError`` if there is no connection, and ``TimeoutError`` after ``timeout_ms``.
-        """
-        answer: Completion[Message] = Completion()
+    def channel(
+        self, node_id: int, listener: str, purpose: str, endpoints: Endpoints | None = None
+    ) -> PeerChannel:
+        """As ``PeerClient.channel``."""
         if self._stopped:
-            answer.fail(OSError("this node is stopping"))
-            return answer
-        timer = self._composition.runtime.call_later(timeout_ms, partial(_expire, answer))
-        answer.when_done(lambda _: timer.cancel())
-        self._peer((host, port)).send(request, version, answer)
-        return answer
+            return StoppedChannel()
+        key = (node_id, listener, purpose)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = self._made(key, self._image if endpoints is None else endpoints)
+        return channel
 
-    def _peer(self, address: Address) -> DialedClient:
-        peer = self._peers.get(address)
-        if peer is None:
-            host, port = address
-            client_id = f"broker-{self._composition.node_id}"
-            peer = DialedClient(client_id, f"{host}:{port}", partial(self._gone, address))
-            self._peers[address] = peer
-            dialing = peer.dial(self._composition.transport, host, port)
-            self._composition.runtime.spawn(dialing, f"dial {host}:{port}")
-        return peer
+    def _made(self, key: Key, endpoints: Endpoints) -> Channel:
+        # Imported here: a node alone asks nobody.
+        from blumfeld.client.channel import Channel, ChannelSettings
 
-    def _gone(self, address: Address, peer: DialedClient) -> None:
-        """Forget a closed connection, so that the next request to this address dials again."""
-        if self._peers.get(address) is peer:
-            del self._peers[address]
+        composition, (node_id, listener, purpose) = self._composition, key
+        return Channel(
+            composition.runtime,
+            composition.transport,
+            lambda: endpoints.endpoint(node_id, listener),
+            f"{purpose} at node {node_id} ({listener})",
+            ChannelSettings(
+                client_id=f"broker-{composition.node_id}-{purpose}",
+                connect_timeout_ms=composition.config.int("socket.connection.setup.timeout.ms"),
+                idle_ms=composition.config.int("connections.max.idle.ms"),
+            ),
+            self._security,
+        )
 
     async def stop(self) -> None:
-        """Close every connection. Requests without an answer fail with ``OSError``."""
+        """Close every channel. Requests without an answer fail with ``OSError``."""
         self._stopped = True
-        for peer in list(self._peers.values()):
-            peer.close()
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.stop()
 
 
-def _expire(answer: Completion[Message]) -> None:
-    # Only the caller stops waiting. The connection still expects the late answer, reads it and drops it: answers come
-    # in the order of the requests.
-    if not answer.done:
-        answer.fail(TimeoutError("the other node did not answer in time"))
+class StoppedChannel:
+    """A channel of a node that is stopping."""
+
+    def send(
+        self, request: Message, timeout_ms: float, version_max: int | None = None
+    ) -> Completion[Message]:
+        """Fail with ``OSError``."""
+        return _stopping()
+
+    def send_raw(
+        self, request: Message, timeout_ms: float, version_max: int | None = None
+    ) -> Completion[RawAnswer]:
+        """Fail with ``OSError``."""
+        return _stopping()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _stopping() -> Completion:  # type: ignore[type-arg]
+    answer: Completion[Message] = Completion()
+    answer.fail(OSError("this node is stopping"))
+    return answer

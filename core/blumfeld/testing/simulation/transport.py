@@ -242,7 +242,10 @@ class Accepted:
 class Dialled:
     """A connection that the node opened. Implements ``DialedConnection`` and ``End``."""
 
-    def __init__(self, receiver: FrameReceiver, limits: Limits, wire: Wire) -> None:
+    def __init__(
+        self, transport: SimulatedTransport, receiver: FrameReceiver, limits: Limits, wire: Wire
+    ) -> None:
+        self._transport = transport
         self._receiver = receiver
         self._framer = Framer(limits.frame_bytes_max)
         self._wire = wire
@@ -251,6 +254,7 @@ class Dialled:
         """Take bytes that arrived."""
         self._framer.add(data)
         while (frame := self._framer.next()) is not None:
+            self._transport.spoil_after_turn(frame)
             self._receiver.frame(memoryview(frame))
 
     def lost(self, reason: str) -> None:
@@ -327,7 +331,7 @@ class SimulatedTransport:
         made: list[Dialled] = []
 
         def end(wire: Wire) -> End:
-            made.append(Dialled(receiver, limits, wire))
+            made.append(Dialled(self, receiver, limits, wire))
             return made[0]
 
         await self._network.connect(self._resolved(host), port, end, self.address)

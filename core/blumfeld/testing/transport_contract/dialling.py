@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from blumfeld.spi.runtime import Phase
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld.testing.transport_contract.fixtures import TransportFixtures
 from blumfeld.testing.transport_contract.kit import (
@@ -46,6 +47,38 @@ class DialContract(TransportFixtures):
         assert eventually(lambda: len(receiver.lost_reasons) == 1)
         assert handler.has_lost(1)
         assert handler.frames[-1] == b"last"
+
+    def test_a_received_frame_stays_unchanged_until_the_end_of_the_turn(self, net: Net) -> None:
+        """A follower writes it to its log without a copy, at the end of the turn."""
+        kept: list[tuple[memoryview, bytes]] = []
+        spoiled: list[bytes] = []
+
+        def check() -> None:
+            spoiled.extend(copy for view, copy in kept if bytes(view) != copy)
+            kept.clear()
+
+        class Keeper(Receiver):
+            def frame(self, frame: memoryview) -> None:
+                assert not frame.readonly
+                frame[:1] = b"!"
+                if not kept:
+                    net.runtime.at_end_of_turn(Phase.WRITE, check)
+                kept.append((frame, bytes(frame)))
+                super().frame(frame)
+
+        receivers = [Keeper() for _ in range(4)]
+        port = net.listen(Handler(echo))
+        dialled = [net.run(net.transport.dial("127.0.0.1", port, one, Limits())) for one in receivers]
+        for size in (10, 3_000, 100_000):
+
+            def send(size: int = size) -> None:
+                for nth, connection in enumerate(dialled):
+                    for _ in range(3):
+                        connection.send([bytes([65 + nth]) * size])
+
+            net.call(send)
+        assert eventually(lambda: all(len(one.frames) == 9 for one in receivers))
+        assert spoiled == []
 
     def test_a_lost_connection_is_told_once_and_only_releases(self, net: Net) -> None:
         handler, receiver = Handler(), Receiver()

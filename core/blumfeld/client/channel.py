@@ -1,0 +1,310 @@
+"""A channel to another node: one connection over ``Transport.dial`` that opens, negotiates, fails and opens again.
+
+The states of a channel: *idle* (no connection), *opening* (dial, authenticate, ask for versions), *ready*, and *backing
+off* after a failure. Requests of the first three wait in order, and requests that come while it backs off wait for the
+next attempt. Each request ends exactly once: with its answer, with a timeout, or with the failure of its connection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from blumfeld.client.dialed import DialedClient
+from blumfeld.client.errors import NoCommonVersionError, RefusedError
+from blumfeld.client.frames import api_key_of
+from blumfeld.client.versions import SPOKEN, Handshake, Versions
+from blumfeld.spi.cluster import Endpoint
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.peers import RawAnswer
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.transport import ByteLayer, Transport
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.primitives import EncodeError
+from blumfeld.wire.schema import Message
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times and limits of a channel, in milliseconds."""
+
+    client_id: str
+    connect_timeout_ms: float = 10_000
+    """For dial, authentication and negotiation together (``socket.connection.setup.timeout.ms``)."""
+    backoff_ms: float = 50
+    """Pause after the first failure; it doubles with each failure in a row (``reconnect.backoff.ms``)."""
+    backoff_max_ms: float = 1_000
+    """The longest pause (``reconnect.backoff.max.ms``)."""
+    idle_ms: float = 600_000
+    """A connection without requests is closed after this time (``connections.max.idle.ms``)."""
+
+
+class ChannelSecurity(Protocol):
+    """How a node proves to another who it is. No plug-in makes one yet."""
+
+    def byte_layer(self) -> Callable[[], ByteLayer] | None:
+        """Returns what makes the TLS layer of a connection; ``None`` for none."""
+        ...
+
+    async def authenticate(self, client: DialedClient) -> None:
+        """Authenticate on a connection that was just dialled, before versions are negotiated: SASL's requests.
+
+        :raises OSError: the other node refuses
+        """
+        ...
+
+
+class State(Enum):
+    """See the module."""
+
+    IDLE = "idle"
+    OPENING = "opening"
+    READY = "ready"
+    BACKING_OFF = "backing off"
+
+
+class _Request:
+    __slots__ = ("answer", "message", "raw", "sent", "timer", "version_max")
+
+    def __init__(self, message: Message, version_max: int | None, *, raw: bool) -> None:
+        self.message = message
+        self.version_max = version_max
+        self.raw = raw
+        self.answer: Completion[Any] = Completion()
+        self.sent = False
+        self.timer: Timer | None = None
+
+    def ended(self, _: Completion[Any]) -> None:
+        """Stop the clock."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Channel:
+    """Implements ``spi.peers.PeerChannel``.
+
+    :param resolve: where the node is now; ``None`` if that isn't known
+    :param about: names node and purpose in errors
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        transport: Transport,
+        resolve: Callable[[], Endpoint | None],
+        about: str,
+        settings: ChannelSettings,
+        security: ChannelSecurity | None = None,
+    ) -> None:
+        self.state = State.IDLE
+        self._runtime = runtime
+        self._transport = transport
+        self._resolve = resolve
+        self._about = about
+        self._settings = settings
+        self._security = security
+        self._queue: deque[_Request] = deque()
+        """Requests that wait for a connection."""
+        self._client: DialedClient | None = None
+        """The connection of this attempt, open or not."""
+        self._endpoint: Endpoint | None = None
+        self._versions: Versions | None = None
+        self._failures = 0
+        self._timer: Timer | None = None
+        """Limit of an opening, end of a pause, or next look at an idle connection."""
+        self._used_ms = 0.0
+        self._stopped = False
+
+    def send(
+        self, request: Message, timeout_ms: float, version_max: int | None = None
+    ) -> Completion[Message]:
+        """As ``PeerChannel.send``."""
+        return self._begin(_Request(request, version_max, raw=False), timeout_ms)
+
+    def send_raw(
+        self, request: Message, timeout_ms: float, version_max: int | None = None
+    ) -> Completion[RawAnswer]:
+        """As ``PeerChannel.send_raw``."""
+        return self._begin(_Request(request, version_max, raw=True), timeout_ms)
+
+    def close(self) -> None:
+        """As ``PeerChannel.close``."""
+        self._drop(ConnectionError(f"{self._about}: closed"))
+        self._stop_timer()
+        self.state = State.IDLE
+        self._failures = 0
+
+    def stop(self) -> None:
+        """Close for good: what is sent later fails with ``OSError``, too."""
+        self._stopped = True
+        self.close()
+
+    # Requests
+
+    def _begin(self, request: _Request, timeout_ms: float) -> Completion[Any]:
+        if self._stopped:
+            request.answer.fail(OSError(f"{self._about}: this node is stopping"))
+            return request.answer
+        request.timer = self._runtime.call_later(timeout_ms, partial(self._expire, request))
+        request.answer.when_done(request.ended)
+        if self.state in (State.OPENING, State.READY) and self._resolve() != self._endpoint:
+            # The node has moved, or another one has its place: an answer from the old address would be a stranger's.
+            self._drop(ConnectionError(f"{self._about}: its endpoint has changed"))
+            self._stop_timer()
+            self.state = State.IDLE
+        if self.state is State.READY:
+            self._transmit(request)
+        else:
+            self._queue.append(request)
+            if self.state is State.IDLE:
+                self._open()
+        return request.answer
+
+    def _transmit(self, request: _Request) -> None:
+        if request.answer.done:
+            return
+        assert self._client is not None
+        assert self._versions is not None
+        self._used_ms = self._runtime.monotonic_ms()
+        try:
+            version = self._version_of(request)
+            request.sent = True
+            if request.raw:
+                self._client.send_raw(request.message, version, request.answer)
+            else:
+                self._client.send(request.message, version, request.answer)
+        except (NoCommonVersionError, EncodeError) as error:
+            request.answer.fail(BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{self._about}: {error}"))
+
+    def _version_of(self, request: _Request) -> int:
+        assert self._versions is not None
+        key = api_key_of(request.message)
+        version = self._versions.of(key)
+        if request.version_max is None or version <= request.version_max:
+            return version
+        least = max(self._versions.offered[key][0], SPOKEN[key][0])
+        if least > request.version_max:
+            raise NoCommonVersionError(
+                key, f"version {least} is needed, {request.version_max} is the highest"
+            )
+        return request.version_max
+
+    def _expire(self, request: _Request) -> None:
+        if request.answer.done:
+            return
+        request.answer.fail(TimeoutError(f"{self._about}: no answer in time"))
+        if request.sent:
+            self._failed(ConnectionError(f"{self._about}: closed, for another request had no answer in time"))
+        else:
+            self._queue.remove(request)
+
+    # Connections
+
+    def _open(self) -> None:
+        endpoint = self._resolve()
+        if endpoint is None:
+            self._fail_queue(ConnectionError(f"{self._about}: its address is not known"))
+            return
+        self.state = State.OPENING
+        self._endpoint = endpoint
+        client = DialedClient(self._settings.client_id, self._about, self._gone)
+        self._client = client
+        self._timer = self._runtime.call_later(
+            self._settings.connect_timeout_ms,
+            lambda: self._failed(TimeoutError(f"{self._about}: no connection in time")),
+        )
+        self._runtime.spawn(self._establish(client, endpoint), f"connect to {self._about}")
+
+    async def _establish(self, client: DialedClient, endpoint: Endpoint) -> None:
+        security = self._security
+        layer = None if security is None else security.byte_layer()
+        try:
+            await client.dial(self._transport, endpoint.host, endpoint.port, layer)
+            if security is not None and client is self._client:
+                await security.authenticate(client)
+            if client is self._client:
+                versions = await self._negotiate(client)
+        except (OSError, NoCommonVersionError, RefusedError) as error:
+            if client is self._client:
+                self._failed(error if isinstance(error, OSError) else ConnectionError(str(error)))
+            return
+        if client is not self._client:
+            client.close()  # this attempt was given up meanwhile
+            return
+        self._ready(versions)
+
+    async def _negotiate(self, client: DialedClient) -> Versions:
+        handshake = Handshake()
+        while handshake.versions is None:
+            answer: Completion[Message] = Completion()
+            client.send(handshake.request, handshake.version, answer)
+            handshake.answered(await answer)  # type: ignore[arg-type]
+        return handshake.versions
+
+    def _ready(self, versions: Versions) -> None:
+        self._stop_timer()
+        self.state = State.READY
+        self._failures = 0
+        self._versions = versions
+        self._used_ms = self._runtime.monotonic_ms()
+        self._timer = self._runtime.call_later(self._settings.idle_ms, self._look_if_idle)
+        queue, self._queue = self._queue, deque()
+        for request in queue:
+            self._transmit(request)
+
+    def _look_if_idle(self) -> None:
+        assert self._client is not None
+        left_ms = self._used_ms + self._settings.idle_ms - self._runtime.monotonic_ms()
+        if self._client.waiting or left_ms > 0:
+            self._timer = self._runtime.call_later(max(left_ms, 1.0), self._look_if_idle)
+        else:
+            self.close()
+
+    def _gone(self, client: DialedClient) -> None:
+        """Back off: the connection was lost. Its requests fail by themselves."""
+        if client is self._client:
+            self._client = None
+            self._back_off(ConnectionError(f"{self._about}: {client.lost_reason}"))
+
+    def _failed(self, error: Exception) -> None:
+        self._drop(error)
+        self._back_off(error)
+
+    def _back_off(self, error: Exception) -> None:
+        """Fail what waits for this connection, and pause. Later requests wait for the pause, then open another."""
+        self._stop_timer()
+        self._fail_queue(error)
+        settings = self._settings
+        pause_ms = min(settings.backoff_ms * 2 ** min(self._failures, 16), settings.backoff_max_ms)
+        self._failures += 1
+        self.state = State.BACKING_OFF
+        self._timer = self._runtime.call_later(pause_ms, self._pause_is_over)
+
+    def _pause_is_over(self) -> None:
+        self._timer = None
+        self.state = State.IDLE
+        if self._queue:
+            self._open()
+
+    def _drop(self, error: Exception) -> None:
+        """Give up the connection and every request."""
+        client, self._client = self._client, None
+        self._versions = None
+        if client is not None:
+            client.close()
+        self._fail_queue(error)
+
+    def _fail_queue(self, error: Exception) -> None:
+        queue, self._queue = self._queue, deque()
+        for request in queue:
+            if not request.answer.done:
+                request.answer.fail(error)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
