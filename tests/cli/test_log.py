@@ -152,6 +152,7 @@ def test_a_sound_directory_verifies(written: Path) -> None:
 def test_a_broker_that_runs_is_told_of_and_keeps_repair_out(data: Path) -> None:
     with EmbeddedBroker(storage="storage_local", data_dir=str(data), config=CONFIG):
         assert "a broker runs on it" in log(data)
+        assert "a broker runs on it" in log(data, "--verify")
         assert "locked by another process" in log(data, "--repair", status=2)
 
 
@@ -232,7 +233,7 @@ def test_a_torn_tail_is_cut(data: Path) -> None:
     (found, *_) = rows(data, "--verify", status=1)
     assert "700 zero bytes" in found["what"]
     size = last.stat().st_size
-    log(data, "--repair", "--yes")
+    assert "a broker runs on it" not in log(data, "--repair", "--yes")
     assert last.stat().st_size == size - 700
     assert len(served(data)) == COUNT
 

@@ -273,14 +273,14 @@ class SegmentedLog(PartitionLog, Protocol):
     def compact(self, request: CompactionRequest) -> Completion[CompactionResult]:
         """Rewrite the sealed segments below ``request.end_offset`` so that every key keeps its newest record.
 
-        Works off the loop, one round at a time; appends and reads go on. What comes of it takes its place at
+        Works off the loop, one pass at a time; appends and reads go on. What comes of it takes its place at
         once: a reader, or a crash, sees the old segments or the new ones, never both or none. Base and last
         offsets of batches, producer fields and leader epochs stay; whole batches are copied where nothing falls
         out. The completion fails with ``CompactionAbandonedError``, or with ``OSError``: a bad batch or a full
         disk leaves the log as it was; a directory that is offline is offline.
 
         :raises NotImplementedError: the storage does not compact (``LogStorage.compacts``)
-        :raises ValueError: a round runs already
+        :raises ValueError: a pass runs already
         """
         ...
 

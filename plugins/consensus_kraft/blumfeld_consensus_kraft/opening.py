@@ -45,17 +45,24 @@ async def open_metadata(
     :param force_empty_metadata: begin a new cluster even if logs of topics are there: they become strays
     :raises OSError: the metadata directory can't be used
     :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
-        write
+        write; or it holds nothing, and logs of topics are there
     """
     directory = composition.local_storage.log_dirs()[0]
     if not directory.online:
         raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
+    kept = lasting(composition.local_storage)
+    found = [] if kept is None else [partition for partition, _ in kept.partitions()]
+    others = [] if force_empty_metadata else sorted(str(one) for one in found if one != METADATA_PARTITION)
+    # To open a log is to create its directory, and a refused start leaves nothing behind.
+    if others and METADATA_PARTITION not in found:
+        raise _metadata_is_lost(directory, others)
     log = await _open(composition, directory)
     loaded = load(log, composition.cluster_id, warn)
     check_alone(composition.node_id, composition.config.list("controller.quorum.voters"), loaded.voters)
     level = loaded.image.features.get(METADATA_VERSION_FEATURE)
-    if level is None and not force_empty_metadata:
-        _check_nothing_is_lost(composition, log, directory)
+    if level is None and others:
+        log.close()
+        raise _metadata_is_lost(directory, others)
     bootstrap = [] if level is not None else _bootstrap(composition, directory.path)
     for record in bootstrap:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
@@ -84,23 +91,17 @@ async def _open(composition: Composition, directory: LogDirInfo) -> PartitionLog
     return log
 
 
-def _check_nothing_is_lost(composition: Composition, log: PartitionLog, directory: LogDirInfo) -> None:
-    """A topic's log is made after its record is flushed. So logs without metadata are those of a controller that lost
-    its disk, and a cluster that began here would set all of them aside.
-
-    :raises ValueError: logs of topics are there; the metadata log is closed
+def _metadata_is_lost(directory: LogDirInfo, others: list[str]) -> ValueError:
+    """The error of a start without metadata beside logs of topics. A topic's log is made after its record is flushed.
+    So these logs are those of a controller that lost its disk, and a cluster that began here would set all of them
+    aside.
     """
-    kept = lasting(composition.local_storage)
-    found = () if kept is None else kept.partitions()
-    others = sorted(str(partition) for partition, _ in found if partition != METADATA_PARTITION)
-    if others:
-        log.close()
-        raise ValueError(
-            f"{directory.path}/{METADATA_PARTITION} holds no metadata, but {len(others)} logs of topics are there "
-            f"({', '.join(others[:3])}{', …' if len(others) > 3 else ''}): the cluster's metadata is lost. Put "
-            f"{METADATA_PARTITION} back from a copy. Or start once with --force-empty-metadata: the node begins a new "
-            "cluster without topics, and renames these logs to …-stray"
-        )
+    return ValueError(
+        f"{directory.path}/{METADATA_PARTITION} holds no metadata, but {len(others)} logs of topics are there "
+        f"({', '.join(others[:3])}{', …' if len(others) > 3 else ''}): the cluster's metadata is lost. Put "
+        f"{METADATA_PARTITION} back from a copy. Or start once with --force-empty-metadata: the node begins a new "
+        "cluster without topics, and renames these logs to …-stray"
+    )
 
 
 def _bootstrap(composition: Composition, directory: str) -> list[Message]:

@@ -125,7 +125,7 @@ def test_a_dirty_log_is_compacted_up_to_its_active_segment(broker: BrokerHarness
     look(broker)
     assert contents(broker) == [(b"b", 1), (b"a", 3), (b"c", 4), (b"a", 5)]
     assert with_segments(hosted(broker)).cleaned_end_offset == 5
-    assert gauge(broker, "rounds_total") == 1
+    assert gauge(broker, "passes_total") == 1
 
 
 def test_a_log_that_is_not_compacted_is_left_alone(rounds: Rounds) -> None:

@@ -657,6 +657,21 @@ def test_an_empty_metadata_log_beside_logs_of_topics_is_refused(disk: FakeDisk) 
     assert "alpha-0" in node.runtime.files.list_dir(DATA_DIR), "nothing is set aside"
 
 
+def test_a_start_refused_without_a_metadata_log_makes_none(disk: FakeDisk) -> None:
+    """Its directory would look as if metadata had been there."""
+    with_a_log_of_a_topic(disk)
+    FakeRuntime(9, disk=disk).files.remove_tree(LOG_DIR)
+    for _ in range(2):
+        node = KraftNode(disk, seed=1)
+        with pytest.raises(ValueError, match=r"no metadata.*alpha-0.*--force-empty-metadata"):
+            node.start()
+        node.runtime.run(node.parts.local_storage.stop(1))
+        assert not node.runtime.files.exists(LOG_DIR)
+    node = KraftNode(disk, seed=1, force_empty_metadata=True).start()
+    node.join()
+    node.stop()
+
+
 def test_it_can_be_forced(disk: FakeDisk) -> None:
     with_a_log_of_a_topic(disk)
     lose_the_metadata(disk)

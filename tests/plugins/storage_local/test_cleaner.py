@@ -73,7 +73,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
 def rounds(broker: EmbeddedBroker) -> float:
     found = broker.call(lambda: {metric.name: metric.read() for metric in broker.node.broker.gauges()})
     assert found["blumfeld_log_cleaner_uncleanable_partitions"] == 0
-    return float(found["blumfeld_log_cleaner_rounds_total"])
+    return float(found["blumfeld_log_cleaner_passes_total"])
 
 
 def log_of(broker: EmbeddedBroker, topic: str) -> Any:

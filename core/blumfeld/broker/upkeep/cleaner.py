@@ -51,7 +51,7 @@ class Cleaner:
         self._first_timestamps = FirstTimestamps()
         self.uncleanable: dict[TopicPartition, bytes] = {}
         """Logs whose last pass failed, with their topic's id. A recreated topic of the same name is cleaned again."""
-        self.rounds = 0
+        self.passes = 0
         self._last: CompactionResult | None = None
         self._max_dirty_ratio = 0.0
         self._max_delay_ms = 0
@@ -155,7 +155,7 @@ class Cleaner:
         self._look_in(self._backoff_ms())
 
     def _cleaned(self, partition: Partition, result: CompactionResult) -> None:
-        self.rounds += 1
+        self.passes += 1
         self._last = result
         if partition.closed is None:
             try:
@@ -203,13 +203,13 @@ class Cleaner:
             ),
             Metric(
                 "blumfeld_log_cleaner_recopy_percent",
-                "What the last round wrote, of what it cleaned (Kafka's cleaner-recopy-percent)",
+                "What the last pass wrote, of what it cleaned (Kafka's cleaner-recopy-percent)",
                 "gauge",
                 self._recopy_percent,
             ),
             Metric(
                 "blumfeld_log_cleaner_max_clean_time_seconds",
-                "How long the last round worked (Kafka's max-clean-time-secs)",
+                "How long the last pass worked (Kafka's max-clean-time-secs)",
                 "gauge",
                 lambda: 0 if self._last is None else int(self._last.seconds),
             ),
@@ -226,10 +226,10 @@ class Cleaner:
                 lambda: len(self.uncleanable),
             ),
             Metric(
-                "blumfeld_log_cleaner_rounds_total",
-                "Rounds that came to their end",
+                "blumfeld_log_cleaner_passes_total",
+                "Passes that came to their end",
                 "counter",
-                lambda: self.rounds,
+                lambda: self.passes,
             ),
         ]
 

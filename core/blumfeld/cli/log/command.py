@@ -80,10 +80,14 @@ def _look(path: str, window: Window) -> list[Listing]:
     return [partition_records(path, window)] if window.records else partition_overview(path)
 
 
-def _verify(path: str, *, deep: bool) -> tuple[list[Listing], bool]:
+def _verify(path: str, *, deep: bool, locked_here: bool = False) -> tuple[list[Listing], bool]:
+    """Returns what was found, and whether all of it is sound.
+
+    :param locked_here: this process holds the directory's lock, so no broker runs on it
+    """
     reports = _reports(path, deep=deep)
     listing = findings_listing(reports)
-    if is_locked(_data_directory(path)):
+    if not locked_here and is_locked(_data_directory(path)):
         listing.notes.append(
             "a broker runs on it: damage at the end of an active segment may be a write on its way"
         )
@@ -118,7 +122,7 @@ def _repair(path: str, console: Console, *, deep: bool, sure: bool, as_json: boo
         for report in wanting:
             for line in mend(report):
                 done.add(report.path.rpartition("/")[2], line)
-        after, sound = _verify(path, deep=deep)
+        after, sound = _verify(path, deep=deep, locked_here=True)
         show([done, *after], console, as_json=as_json)
         return 0 if sound else DAMAGED
     finally:

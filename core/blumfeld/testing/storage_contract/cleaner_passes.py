@@ -68,9 +68,9 @@ def meanwhile(
     runtime = log.node.runtime
 
     async def go() -> CompactionResult | OSError | CompactionAbandonedError:
-        round_ = log.log.compact(log.compaction())
+        pass_ = log.log.compact(log.compaction())
         turns = 0
-        while not round_.done or turns < at_least:
+        while not pass_.done or turns < at_least:
             turns += 1
             assert not runtime.defects, runtime.defects
             assert turns < 100 * TURNS_MAX, "the cleaner pass doesn't end"
@@ -78,7 +78,7 @@ def meanwhile(
                 await look()
             await asyncio.sleep(0 if turns < TURNS_MAX else 0.001)
         try:
-            return await round_
+            return await pass_
         except (OSError, CompactionAbandonedError) as error:
             return error
 

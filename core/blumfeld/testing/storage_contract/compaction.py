@@ -133,7 +133,7 @@ class StorageCompaction(StorageKit):
         assert [batch.base_offset for batch in found[at:]] == appended
         assert difference(found[:at], expected) is None
 
-    def test_a_round_over_a_clean_log_changes_nothing(self, node: Node) -> None:
+    def test_a_pass_over_a_clean_log_changes_nothing(self, node: Node) -> None:
         """A second cleaner pass begins where the first ended, and leaves the same records."""
         log = self.compacted_log(node)
         log.compact()
@@ -210,11 +210,11 @@ class StorageCompaction(StorageKit):
         log = self.compacted_log(node)
         before, asked = contents(log), log.compaction()
         small = 24 * 8
-        rounds = [log.compact(map_bytes=small, map_load_factor=0.9)]
-        assert 0 < rounds[0].cleaned_end_offset < asked.end_offset
-        while log.log.cleaned_end_offset < asked.end_offset and len(rounds) < 30:
-            rounds.append(log.compact(map_bytes=small, map_load_factor=0.9))
-            assert rounds[-1].cleaned_end_offset > rounds[-2].cleaned_end_offset
+        passes = [log.compact(map_bytes=small, map_load_factor=0.9)]
+        assert 0 < passes[0].cleaned_end_offset < asked.end_offset
+        while log.log.cleaned_end_offset < asked.end_offset and len(passes) < 30:
+            passes.append(log.compact(map_bytes=small, map_load_factor=0.9))
+            assert passes[-1].cleaned_end_offset > passes[-2].cleaned_end_offset
         expected = compact(before, asked)
         assert difference(contents(log)[:-1], [b for b in expected.batches if b.records]) is None
 

@@ -33,8 +33,8 @@ NAMES = ("a-note", "b-note")
 class LogMachine(RuleBasedStateMachine):
     """The model is a list of batches as they must be read, three ends, a start, small files.
 
-    A power cut may take back a round of compaction or a truncation that was not flushed: the machine flushes behind
-    truncations and keeps the batches from before the last rounds in ``older``.
+    A power cut may take back a cleaner pass or a truncation that was not flushed: the machine flushes behind
+    truncations and keeps the batches from before the last passes in ``older``.
     """
 
     make_node: Callable[[], Node]
@@ -309,7 +309,7 @@ class LogMachine(RuleBasedStateMachine):
             if difference(found, [b for b in expected if b.next_offset > start]) is None:
                 return expected
         raise AssertionError(
-            f"{found} is not a prefix of {self.written}, nor of what was there before a round"
+            f"{found} is not a prefix of {self.written}, nor of what was there before a pass"
         )
 
     # Reads

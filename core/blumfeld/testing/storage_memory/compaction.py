@@ -53,14 +53,14 @@ class MemoryTarget:
         self.modified_ms = modified_ms
 
 
-class MemoryRound(msgspec.Struct, frozen=True):
+class MemoryPass(msgspec.Struct, frozen=True):
     """The result of a cleaner pass."""
 
     result: CompactionResult
     targets: list[MemoryTarget]
 
 
-def compact_in_memory(sources: Sequence[MemorySource], request: CompactionRequest) -> MemoryRound:
+def compact_in_memory(sources: Sequence[MemorySource], request: CompactionRequest) -> MemoryPass:
     """Run a cleaner pass at once. Raises ``OSError`` for a bad batch."""
     targets: list[MemoryTarget] = []
 
@@ -74,4 +74,4 @@ def compact_in_memory(sources: Sequence[MemorySource], request: CompactionReques
             next(steps)
         except StopIteration as stop:
             result: CompactionResult = stop.value
-            return MemoryRound(result, targets)
+            return MemoryPass(result, targets)

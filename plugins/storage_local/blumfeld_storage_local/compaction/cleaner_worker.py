@@ -66,14 +66,14 @@ def compact_files(files: Files, job: CompactionJob) -> Generator[float, float, C
 
     began = yield 0.0
     remove_leftovers(files, job.directory)
-    round_ = _Round(files, job)
-    steps = clean(round_.sources, job.request, round_.open_target)
+    pass_ = _Pass(files, job)
+    steps = clean(pass_.sources, job.request, pass_.open_target)
     work_bytes, paused_seconds = 0, 0.0
     now = began
     try:
         while True:
             work_bytes += next(steps)
-            round_.check_space()
+            pass_.check_space()
             due = began + work_bytes / job.request.bytes_per_second_max
             pause_seconds = max(0.0, due - now)
             paused_seconds += pause_seconds
@@ -81,14 +81,14 @@ def compact_files(files: Files, job: CompactionJob) -> Generator[float, float, C
     except StopIteration as stop:
         result: CompactionResult = stop.value
     except Exception:
-        round_.close()
+        pass_.close()
         with suppress(OSError):
             remove_leftovers(files, job.directory)
         raise
-    round_.close()
+    pass_.close()
     now = yield 0.0
     result = msgspec.structs.replace(result, seconds=max(0.0, now - began - paused_seconds))
-    return CompactionOutcome(result, tuple(target.made() for target in round_.targets))
+    return CompactionOutcome(result, tuple(target.made() for target in pass_.targets))
 
 
 def remove_leftovers(files: Files, directory: str) -> None:
@@ -107,7 +107,7 @@ def remove_leftovers(files: Files, directory: str) -> None:
         files.unlink(f"{directory}/{name}")
 
 
-class _Round:
+class _Pass:
     def __init__(self, files: Files, job: CompactionJob) -> None:
         self._files = files
         self._job = job
