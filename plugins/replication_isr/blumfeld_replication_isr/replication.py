@@ -75,6 +75,16 @@ class IsrReplication:
         broker = self._composition.metadata.image.brokers.get(replica_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
+    def alive(self, replica_id: int) -> bool:
+        """Whether a broker is registered and not fenced."""
+        broker = self._composition.metadata.image.brokers.get(replica_id)
+        return broker is not None and not broker.fenced
+
+    def rack_of(self, replica_id: int) -> str | None:
+        """The rack of a broker, if it is known."""
+        broker = self._composition.metadata.image.brokers.get(replica_id)
+        return None if broker is None else broker.rack
+
     def own_epoch(self) -> int:
         """This node's broker epoch, as registered. Not the image's: that may be an earlier process's (KIP-903)."""
         return self._composition.membership.broker_epoch
