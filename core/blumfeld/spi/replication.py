@@ -43,10 +43,7 @@ class ReplicaHost(Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """Leader epoch of the last record, placed ones included; -1 in an empty log. ``lastFetchedEpoch`` of a fetch.
-
-        Provisional: first used by the follower of replication_isr.
-        """
+        """Leader epoch of the last record, placed ones included; -1 if none is known: a fetch's ``lastFetchedEpoch``."""
         ...
 
     def epoch_end(self, epoch: int) -> EpochEnd:

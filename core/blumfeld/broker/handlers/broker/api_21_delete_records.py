@@ -130,9 +130,7 @@ class DeleteRecords:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def handle(
-        self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> Message | Completion[Message]:
+    def handle(self, request: DeleteRecordsRequest, context: RequestContext) -> Message | Completion[Message]:
         """Move the log start of each partition, with an error of its own where that fails."""
         topics = []
         behind: list[_Behind] = []
