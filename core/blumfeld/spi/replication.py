@@ -43,7 +43,7 @@ class ReplicaHost(Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """Leader epoch of the last record, placed ones included; -1 if none is known: a fetch's ``lastFetchedEpoch``."""
+        """Leader epoch of the last record, placed ones included; -1 if none is known. A fetch names it."""
         ...
 
     def epoch_end(self, epoch: int) -> EpochEnd:
