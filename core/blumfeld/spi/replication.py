@@ -13,18 +13,12 @@ from blumfeld.wire.errors import ErrorCode
 
 
 class ReplicaHost(Protocol):
-    """The broker's side of one replica, as the replication is handed it.
-
-    The methods for followers take the leader epoch that the follower was made with, so that an answer which comes too
-    late changes nothing. They raise ``BrokerError``: FENCED_LEADER_EPOCH if the replica has left that epoch,
-    NOT_LEADER_OR_FOLLOWER if it doesn't follow, KAFKA_STORAGE_ERROR if the log failed. In that last case the replica
-    goes offline, and the follower is stopped.
-    """
+    """The broker's side of one replica that leads."""
 
     partition: TopicPartition
     topic_id: bytes
     log: PartitionLog
-    """To be read. Only the methods below may change it."""
+    """To be read."""
     min_insync_replicas: int
     """Effective: at most the number of replicas."""
 
@@ -35,6 +29,20 @@ class ReplicaHost(Protocol):
     def low_watermark_moved(self) -> None:
         """The leader's low watermark moved: waiting DeleteRecords requests look again in this turn."""
         ...
+
+
+class FollowerHost(Protocol):
+    """The broker's side of one replica that follows, for one leader epoch.
+
+    Once that epoch has ended, each method that changes something raises ``BrokerError`` FENCED_LEADER_EPOCH, so an
+    answer that comes too late changes nothing. KAFKA_STORAGE_ERROR: the log failed; the replica is offline, and the
+    follower was stopped.
+    """
+
+    partition: TopicPartition
+    topic_id: bytes
+    log: PartitionLog
+    """To be read. Only the methods below may change it."""
 
     @property
     def high_watermark(self) -> int:
@@ -54,15 +62,13 @@ class ReplicaHost(Protocol):
         """
         ...
 
-    def append_fetched(
-        self, batches: memoryview, leader_epoch: int, high_watermark: int, log_start_offset: int
-    ) -> bool:
+    def append_fetched(self, batches: memoryview, high_watermark: int, log_start_offset: int) -> bool:
         """Append what the leader answered to a fetch from the log's placed end. Returns whether anything was placed.
 
         The batches stay as they are: bytes, offsets and epochs are the leader's. Producer state, leader epochs and the
         transaction index follow. The checks are those of Kafka's ``appendAsFollower``: format and CRC, ascending
         offsets, none below the log's end. A batch that is cut off ends the data. So does a batch of a later leader
-        epoch than ``leader_epoch``: the next fetch brings it, or the next leader.
+        epoch than this host's: the next leader brings it.
 
         If anything was placed, the end of the turn calls ``FollowerReplica.written`` or ``append_failed``. Until then
         ``batches`` must stay unchanged.
@@ -80,7 +86,7 @@ class ReplicaHost(Protocol):
         """
         ...
 
-    def truncate_to(self, offset: int, leader_epoch: int) -> Completion[None]:
+    def truncate_to(self, offset: int) -> Completion[None]:
         """Drop all batches with an offset ≥ ``offset``, placed ones too, and all that they left: producers, leader
         epochs, aborted transactions, a higher high watermark. Log and epochs are cut when this returns.
 
@@ -92,11 +98,7 @@ class ReplicaHost(Protocol):
         ...
 
     def restart_at(
-        self,
-        offset: int,
-        leader_epoch: int,
-        epochs: Sequence[EpochEntry] = (),
-        producers: bytes | None = None,
+        self, offset: int, epochs: Sequence[EpochEntry] = (), producers: bytes | None = None
     ) -> None:
         """Drop the whole log and begin an empty one at ``offset``: what lies below is only in a remote store, or gone.
 
@@ -206,10 +208,10 @@ class Replication(Protocol):
         """
         ...
 
-    def become_follower(
-        self, host: ReplicaHost, image: PartitionImage, high_watermark: int
-    ) -> FollowerReplica:
-        """This node follows ``image.leader``."""
+    def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
+        """This node follows ``image.leader`` in ``image.leader_epoch``. ``host`` is not to be called before this
+        returns.
+        """
         ...
 
     async def stop(self) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.replication import FollowerReplica, LeaderReplica, ReplicaHost
+from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
@@ -48,9 +48,7 @@ class IsrReplication:
         self._leaders[leader] = None
         return leader
 
-    def become_follower(
-        self, host: ReplicaHost, image: PartitionImage, high_watermark: int
-    ) -> FollowerReplica:
+    def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
         """Not yet: raises BrokerError UNSUPPORTED_VERSION."""
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION,

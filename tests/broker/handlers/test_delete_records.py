@@ -154,7 +154,7 @@ def test_the_answer_waits_for_the_followers() -> None:
     fetched(broker, 3, 2)
     assert answered(broker, exchange) == (ErrorCode.NONE, 2)
     assert broker.broker.parking.waiting == 0
-    assert not hosted(broker).low_watermark_waiters
+    assert not hosted(broker).watchers.low_watermark
 
 
 def test_a_follower_that_does_not_delete_is_waited_for_until_the_time_is_up() -> None:
@@ -162,7 +162,7 @@ def test_a_follower_that_does_not_delete_is_waited_for_until_the_time_is_up() ->
     exchange = broker.send(asked(2), 2)
     broker.runtime.advance(1_001)
     assert answered(broker, exchange) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-    assert not hosted(broker).low_watermark_waiters
+    assert not hosted(broker).watchers.low_watermark
     fetched(broker, 3, 2)
 
 

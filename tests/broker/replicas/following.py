@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from blumfeld.broker.fetch.reads import PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPartition
+from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.partition import ACKS_LEADER, Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
@@ -20,7 +21,7 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.replication import FollowerReplica, LeaderReplica, ReplicaHost
+from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.storage import LogRead, SegmentedLog, WriteOutcome
 from blumfeld.testing.crash.machine import make_storage
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -89,7 +90,7 @@ class Leading:
 class Following:
     """``FollowerReplica`` that fetches once whenever :meth:`fetch` is called."""
 
-    def __init__(self, cluster: Cluster, replica_id: int, host: ReplicaHost, epoch: int) -> None:
+    def __init__(self, cluster: Cluster, replica_id: int, host: FollowerHost, epoch: int) -> None:
         self.calls: list[tuple[str, Any]] = []
         """Calls of the host: ``written`` with the end, ``append_failed`` with the end, ``update`` with the ISR."""
         self.truncations: list[int] = []
@@ -130,7 +131,7 @@ class Following:
         data = b"" if one.read is None else join(one.read.parts)
         if one.read is not None:
             release(one.read.parts)
-        return host.append_fetched(memoryview(data), self._epoch, one.high_watermark, one.log_start_offset)
+        return host.append_fetched(memoryview(data), one.high_watermark, one.log_start_offset)
 
     def _where(self, epoch: int, end_offset: int) -> int:
         """Kafka's ``AbstractFetcherThread.getOffsetTruncationState``."""
@@ -146,11 +147,11 @@ class Following:
             self._truncate(leader.written_end_offset)
         else:
             assert leader.log_start_offset > self._host.log.placed_end_offset
-            self._host.restart_at(leader.log_start_offset, self._epoch)
+            self._host.restart_at(leader.log_start_offset)
 
     def _truncate(self, offset: int) -> None:
         self.truncations.append(offset)
-        self._rebuilding = self._host.truncate_to(offset, self._epoch)
+        self._rebuilding = self._host.truncate_to(offset)
 
 
 class Replica:
@@ -191,9 +192,7 @@ class Replica:
     def become_leader(self, host: ReplicaHost, image: PartitionImage, high_watermark: int) -> LeaderReplica:
         return Leading(self._cluster, host, high_watermark)
 
-    def become_follower(
-        self, host: ReplicaHost, image: PartitionImage, high_watermark: int
-    ) -> FollowerReplica:
+    def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
         return Following(self._cluster, self.id, host, image.leader_epoch)
 
     def apply(self, image: PartitionImage) -> None:
@@ -201,7 +200,13 @@ class Replica:
 
     @property
     def follower(self) -> Following:
-        return cast("Following", self.partition.follower)
+        return cast("Following", self.host.follower)
+
+    @property
+    def host(self) -> FollowedPartition:
+        """The host of its present follower."""
+        assert self.partition.followed is not None
+        return self.partition.followed
 
     @property
     def log(self) -> SegmentedLog:

@@ -126,13 +126,13 @@ def test_what_is_appended_is_told_once_it_is_written() -> None:
 def test_the_high_watermark_is_the_leaders_but_not_beyond_what_is_written() -> None:
     _, follower = two()
     partition = follower.partition
-    host, epoch = partition, partition.leader_epoch
+    host = follower.host
     data = memoryview(batch_bytes(3, 2, leader_epoch=1))
-    host.append_fetched(data, epoch, 100, 0)
+    host.append_fetched(data, 100, 0)
     assert partition.high_watermark == 3, "nothing is written yet"
     follower.end_turn()
     assert partition.high_watermark == 5
-    host.append_fetched(memoryview(b""), epoch, 2, 0)
+    host.append_fetched(memoryview(b""), 2, 0)
     assert partition.high_watermark == 5, "it never goes back"
 
 
@@ -185,7 +185,7 @@ def test_a_leadership_without_a_record_leaves_no_epoch() -> None:
     cluster, follower = two()
     cluster.elect(2)
     cluster.elect(1)
-    assert follower.partition.latest_epoch == 1
+    assert follower.host.latest_epoch == 1
     cluster.settle()
     assert follower.follower.truncations == []
 
@@ -225,7 +225,7 @@ def test_a_write_that_fails_changes_nothing_and_is_tried_again() -> None:
 def test_a_log_that_fails_stops_the_follower() -> None:
     cluster, follower = two()
     cluster.append()
-    stopped = follower.follower
+    stopped, host = follower.follower, follower.host
     log = cast("Any", follower.log)
 
     def place_as_is(batch: Any) -> None:
@@ -238,7 +238,7 @@ def test_a_log_that_fails_stops_the_follower() -> None:
     assert stopped.stopped
     assert follower.failed
     with pytest.raises(BrokerError):
-        follower.partition.append_fetched(memoryview(b""), cluster.epoch, 0, 0)
+        host.append_fetched(memoryview(b""), 0, 0)
 
 
 def test_a_damaged_batch_is_refused_and_nothing_is_placed() -> None:
@@ -247,7 +247,7 @@ def test_a_damaged_batch_is_refused_and_nothing_is_placed() -> None:
     bad = bytearray(batch_bytes(4, leader_epoch=1))
     bad[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        follower.partition.append_fetched(memoryview(good + bad), 1, 3, 0)
+        follower.host.append_fetched(memoryview(good + bad), 3, 0)
     assert follower.log.placed_end_offset == 3
 
 
@@ -256,13 +256,13 @@ def test_offsets_that_do_not_follow_are_refused(offsets: tuple[int, ...]) -> Non
     _, follower = two()
     data = b"".join(batch_bytes(offset, leader_epoch=1) for offset in offsets)
     with pytest.raises(ValueError, match="offset"):
-        follower.partition.append_fetched(memoryview(data), 1, 3, 0)
+        follower.host.append_fetched(memoryview(data), 3, 0)
     assert follower.log.placed_end_offset == 3
 
 
 def test_a_gap_that_compaction_left_is_no_error() -> None:
     _, follower = two()
-    follower.partition.append_fetched(memoryview(batch_bytes(9, leader_epoch=1)), 1, 3, 0)
+    follower.host.append_fetched(memoryview(batch_bytes(9, leader_epoch=1)), 3, 0)
     follower.end_turn()
     assert follower.log.written_end_offset == 10
 
@@ -270,33 +270,28 @@ def test_a_gap_that_compaction_left_is_no_error() -> None:
 def test_a_batch_of_a_later_epoch_and_one_that_is_cut_off_wait_for_the_next_fetch() -> None:
     _, follower = two()
     data = batch_bytes(3, leader_epoch=1) + batch_bytes(4, leader_epoch=2) + batch_bytes(5, leader_epoch=1)
-    follower.partition.append_fetched(memoryview(data), 1, 3, 0)
+    follower.host.append_fetched(memoryview(data), 3, 0)
     follower.end_turn()
     assert follower.log.written_end_offset == 4
     cut = batch_bytes(4, leader_epoch=1) + batch_bytes(5, leader_epoch=1)[:-3]
-    follower.partition.append_fetched(memoryview(cut), 1, 3, 0)
+    follower.host.append_fetched(memoryview(cut), 3, 0)
     follower.end_turn()
     assert follower.log.written_end_offset == 5
 
 
 def test_a_late_answer_of_an_earlier_epoch_changes_nothing() -> None:
     cluster, follower = two()
-    late = cluster.epoch
+    late = follower.host
     cluster.elect(1)
-    host = follower.partition
     for call in (
-        lambda: host.append_fetched(memoryview(batch_bytes(3, leader_epoch=1)), late, 3, 0),
-        lambda: host.truncate_to(0, late),
-        lambda: host.restart_at(9, late),
+        lambda: late.append_fetched(memoryview(batch_bytes(3, leader_epoch=1)), 3, 0),
+        lambda: late.truncate_to(0),
+        lambda: late.restart_at(9),
     ):
         with pytest.raises(BrokerError) as caught:
             call()
         assert caught.value.code == ErrorCode.FENCED_LEADER_EPOCH
     assert follower.log.placed_end_offset == 3
-    cluster.elect(2)
-    with pytest.raises(BrokerError) as caught:
-        host.truncate_to(0, cluster.epoch)
-    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_image_of_the_same_epoch_updates_the_follower() -> None:
@@ -321,7 +316,7 @@ def test_a_truncation_takes_back_what_is_only_placed_and_the_high_watermark() ->
     cluster, follower = two()
     cluster.produce(7)
     follower.follower.fetch()
-    done = follower.partition.truncate_to(2, cluster.epoch)
+    done = follower.host.truncate_to(2)
     assert done.done
     follower.end_turn()
     assert (follower.log.written_end_offset, follower.partition.high_watermark) == (2, 2)
@@ -342,10 +337,10 @@ def test_a_long_rebuilding_of_producers_takes_many_turns(monkeypatch: pytest.Mon
     for name in [name for name in follower.log.aux.names() if name.endswith(".snapshot")]:
         host.state._snapshots.remove(int(name.split(".")[0]))
     offset = follower.log.written_end_offset - 1
-    done = host.truncate_to(offset, cluster.epoch)
+    done = follower.host.truncate_to(offset)
     assert not done.done
     with pytest.raises(ValueError, match="rebuilding"):
-        host.append_fetched(memoryview(b""), cluster.epoch, 0, 0)
+        follower.host.append_fetched(memoryview(b""), 0, 0)
     assert host.last_stable_offset <= open_at, "what is not replayed yet may hold an open transaction"
     follower.end_turn()
     for _ in range(20):
@@ -366,7 +361,7 @@ def test_a_rebuilding_is_finished_before_it_is_needed(ending: str, monkeypatch: 
     host = follower.partition
     for name in [name for name in follower.log.aux.names() if name.endswith(".snapshot")]:
         host.state._snapshots.remove(int(name.split(".")[0]))
-    done = host.truncate_to(5, cluster.epoch)
+    done = follower.host.truncate_to(5)
     assert not done.done
     if ending == "lead":
         cluster.elect(2)
@@ -376,30 +371,28 @@ def test_a_rebuilding_is_finished_before_it_is_needed(ending: str, monkeypatch: 
 
 
 def test_a_log_is_begun_anew_with_epochs_and_producers() -> None:
-    cluster, follower = two()
+    _, follower = two()
     producers = ProducerState()
     producers.place(next(_batches(batch_bytes(90, 10, producer_id=7, epoch=0, sequence=5))))
     producers.written(100)
-    host = follower.partition
-    host.restart_at(
-        100, cluster.epoch, [EpochEntry(0, 0), EpochEntry(1, 50), EpochEntry(2, 100)], producers.snapshot(100)
-    )
+    host = follower.host
+    host.restart_at(100, [EpochEntry(0, 0), EpochEntry(1, 50), EpochEntry(2, 100)], producers.snapshot(100))
     assert (follower.log.log_start_offset, follower.log.written_end_offset) == (100, 100)
     assert host.high_watermark == 100
     assert host.latest_epoch == 1, "an epoch that begins at the end has no record below"
     assert follower.producers == {7: (0, 14, -1)}
     follower.restart(clean=False)
     assert follower.producers == {7: (0, 14, -1)}
-    assert follower.partition.latest_epoch == 1
+    assert follower.partition.state.epochs.latest_epoch == 1
     assert follower.log.written_end_offset == 100
 
 
 def test_a_snapshot_that_cannot_be_read_changes_nothing() -> None:
-    cluster, follower = two()
+    _, follower = two()
     with pytest.raises(CorruptSnapshot):
-        follower.partition.restart_at(100, cluster.epoch, [], b"garbage")
+        follower.host.restart_at(100, [], b"garbage")
     assert follower.log.written_end_offset == 3
-    assert follower.partition.latest_epoch == 1
+    assert follower.host.latest_epoch == 1
 
 
 def test_the_end_of_an_epoch_is_that_of_offset_for_leader_epoch() -> None:
@@ -407,7 +400,7 @@ def test_the_end_of_an_epoch_is_that_of_offset_for_leader_epoch() -> None:
     cluster.elect(1, 3)
     cluster.append(2)
     cluster.settle()
-    host = follower.partition
+    host = follower.host
     assert host.epoch_end(1) == (1, 3)
     assert host.epoch_end(3) == (1, 3)
     assert host.epoch_end(4) == (4, 5)

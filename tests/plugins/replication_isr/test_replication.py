@@ -400,7 +400,7 @@ def test_after_a_stop_nothing_is_called_back() -> None:
 def test_following_is_refused_until_it_is_there() -> None:
     driver = Driver((1,))
     with pytest.raises(BrokerError) as caught:
-        driver.replication.become_follower(cast("Any", driver.host), driver.image, 0)
+        driver.replication.become_follower(cast("Any", driver.host), driver.image)
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -6,22 +6,18 @@ the waiting requests are answered. Everything here runs on the loop's thread, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable
 
 from blumfeld.broker.replicas.append_rules import AppendRules
 from blumfeld.broker.replicas.end_watchers import CHANGED, COMMITTED_END_MOVED, LOG_END_MOVED, EndWatchers
-from blumfeld.broker.replicas.fetched_batches import fetched_batches
+from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.completion import Completion
-from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
-from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
+from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -36,40 +32,30 @@ _NONE = ErrorCode.NONE
 _KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-class LowWatermarkWaiter(Protocol):
-    """A DeleteRecords request that waits for one partition's followers."""
-
-    def low_watermark_moved(self) -> None:
-        """The low watermark moved, or this node leads the partition no more."""
-        ...
-
-
 class Partition:
-    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow."""
+    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow.
+
+    While it follows, :attr:`followed` is the host of its follower.
+    """
 
     __slots__ = (
         "_advance_due",
         "_commits",
         "_failed",
-        "_fetched",
-        "_leader_ends",
-        "_outcome_end",
         "_refused",
         "_refuses",
-        "_replay",
         "_runtime",
         "_unwritten",
         "_write_due",
         "append_ms",
         "closed",
         "config",
-        "follower",
+        "followed",
         "image",
         "leader",
         "leader_epoch",
         "leader_start_offset",
         "log",
-        "low_watermark_waiters",
         "min_insync_replicas",
         "on_high_watermark",
         "partition",
@@ -99,7 +85,8 @@ class Partition:
         self.state = state
         self.config = config
         self.leader: LeaderReplica | None = None
-        self.follower: FollowerReplica | None = None
+        self.followed: FollowedPartition | None = None
+        """This partition as a follower's host, while it follows."""
         self.leader_epoch = -1
         self.closed: ErrorCode | None = None
         """The error that every request gets once the partition is shut; ``None`` while it can be used."""
@@ -129,16 +116,6 @@ class Partition:
         self._commits = WaitingAppends(runtime, counts, self.tells)
         self._write_due = False
         self._advance_due = False
-        self._outcome_end = log.written_end_offset
-        """The end that the last outcome of a write told. The log's own may be ahead, where an ack waits for a sync."""
-        self._fetched = False
-        """Batches from the leader are placed, and the outcome of their write is not known yet."""
-        self._leader_ends = (0, 0)
-        """The leader's high watermark and log start, as of the last answer of its."""
-        self._replay: tuple[Iterator[None], Completion[None]] | None = None
-        """The rebuilding of the producers after a truncation, and the completion that waits for it."""
-        self.low_watermark_waiters: dict[LowWatermarkWaiter, None] = {}
-        """DeleteRecords requests that wait for the followers."""
 
     # Reads
 
@@ -158,23 +135,13 @@ class Partition:
         """Returns (high watermark, last stable offset): the ends for read_uncommitted and read_committed consumers."""
         leader = self.leader
         if leader is None:
-            return self._readable_ends_without_leadership()
+            return self.state.readable_ends()
         # Each read asks for these ends, so the leader's high watermark is looked up without a call.
         high_watermark = leader.high_watermark
         unstable = self.state.producers.first_unstable_offset
         if unstable is None or unstable > high_watermark:
             return high_watermark, high_watermark
         return high_watermark, max(unstable, self.log.log_start_offset)
-
-    def _readable_ends_without_leadership(self) -> tuple[int, int]:
-        producers, high_watermark = self.state.producers, self.state.high_watermark
-        stable = high_watermark
-        unstable = producers.first_unstable_offset
-        if unstable is not None and unstable < stable:
-            stable = unstable
-        if self._replay is not None:  # transactions behind what is replayed so far are not known yet
-            stable = min(stable, producers.end_offset)
-        return high_watermark, min(max(stable, self.log.log_start_offset), high_watermark)
 
     def readable_end(self, read_committed: bool) -> int:
         """Returns the end of what a consumer with this isolation level may read."""
@@ -297,6 +264,20 @@ class Partition:
         if not self._write_due:
             self._write_later()
 
+    def write_this_turn(self) -> None:
+        """Write what is placed at the end of this turn."""
+        if not self._write_due:
+            self._write_later()
+
+    def cut(self) -> None:
+        """Take note that the log was truncated or begun anew: what is known of its end, and of the bytes before it, is
+        gone."""
+        end_offset = self.log.written_end_offset
+        self.leader_start_offset = min(self.leader_start_offset, end_offset)
+        if self.watchers.written_bytes is not None:
+            self.watchers.written_bytes.cut(end_offset)
+        self.watchers.wake(CHANGED)
+
     def _write_later(self) -> None:
         self._write_due = True
         self.placing_began_ms = self._runtime.monotonic_ms()
@@ -318,18 +299,19 @@ class Partition:
         if self.closed is not None:
             return  # the waiters got their outcome when the partition was shut
         waiters, self._unwritten = self._unwritten, []
-        self._outcome_end = written_end = outcome.written_end_offset
+        written_end = outcome.written_end_offset
+        followed = self.followed
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
             self._refuses = True
             self._refused.failed(self.partition, outcome.error)
-            if self.follower is not None:
-                self._fetched_lost(self.follower, written_end, outcome.error)
-        elif self._refuses and (waiters or self._fetched):
+        elif self._refuses and (waiters or (followed is not None and followed.unwritten)):
             self._refuses = False
             self._refused.succeeded(self.partition)
+        if followed is not None:
+            followed.outcome(outcome)
         try:
-            if self._replay is None:
+            if not self.state.replaying:
                 self._remember(written_end)
         except OSError as error:
             self._unwritten = waiters
@@ -378,8 +360,8 @@ class Partition:
                 commits.answer(leader)
                 if commits.queue:
                     commits.outlive_the_turn()
-        elif self.follower is not None:
-            self._fetched_written(self.follower)
+        elif self.followed is not None:
+            self.followed.written()
 
     def high_watermark_moved(self) -> None:
         """The replication moved the high watermark: answer acks=all requests, wake fetches, call the coordinator.
@@ -401,188 +383,8 @@ class Partition:
 
     def low_watermark_moved(self) -> None:
         """The leader's low watermark moved, or there is no leader any more: DeleteRecords requests look again."""
-        for waiter in list(self.low_watermark_waiters):
+        for waiter in list(self.watchers.low_watermark):
             waiter.low_watermark_moved()
-
-    # What a follower does: the methods of ReplicaHost
-
-    @property
-    def latest_epoch(self) -> int:
-        """As ``ReplicaHost.latest_epoch``."""
-        return self.state.epochs.latest_epoch
-
-    def epoch_end(self, epoch: int) -> EpochEnd:
-        """As ``ReplicaHost.epoch_end``."""
-        return self.state.epochs.end_offset_for(epoch, self.log.placed_end_offset)
-
-    def append_fetched(
-        self, batches: memoryview, leader_epoch: int, high_watermark: int, log_start_offset: int
-    ) -> bool:
-        """As ``ReplicaHost.append_fetched``."""
-        self._check_follows(leader_epoch)
-        if self._replay is not None:
-            raise ValueError(f"{self.partition} is still rebuilding its producers after a truncation")
-        log, state = self.log, self.state
-        found = fetched_batches(batches, log.placed_end_offset, leader_epoch)
-        try:
-            if found and found[0].base_offset < log.placed_end_offset:
-                self._begin_in(found[0])
-            for batch in found:
-                log.place_as_is(batch)
-                if batch.partition_leader_epoch > state.epochs.latest_epoch:
-                    state.epoch_started(batch.partition_leader_epoch, batch.base_offset)
-                if batch.producer_id >= 0:
-                    state.producers.place(batch)
-                if self.watchers.written_bytes is not None:
-                    self.watchers.written_bytes.placed += batch.size_bytes
-        except OSError as error:
-            self.fail(error)
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._leader_ends = (high_watermark, log_start_offset)
-        if found:
-            self._fetched = True
-            if not self._write_due:
-                self._write_later()
-        elif not self._fetched:
-            self._follow_leader_ends(log.written_end_offset)
-        return bool(found)
-
-    def truncate_to(self, offset: int, leader_epoch: int) -> Completion[None]:
-        """As ``ReplicaHost.truncate_to``."""
-        self._check_follows(leader_epoch)
-        self._end_replay(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another truncation followed"))
-        if offset < self.state.high_watermark:
-            self.state.events.warning(
-                "truncation below the high watermark",
-                partition=str(self.partition),
-                offset=offset,
-                high_watermark=self.state.high_watermark,
-            )
-        done: Completion[None] = Completion()
-        try:
-            steps = self.state.truncate_in_steps(offset)
-        except OSError as error:
-            self.fail(error)
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._cut()
-        self._replay = (steps, done)
-        self._replay_step()
-        return done
-
-    def restart_at(
-        self,
-        offset: int,
-        leader_epoch: int,
-        epochs: Sequence[EpochEntry] = (),
-        producers: bytes | None = None,
-    ) -> None:
-        """As ``ReplicaHost.restart_at``."""
-        self._check_follows(leader_epoch)
-        self._end_replay(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was begun anew"))
-        try:
-            self.state.restart_at(offset, epochs, producers)
-        except OSError as error:
-            self.fail(error)
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._cut()
-
-    def _check_follows(self, leader_epoch: int) -> None:
-        if self.closed is not None:
-            raise BrokerError(self.closed)
-        if leader_epoch != self.leader_epoch:
-            raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
-        if self.follower is None:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def _begin_in(self, first: RecordBatch) -> None:
-        """Begin the empty log where ``first`` begins: the leader's log start lies inside that batch (DeleteRecords), so
-        no log that holds the batch can begin at the start that we were given.
-
-        :raises ValueError: the log has records
-        """
-        log, state = self.log, self.state
-        end_offset = log.placed_end_offset
-        if log.log_start_offset != end_offset:
-            raise ValueError(
-                f"the leader sent a batch that begins at {first.base_offset}, and our log ends at {end_offset}"
-            )
-        state.restart_at(first.base_offset, state.epochs.entries, state.producers.snapshot(end_offset))
-        self._cut()
-
-    def _cut(self) -> None:
-        """The log was cut: what is known of its end, and of the bytes before it, is gone."""
-        self._fetched = False
-        self._outcome_end = end_offset = self.log.written_end_offset
-        self.leader_start_offset = min(self.leader_start_offset, end_offset)
-        if self.watchers.written_bytes is not None:
-            self.watchers.written_bytes.cut(end_offset)
-        self.watchers.wake(CHANGED)
-
-    def _replay_later(self, done: Completion[None]) -> None:
-        if self._replay is not None and self._replay[1] is done:
-            self._replay_step()
-
-    def _replay_step(self) -> None:
-        """Rebuild a part of the producers, and the next part in a later turn."""
-        self._replay_part()
-        if self._replay is not None:
-            self._runtime.call_later(0, partial(self._replay_later, self._replay[1]))
-
-    def _replay_part(self) -> None:
-        assert self._replay is not None, "nothing is rebuilt"
-        steps, done = self._replay
-        try:
-            next(steps)
-        except StopIteration:
-            self._replay = None
-            done.complete(None)
-        except OSError as error:
-            self.fail(error)
-
-    def _end_replay(self, error: BrokerError) -> None:
-        """Give up a rebuilding of the producers whose result is not needed any more."""
-        if self._replay is not None:
-            (_, done), self._replay = self._replay, None
-            done.fail(error)
-
-    def _finish_replay(self) -> None:
-        """Rebuild the producers to the end at once: this replica leads now, follows another leader, or is closed."""
-        while self._replay is not None:
-            self._replay_part()
-
-    def _fetched_lost(self, follower: FollowerReplica, written_end: int, error: OSError) -> None:
-        self._fetched = False
-        self.state.epochs.truncate_from_end(written_end)
-        follower.append_failed(written_end, error)
-
-    def _fetched_written(self, follower: FollowerReplica) -> None:
-        if not self._fetched:
-            return
-        self._fetched = self.log.placed_end_offset > self._outcome_end
-        try:
-            self._follow_leader_ends(self._outcome_end)
-        except BrokerError:
-            return  # the log failed, so the follower is stopped
-        follower.written(self._outcome_end)
-
-    def _follow_leader_ends(self, end_offset: int) -> None:
-        """Take over the leader's high watermark and log start, as far as our log reaches.
-
-        The high watermark never goes back: what was committed stays so, and a new leader may not know of it yet.
-        """
-        log, state = self.log, self.state
-        high_watermark, log_start_offset = self._leader_ends
-        high_watermark = min(high_watermark, end_offset)
-        if high_watermark > state.high_watermark:
-            state.high_watermark = high_watermark
-            self.high_watermark_moved()
-        log_start_offset = min(log_start_offset, state.high_watermark)
-        if log_start_offset > log.log_start_offset:
-            try:
-                self.advance_log_start(log_start_offset)
-            except OSError as error:
-                self.fail(error)
-                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
 
     # Leading, following, leaving
 
@@ -594,10 +396,11 @@ class Partition:
         if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
             if self.leader is not None:
                 self.leader.update(image)
-            elif self.follower is not None:
-                self.follower.update(image)
+            elif self.followed is not None:
+                self.followed.follower.update(image)
             return
-        self._finish_replay()
+        if self.followed is not None:
+            self.followed.finish_rebuilding()
         if self.closed is not None:
             return  # what was to be replayed can't be read
         if self._unwritten or self._write_due:
@@ -611,7 +414,8 @@ class Partition:
             self.leader.log_end_moved()
         elif image.leader >= 0:
             self.state.forget_empty_epochs()
-            self.follower = replication.become_follower(self, image, self.state.high_watermark)
+            self.followed = followed = FollowedPartition(self, self._runtime)
+            followed.follower = replication.become_follower(followed, image)
         self.watchers.wake(CHANGED)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -643,7 +447,8 @@ class Partition:
 
         :param code: the error for requests that still wait, and for later ones
         """
-        self._finish_replay()
+        if self.followed is not None:
+            self.followed.finish_rebuilding()
         if self.closed is None and (self._unwritten or self._write_due):
             self._write()  # placed batches are kept, so their acks=1 requests succeed
         if self.closed is not None:
@@ -660,7 +465,6 @@ class Partition:
 
     def _shut(self, code: ErrorCode) -> None:
         self.closed = code
-        self._end_replay(BrokerError(code))
         self._step_down(code)
         self._fail_waiters(code)
         self._commits.stop()
@@ -670,13 +474,13 @@ class Partition:
         self.state.high_watermark = self.high_watermark
         if self.leader is not None:
             self.leader.stop()
-        if self.follower is not None:
-            self.follower.stop()
-        self.leader = self.follower = None
-        self._fetched = False
+        followed, self.followed = self.followed, None
+        if followed is not None:
+            followed.stop(code)
+        self.leader = None
         self.tells()
         self._commits.fail(code)
-        if self.low_watermark_waiters:
+        if self.watchers.low_watermark:
             self.low_watermark_moved()
 
     def _fail_waiters(self, code: ErrorCode) -> None:

@@ -43,7 +43,6 @@ class ReplicaState:
         "_recovered",
         "_renew",
         "_replay_from",
-        "_replaying",
         "_snapshots",
         "aborted",
         "epoch_unsaved",
@@ -52,6 +51,7 @@ class ReplicaState:
         "high_watermark",
         "log_name",
         "producers",
+        "replaying",
     )
 
     def __init__(self, log_name: str, now_ms: Callable[[], int], events: EventLog) -> None:
@@ -69,7 +69,7 @@ class ReplicaState:
         """Offsets of snapshots that may stem from a truncated log. Replay compares each with the state it has there."""
         self._replay_from = 0
         """Offset where replay begins: the loaded snapshot covers all batches below."""
-        self._replaying = False
+        self.replaying = False
         """A replay after a truncation has not ended. The log may roll meanwhile."""
         self._log: PartitionLog
         self._index: TransactionIndex
@@ -128,7 +128,7 @@ class ReplicaState:
                 self.save_epochs()
         self._recovered.clear()
         self._replay_from = end
-        self._replaying = False
+        self.replaying = False
         if self._index.unsaved:
             self.save_aborted()
         # Transactions that ended below the high watermark hold no reader back. Without this call they would, until the
@@ -180,7 +180,7 @@ class ReplicaState:
 
         The epochs are written first: a start that finds the snapshot doesn't search the batches before it for epochs.
         """
-        if self._replaying:
+        if self.replaying:
             return  # the producers of this offset aren't known yet; the snapshot of the next roll follows
         self.written(base_offset)
         if self.epoch_unsaved:
@@ -194,6 +194,16 @@ class ReplicaState:
         self._recovered.add(batch)
 
     # In service
+
+    def readable_ends(self) -> tuple[int, int]:
+        """Returns (high watermark, last stable offset) of a replica that doesn't lead."""
+        stable = high_watermark = self.high_watermark
+        unstable = self.producers.first_unstable_offset
+        if unstable is not None and unstable < stable:
+            stable = unstable
+        if self.replaying:  # transactions behind what is replayed so far are not known yet
+            stable = min(stable, self.producers.end_offset)
+        return high_watermark, min(max(stable, self._log.log_start_offset), high_watermark)
 
     def written(self, end_offset: int) -> None:
         """Move the placed producer state below ``end_offset`` to the written one: those batches are written."""
@@ -275,7 +285,7 @@ class ReplicaState:
         Snapshots and epochs are removed first, and durably. A crash before the truncation then finds the whole state in
         the batches, and a crash after it finds nothing of the old log.
         """
-        self._replaying = False
+        self.replaying = False
         self._snapshots.remove_below(SOUND)
         self.epochs.clear()
         self.save_epochs()  # a durable write: it makes the removals in the same directory durable, too
@@ -327,11 +337,11 @@ class ReplicaState:
             self.save_epochs()
         # A replay that this truncation interrupts leaves producers that are good only up to where it came.
         if self.producers.end_offset >= end and self.producers.truncate_to(end):
-            self._replaying = False
+            self.replaying = False
             self.save_aborted()
             return iter(())
         if not self._snapshots.load(self.producers, end, self.events):
             self.producers.clear(start)
         self._replay_from = max(self.producers.end_offset, start)
-        self._replaying = True
+        self.replaying = True
         return self.replay()

@@ -102,11 +102,11 @@ class _Behind:
     def wait(self, waiting: _Waiting) -> None:
         """Look again whenever the low watermark moves."""
         self._waiting = waiting
-        self._partition.low_watermark_waiters[self] = None
+        self._partition.watchers.low_watermark[self] = None
 
     def leave(self) -> None:
         """Look no more."""
-        self._partition.low_watermark_waiters.pop(self, None)
+        self._partition.watchers.low_watermark.pop(self, None)
 
     def low_watermark_moved(self) -> None:
         """As ``LowWatermarkWaiter.low_watermark_moved``."""
