@@ -127,9 +127,9 @@ class Edit:
         self.timers.append(TimerOrder(("sync", group_id), None))
 
     def decision(self, reply: Any = None, token: Hashable | None = None, *, of_type: str = "") -> Decision:
-        """All of it, with a reply for who asked now, or the token under which he waits.
+        """Returns the whole decision, with a reply to this request, or the token under which it waits.
 
-        :param of_type: whose timers they are, where it is another type that decides
+        :param of_type: the group type that the timers belong to, if another type decides
         """
         timers = [replace(order, group_type=of_type) for order in self.timers] if of_type else self.timers
         return Decision(

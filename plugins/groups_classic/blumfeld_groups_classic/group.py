@@ -1,8 +1,8 @@
 """A classic group and its members.
 
-What the log says of a group is written by ``replay`` only. A rebalance in flight (who has joined, who waits,
-the state between two generations) is in no record: Kafka keeps it in memory too. Those fields are named
-*volatile* below; commands change them, and they are lost with the shard, after which members join again.
+Only ``replay`` writes the state that the log holds. A rebalance in flight (which members have joined, which wait, the
+state between two generations) is in no record; Kafka keeps it in memory, too. Those fields are called *volatile* below.
+Commands change them, and they are lost with the shard. Then members join again.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether it is us who keep it waiting, so that it can't send heartbeats. A new member may give up."""
+        """Whether it waits for an answer of ours, so that it can't send heartbeats. A new member may give up."""
         return (self.joining is not None and not self.is_new) or self.syncing is not None
 
     def metadata_for(self, protocol: str | None) -> bytes:
-        """What it sent for a protocol; empty if it doesn't support it."""
+        """Returns the metadata that it sent for a protocol; empty if it doesn't support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
@@ -154,7 +154,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def all_joined(self) -> bool:
-        """Whether every member has joined the next generation, and nobody is about to."""
+        """Whether every member has joined the next generation, and no other is about to join."""
         # From the end: members mostly come back in order, and then the last is still out until all are in.
         return not self.pending and all(m.joining is not None for m in reversed(self.members.values()))
 

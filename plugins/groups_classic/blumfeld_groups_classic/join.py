@@ -78,7 +78,7 @@ class Joining:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _check_size(self) -> None:
-        """While members join, those who have joined count: a group that is too large loses who comes last."""
+        """While members join, only those that have joined count: a group that is too large loses the last to come."""
         group, known = self.group, self.group.members.get(self.request.member_id)
         if group.state is State.EMPTY or len(group.members) < self.limits.members_max:
             return

@@ -14,7 +14,7 @@ from blumfeld_groups_classic.group import Group, Member, State
 
 
 def prepare(group: Group, edit: Edit, initial_delay_ms: int) -> None:
-    """Begin a rebalance: who waits for an assignment is told, and all members are to join again."""
+    """Begin a rebalance: members that wait for an assignment are told, and all members are to join again."""
     if group.state is State.COMPLETING:
         answer_syncs(group, edit, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.state is not State.EMPTY:
@@ -50,7 +50,9 @@ def join_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
 
 
 def complete_join(group: Group, edit: Edit) -> None:
-    """Begin the next generation with those who joined. Dynamic members who did not are out; static ones stay."""
+    """Begin the next generation with the members that joined. Dynamic members that did not are removed; static ones
+    stay.
+    """
     group.delaying = False
     absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
     for member in absent:
@@ -102,7 +104,7 @@ def remove_members(group: Group, members: Sequence[Member], edit: Edit, initial_
 
 
 def synced(group: Group, member: Member, edit: Edit) -> None:
-    """The member has asked for its assignment. Once all have, nobody is late any more."""
+    """Note that the member has asked for its assignment. Once all have, the timer for late members ends."""
     if member.must_sync:
         member.must_sync = False
         # From the end: answers went out in order, and so the syncs come in.
@@ -111,7 +113,7 @@ def synced(group: Group, member: Member, edit: Edit) -> None:
 
 
 def sync_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
-    """Who has not asked for its assignment by now is out, also when the others have theirs."""
+    """Remove members that have not asked for their assignment in time, also if the others have theirs."""
     late = [member for member in group.members.values() if member.must_sync]
     if late:
         remove_members(group, late, edit, initial_delay_ms)
@@ -133,7 +135,7 @@ def answer_all(member: Member, edit: Edit, code: ErrorCode) -> None:
 
 
 def answer_syncs(group: Group, edit: Edit, code: ErrorCode) -> None:
-    """Answer everyone who waits for an assignment with an error."""
+    """Answer every member that waits for an assignment with an error."""
     for member in group.members.values():
         if member.syncing is not None:
             edit.answer(member.syncing, SyncGroupResponse(error_code=code))

@@ -215,7 +215,7 @@ class ClassicGroups:
         return edit.decision(LeaveGroupResponse(members=answers))
 
     def _leaves(self, group: Group, leaving: MemberIdentity, left: list[Member], edit: Edit) -> ErrorCode:
-        """Check one who leaves; a member goes to ``left``, an id that only was given out is forgotten."""
+        """Check a member that leaves, and add it to ``left``. An id that was given out and never used is forgotten."""
         member_id = leaving.member_id
         if leaving.group_instance_id is not None:
             holder = group.instances.get(leaving.group_instance_id)
@@ -273,7 +273,7 @@ class ClassicGroups:
         """Anyone may read a classic group's offsets."""
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """What members of another protocol type read is unknown.
+        """Refuse for a protocol type other than ``consumer``: the broker doesn't know what its members read.
 
         :raises BrokerError: NON_EMPTY_GROUP
         """

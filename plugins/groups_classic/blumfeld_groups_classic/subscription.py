@@ -1,5 +1,5 @@
-"""What a consumer's metadata says it reads. The broker looks into it for protocol type ``consumer`` only
-(Kafka's ``ConsumerProtocol``).
+"""The topics in a consumer's metadata. The broker reads the metadata for the protocol type ``consumer`` only (Kafka's
+``ConsumerProtocol``).
 """
 
 from __future__ import annotations

@@ -40,13 +40,15 @@ def convert(
     *,
     rebalances: bool = True,
 ) -> None:
-    """End the group of ``edit`` and make a classic one of who stays: its generation is the group's epoch. Its timers
-    are ordered; those of the group as it was are left to the caller. Nothing may be written, and nothing may fail,
-    after it.
+    """End the group of ``edit``, and make a classic group of the members that stay. Its generation is the group's
+    epoch.
+
+    The classic group's timers are ordered; the caller stops those of the KIP-848 group. The caller must not write or
+    fail afterwards.
 
     :param classic: the shard of groups_classic
-    :param rebalances: members are to join again at once. Not so where one member took another's place in a group that
-        is stable: nothing moves
+    :param rebalances: whether members are to join again at once. False if one member took another's place in a stable
+        group: no partition moves
     """
     export = exported(edit.group, image, leaving, rebalances)
     edit.end_group()
@@ -59,10 +61,12 @@ def convert(
 def exported(
     group: ConsumerGroup, image: ClusterImage, leaving: Collection[str] = (), rebalances: bool = True
 ) -> GroupExport:
-    """The group without who leaves, as a neutral value: the classic side chooses protocol and leader.
+    """Returns the group without the members that leave, as a neutral value. The classic side chooses protocol and
+    leader.
 
-    Members are assigned what they hold, what they are to give up too: they read it until they have joined. (Kafka says
-    what they were to have. If the group is upgraded again before that, it gives away what a member reads.)
+    Members are assigned the partitions that they hold, also those that they are to give up: they read these until they
+    have joined. (Kafka assigns the target. If the group is upgraded again before that, Kafka gives a partition away
+    that a member still reads.)
     """
     staying = [member for member_id, member in group.members.items() if member_id not in leaving]
     return GroupExport(

@@ -1,7 +1,7 @@
-"""JoinGroup v0–9 to a KIP-848 group (KIP-848): what groups_classic says of the versions holds here too.
+"""JoinGroup v0-9 to a KIP-848 group (KIP-848). The versions differ as in groups_classic.
 
-The member's subscription is read, for it is the broker that assigns; its user data is not looked at. It is answered
-at once, with no leader: nobody is to assign.
+The broker assigns, so it reads the member's subscription; it ignores the user data. The answer comes at once and names
+no leader, because no member is to assign.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ClassicJoining:
         return joined
 
     def decide(self) -> JoinGroupResponse:
-        """Check, then write who the member is and bring it a step nearer to its target.
+        """Check the request, write the member, and bring it a step nearer to its target.
 
         :raises BrokerError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
             UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
@@ -119,14 +119,14 @@ class ClassicJoining:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _subscription(self) -> ConsumerProtocolSubscription:
-        """What it subscribes to, by the protocol that it likes best."""
+        """Returns the subscription in its preferred protocol."""
         subscription = subscription_of(bytes(self._request.protocols[0].metadata))
         if subscription is None:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return subscription
 
     def _describe(self, member: Member, subscription: ConsumerProtocolSubscription) -> bool:
-        """Write who the member is, if that is new; whether its subscription is."""
+        """Write the member if it has changed. Returns whether its subscription has."""
         request, group = self._request, self._edit.group
         described = attrs.evolve(
             member,
@@ -150,8 +150,8 @@ class ClassicJoining:
         return is_new or (described.subscribed_topics, described.subscribed_regex) != before
 
     def _maybe_downgrade(self, took_a_place: bool) -> None:
-        """A static member that came in the place of the last one of the other protocol makes the group a classic one.
-        Where everyone has what he is to have nothing moves, and nobody need join again.
+        """Make the group a classic one if this static member took the place of the last member that sends
+        ConsumerGroupHeartbeat. In a stable group no partition moves, and no member has to join again.
         """
         steps, edit = self._steps, self._edit
         settings, classic = steps.settings, steps.surroundings.shard_of("classic")

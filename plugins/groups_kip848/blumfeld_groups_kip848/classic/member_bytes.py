@@ -1,7 +1,7 @@
-"""What classic consumers say and are told in bytes: ConsumerProtocolSubscription and ConsumerProtocolAssignment, each
+"""The bytes that classic consumers send and receive: ConsumerProtocolSubscription and ConsumerProtocolAssignment, each
 behind an int16 version (Kafka's ``ConsumerProtocol``).
 
-They name topics; a KIP-848 group knows them by their ids. A topic that doesn't exist is left out on the way.
+These name topics, and a KIP-848 group knows topics by their ids. A topic that doesn't exist is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from blumfeld_groups_kip848.group import Owned
 
 VERSION_MAX = 3
 PROTOCOL_TYPE = "consumer"
-"""Of JoinGroup: the only type whose members' bytes the broker can read."""
+"""Protocol type of JoinGroup: the only one whose bytes the broker can read."""
 
 M = TypeVar("M", bound=Message)
 
@@ -35,12 +35,12 @@ def version_of(data: bytes) -> int | None:
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """What a consumer subscribes to and says it owns; ``None`` if the bytes aren't that."""
+    """Returns the subscription with the owned partitions; ``None`` if the bytes aren't one."""
     return _read(ConsumerProtocolSubscription, metadata)
 
 
 def assignment_of(data: bytes) -> ConsumerProtocolAssignment | None:
-    """What a leader assigned; no bytes are no partitions. ``None`` if the bytes aren't an assignment."""
+    """Returns the partitions that a leader assigned; none for no bytes. ``None`` if the bytes aren't an assignment."""
     return _read(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 
@@ -71,7 +71,7 @@ def by_topic_id(named: Iterable[Any], image: ClusterImage) -> Assigned:
 
 
 def metadata_for(protocols: Iterable[tuple[str, bytes]], name: str | None) -> bytes:
-    """What a member said for the protocol of this name; for its first one if it has none of this name."""
+    """Returns the metadata of a member for this protocol, or for its first protocol if it doesn't support this one."""
     known: Mapping[str, bytes] = dict(protocols)
     return known.get(name or "", next(iter(known.values()), b""))
 

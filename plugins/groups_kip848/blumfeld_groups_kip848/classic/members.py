@@ -42,7 +42,7 @@ class JoinExpired(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     epoch: int
-    """Of the member then: the group may have been a classic one since, where the timer ran on."""
+    """The member's epoch when the timer was set: the group may have been a classic one since, and the timer ran on."""
 
 
 class SyncExpired(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class SyncExpired(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     epoch: int
-    """Of the member then, as above."""
+    """The member's epoch when the timer was set."""
 
 
 class ClassicMembers:
@@ -60,7 +60,8 @@ class ClassicMembers:
     def __init__(self, steps: GroupSteps) -> None:
         self._steps = steps
         self._awaited: dict[tuple[str, str], int] = {}
-        """Volatile: (group id, member id) → epoch of those who were told to join again, since which a timer runs."""
+        """Volatile: (group id, member id) → epoch in which the member was told to join again. A timer runs since then.
+        """
 
     def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
         """Decide on JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5 for a group that the shard has, or
@@ -190,7 +191,7 @@ def must_join(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
-    """Whether somebody else holds a partition of its target."""
+    """Whether another member holds a partition of its target."""
     return any(
         partition not in member.assigned.get(topic_id, ()) and group.owners.epoch(topic_id, partition) != -1
         for topic_id, partitions in group.targets.get(member.member_id, {}).items()
@@ -201,7 +202,7 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 def _member(
     group: ConsumerGroup, request: HeartbeatRequest | SyncGroupRequest
 ) -> tuple[Member, ClassicMember]:
-    """Who sends this, if it is a classic member in the generation that it says."""
+    """Returns the sender, if it is a classic member in the generation that it names."""
     member = known_member(group, request.member_id, request.group_instance_id)
     if member.classic is None:
         raise unknown_member(group.group_id, member.member_id)

@@ -49,13 +49,15 @@ def take_over(edit: Edit, other: GroupShard, policy: str, size_max: int, image: 
 
 
 def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
-    """Write the group in Kafka's order: who its members are, its epoch (the generation), what each is to have and the
-    epoch of that, what each has. All are where the last assignment of the group left them; a rebalance that was
-    in flight is taken up by their joining again. What a cooperative member was to give up by that assignment, and so
-    nobody was given, it has still, until it has joined again and doesn't say so (Kafka would give it away at once).
+    """Write the group in Kafka's order: its members, its epoch (the generation), the target of each member with the
+    target's epoch, and the assignment of each member.
 
-    :raises BrokerError: GROUP_ID_NOT_FOUND: what a member said or was assigned can't be read, or has user data that
-        would be lost
+    Every member has what the group's last assignment gave it. A rebalance that was in flight goes on when members join
+    again. A cooperative member keeps partitions that it was to give up and that no member was given, until it joins
+    again without them (Kafka would give them away at once).
+
+    :raises BrokerError: GROUP_ID_NOT_FOUND: the subscription or assignment of a member can't be read, or has user data
+        that would be lost
     """
     members = _with_what_is_held([_read(member, export, image) for member in export.members])
     for member in members:
@@ -123,7 +125,7 @@ def _read(member: MemberExport, export: GroupExport, image: ClusterImage) -> tup
 
 
 def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
-    """Members with what they claim and nobody was assigned; the newest claim counts."""
+    """Returns the members with the partitions that they claim and no member was assigned; the newest claim counts."""
     taken = {
         (topic_id, partition)
         for member, _ in members
@@ -143,7 +145,7 @@ def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
 
 
 def _is_missing_some(members: Sequence[Member], image: ClusterImage) -> bool:
-    """Whether nobody has some partition that they read: a topic has grown, and the leader hadn't heard of it."""
+    """Whether no member has some partition that they read: a topic has grown, and the leader did not know it."""
     names = {name for member in members for name in member.subscribed_topics if name in image.topics}
     count = sum(len(partitions) for member in members for partitions in member.assigned.values())
     return count < sum(len(image.topics[name].partitions) for name in names)

@@ -15,8 +15,8 @@ MEMBER_EPOCH_SINCE_VERSION = 9
 
 
 def check_commit(group: ConsumerGroup, commit: CommitCheck, image: Callable[[], ClusterImage]) -> None:
-    """Whether these offsets may be committed. Who lags behind may commit for partitions that it has had since the
-    epoch that it knows, or before.
+    """Check that these offsets may be committed. A member with an older epoch may commit for partitions that it has
+    held since that epoch or longer.
 
     :raises BrokerError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; of classic members
         ILLEGAL_GENERATION

@@ -67,7 +67,7 @@ def heartbeat(
 
 
 def _edit(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Edit:
-    """Of the group that there is, or a fresh one, made of another type's where there is such a group."""
+    """Returns an edit of the existing group, or of a new one; a group of another type is converted."""
     group_id = request.group_id
     group = steps.groups.get(group_id)
     if group is not None:
@@ -107,7 +107,7 @@ def _leave(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: in
 def _describe(
     edit: Edit, member: Member, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> bool:
-    """Write who the member is, if that is new; whether its subscription is."""
+    """Write the member if it has changed. Returns whether its subscription has."""
     is_new = member.member_id not in edit.group.members
     if not is_new and _says_nothing_new(member, request, context):
         return False
@@ -165,7 +165,7 @@ def reported(request: ConsumerGroupHeartbeatRequest) -> Reported | None:
 
 
 def assignment_of(member: Member) -> Assignment:
-    """What it is to read now: topics and partitions in ascending order."""
+    """Returns the partitions that it is to read now, topics and partitions in ascending order."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))

@@ -1,4 +1,4 @@
-"""Which member a request is from: a known one, a new one, or a static one that replaces another (KIP-848)."""
+"""Finds the member that sent a request: a known one, a new one, or a static one that replaces another (KIP-848)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blumfeld_groups_kip848.targets.reconciliation import Reported, is_subset
 
 
 def check_size(group: ConsumerGroup, member_id: str, size_max: int) -> None:
-    """Who is a member already always has its place.
+    """Refuse a new member if the group is full. A present member keeps its place.
 
     :raises BrokerError: GROUP_MAX_SIZE_REACHED
     """
@@ -49,8 +49,8 @@ def joining_member(edit: Edit, member_id: str, instance_id: str | None, *, class
 
     A static member takes what the one before it had, under its own member id, and nothing moves.
 
-    :raises BrokerError: UNRELEASED_INSTANCE_ID: somebody has the instance id, be it this very member, and has not
-        left (so does Kafka)
+    :raises BrokerError: UNRELEASED_INSTANCE_ID: a member has the instance id, maybe this very member, and has not
+        left (as Kafka)
     """
     group = edit.group
     holder = None if instance_id is None else group.static_member(instance_id)

@@ -44,6 +44,6 @@ def fence(edit: Edit, member_ids: Collection[str], steps: GroupSteps) -> None:
 
 
 def bump_epoch(edit: Edit, steps: GroupSteps) -> None:
-    """Who is in the group, or what they subscribe to, has changed."""
+    """Raise the group's epoch, because its members or their subscriptions have changed."""
     metadata_hash = subscriptions.metadata_hash(edit.group, steps.image(), steps.hashes)
     edit.put_epoch(edit.group.epoch + 1, metadata_hash)

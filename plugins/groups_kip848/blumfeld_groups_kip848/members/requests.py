@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must look like before anybody asks what it is about."""
+"""Checks the form of a ConsumerGroupHeartbeat, before any group is looked up."""
 
 from __future__ import annotations
 

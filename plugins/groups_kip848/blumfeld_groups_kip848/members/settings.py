@@ -1,4 +1,4 @@
-"""What a group is run by: Kafka's keys, resolved each time, for some of them change while a broker runs."""
+"""The settings of a group: Kafka's keys, resolved each time, because some change while a broker runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GroupSettings:
         self._image = image
         self._known: dict[tuple[str, str], int] = {}
         self._known_epoch = -1
-        """Of the image that ``_known`` is of; what has no epoch is looked up each time."""
+        """Epoch of the image that ``_known`` belongs to. Without an epoch the values are looked up each time."""
         self._node = str(config.get("node.id"))
         self.size_max: int = config.int("group.consumer.max.size")
         """Members of one group, at most."""
@@ -29,7 +29,7 @@ class GroupSettings:
         """Members of one classic group: what a group may have to be downgraded."""
         self.classic_session_timeout_ms_min: int = config.int("group.min.session.timeout.ms")
         self.classic_session_timeout_ms_max: int = config.int("group.max.session.timeout.ms")
-        """What a classic member may ask for."""
+        """The session timeouts that a classic member may ask for."""
         self.migration_policy: str = config.str("group.consumer.migration.policy").lower()
         """``disabled``, ``upgrade``, ``downgrade`` or ``bidirectional``."""
         self.assignors: tuple[str, ...] = tuple(config.list("group.consumer.assignors"))
@@ -42,15 +42,15 @@ class GroupSettings:
         self._defaults: dict[str, int] = {name: config.int(f"group.consumer.{name}") for name in self._bounds}
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """How long a member may be silent."""
+        """Returns the time that a member may be silent."""
         return self._of_group(group_id, "session.timeout.ms")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members are told to send heartbeats."""
+        """Returns the interval at which members are told to send heartbeats."""
         return self._of_group(group_id, "heartbeat.interval.ms")
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """How long after one assignment the next may be computed; 0 is at once."""
+        """Returns the least time between two assignments; 0 for none."""
         return self._of_group(group_id, "assignment.interval.ms")
 
     def _of_group(self, group_id: str, name: str) -> int:

@@ -21,7 +21,7 @@ class RebalanceExpired(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     epoch: int
-    """Of the member when it was told: if it has moved on, it did give them up."""
+    """The member's epoch when it was told. A later epoch means that it gave them up."""
 
 
 def session_key(group_id: str, member_id: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an assignor is given of a group, and what it may give back."""
+"""The input of an assignor for a group, and the check of its output."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _topic(topic: TopicImage, racks: Mapping[int, str]) -> AssignableTopic:
 
 
 def check(spec: AssignmentSpec, assignment: Assignment) -> Generator[int, None, None]:
-    """Hold an assignor to its contract: a wrong assignment must not reach the log.
+    """Check the output of an assignor: a wrong assignment must not reach the log.
 
-    :raises AssignorError: it gives what there isn't, to whom it may not, or twice
+    :raises AssignorError: a partition doesn't exist, goes to a member that doesn't subscribe to it, or goes to two
     """
     dealt: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.topics}
     for member_id, assigned in assignment.items():

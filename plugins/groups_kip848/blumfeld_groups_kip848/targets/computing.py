@@ -1,9 +1,10 @@
-"""Target assignments: when they are computed, by whom, and how they come into the log.
+"""Target assignments: when they are computed, by which assignor, and how they come into the log.
 
-A small group gets its target in the decision that made it necessary. A large one gets it by a *job*, in slices
-between which other requests have their turn: first the assignor deals, then what changed is written, a few members
-at a time, and last the target's epoch. What is written of a target before its epoch does no harm: a member takes
-only what nobody holds, and after a failover the group's epoch is ahead of its target's, so that it is computed anew.
+A small group gets its target in the decision that made it necessary. A large group gets it by a *job*, in slices
+between which other requests have their turn. First the assignor computes it. Then the changes are written, a few
+members at a time, and last the target's epoch. A part of a target before its epoch does no harm: a member takes only
+partitions that no other holds, and after a failover the group's epoch is ahead of its target's, so the target is
+computed anew.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, chec
 SMALL = 400
 """Members and partitions that are dealt at once, in the decision itself."""
 LOOKED_AT_PER_SLICE = 1000
-"""What an assignor may look at before others have their turn."""
+"""Members times partitions that an assignor may look at before other requests have their turn."""
 MEMBERS_PER_DECISION = 40
 BYTES_PER_DECISION = 64 * 1024
-"""Of target records."""
+"""Bytes of target records in one slice."""
 BEGUN_ANEW_MAX = 2
 """How often a job gives way to a newer epoch of its group. After that it ends, so that members which come and go
 faster than a target is computed can't keep the others waiting for one.
 """
 RETRY_MS = 1000
-"""After an assignor failed and nobody asked, at least."""
+"""Least pause after an assignor failed in a job."""
 
 _NOTHING: Assigned = {}
 
@@ -68,10 +69,10 @@ class AssignRefused:
 @attrs.define
 class _Job:
     epoch: int
-    """Of the group, when it was begun."""
+    """The group's epoch when the job began."""
     dealing: Generator[int, None, tuple[AssignmentSpec, Assignment]]
     writes: Iterator[tuple[str, str | None]] | None = None
-    """(member id, instance id) of who is still to be written; ``None`` while it deals."""
+    """(member id, instance id) of the members that are still to be written; ``None`` while the assignor computes."""
     dealt: Assignment = attrs.field(factory=dict)
     begun_anew: int = 0
 
@@ -92,7 +93,7 @@ class Targets:
         self._image = image
         self._jobs: dict[str, _Job] = {}
         self._failed: dict[str, tuple[int, str]] = {}
-        """Group id → (its epoch, why): of jobs, which nobody asked for."""
+        """Group id → (its epoch, the reason) of jobs that failed. The next heartbeat tells it."""
 
     def assignor_of(self, group: ConsumerGroup) -> str:
         """The name that most members prefer, of those the broker offers; else the broker's first."""
@@ -131,8 +132,8 @@ class Targets:
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def update_later(self, edit: Edit) -> None:
-        """The same, by a timer: for what nobody asked for (a member expired, a shard was loaded), and for leaving,
-        which must not fail because an assignor does.
+        """Update by a timer: after an event without a request (a member expired, a shard was loaded), and after a
+        member left, because leaving must not fail with the assignor.
         """
         group = edit.group
         if group.epoch > group.target_epoch and group.members and edit.group_id not in self._jobs:

@@ -1,8 +1,8 @@
-"""How a member gets from its assignment to its target: one pure function (KIP-848).
+"""Brings a member from its assignment to its target: one pure function (KIP-848).
 
-First it gives up what is not in the target any more, in its old epoch. When its heartbeats don't report those
-partitions any more it goes to the target's epoch, and gets what is in the target and held by nobody; what others hold
-still it gets later, as they let go.
+First the member gives up the partitions that aren't in its target, in its old epoch. When its heartbeats don't report
+them any more, it goes to the target's epoch and gets the partitions of its target that no member holds. It gets the
+others as their holders let go.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported
 
 
 def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revoking: Owned) -> Member:
-    """Its previous epoch is that of the step before, also where the epoch stays: who was heard of in an epoch can't
-    have missed the answer that told it.
+    """Its previous epoch is the one of the step before, also if the epoch stays: a member that was heard of in an epoch
+    can't have missed the answer that told it.
     """
     moved = attrs.evolve(
         member,

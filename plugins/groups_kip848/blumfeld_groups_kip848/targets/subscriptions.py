@@ -1,4 +1,4 @@
-"""What the members of a group read: names, expressions, and what is known of the topics behind them."""
+"""The subscriptions of a group: topic names, regular expressions, and the topics behind them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
 from blumfeld_groups_kip848.targets.regex import matching
 
 NEW_TOPICS_INTERVAL_MS = 1000
-"""How long after one resolution the next may follow because topics came or went (Kafka: 10 s): each looks at all
-topics, and somebody may be making a thousand of them.
+"""Least time between two resolutions because topics came or went (Kafka: 10 s). Each looks at all topics, and a client
+may be creating a thousand of them.
 """
 _HASH_BYTES = 8
 
@@ -83,7 +83,7 @@ def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:
 
 
 def rack_of_brokers(image: ClusterImage) -> dict[int, str]:
-    """Of the brokers that say where they are."""
+    """Broker id → rack, of the brokers that have one."""
     return {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
 
 
@@ -98,10 +98,10 @@ def image_version(image: ClusterImage) -> int:
 def resolve(
     edit: Edit, image: ClusterImage, refresh_interval_ms: int, *, members_changed: bool = True
 ) -> bool:
-    """Bring the group's expressions up to date: resolve new ones and those that are too old or for which there may
-    be other topics, forget those that nobody has any more. One resolution serves all members that have it.
+    """Bring the group's expressions up to date: resolve those that are new or too old, or that other topics may match
+    now, and forget those that no member has any more. One resolution serves all members with the expression.
 
-    ``members_changed``: whether there may be expressions that are new, or that nobody has any more.
+    :param members_changed: whether there may be new expressions, or some that no member has any more
 
     :return: whether the topics of any expression changed
     """
